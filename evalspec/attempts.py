@@ -1,6 +1,6 @@
 """Combine the attempts at one sample into one result, and summarise repeated attempts."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 
 from msgspec.structs import replace
@@ -19,14 +19,6 @@ from evalspec.model import (
 from evalspec.outline import DatasetOutline, MetricOutline
 from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
 from evalspec.summary import in_slice
-
-_OF_SINGLE_REPLIES = ("mean", "min", "max")
-"""Statistics with thresholds that apply to a single reply. A percentile lets some replies exceed its threshold."""
-
-
-def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) -> list[Threshold]:
-    """Return the thresholds of a dataset that apply to each reply. `statistics`: the default statistic by metric."""
-    return [limit for limit in thresholds if (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES]
 
 
 def combine_attempts(

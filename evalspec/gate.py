@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from evalspec.attempts import reply_limits
 from evalspec.manifest.schema import CiGate
 from evalspec.model import (
     Cause,
@@ -27,7 +26,7 @@ from evalspec.model import (
 from evalspec.outline import MetricOutline
 from evalspec.plural import counted
 from evalspec.stats import compute_statistic
-from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores
+from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores, reply_limits
 from evalspec.validity.coverage import exceeds_share
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL

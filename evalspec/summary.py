@@ -20,6 +20,14 @@ MIN_SLICE = 5
 _MOST_VALUES = 20
 """Maximum number of distinct values of a metadata key that is sliced by default. Keys with more identify samples."""
 
+_OF_SINGLE_REPLIES = ("mean", "min", "max")
+"""Statistics with thresholds that apply to a single reply. A percentile lets some replies exceed its threshold."""
+
+
+def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) -> list[Threshold]:
+    """Return the thresholds of a dataset that apply to each reply. `statistics`: the default statistic by metric."""
+    return [limit for limit in thresholds if (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES]
+
 
 def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
     """Return whether a sample belongs to a slice: a tag, `key=value` of the metadata, or None for all samples.

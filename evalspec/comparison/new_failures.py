@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from evalspec.attempts import decide_attempt, reply_limits
+from evalspec.attempts import decide_attempt
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.comparison.wording import render_p
 from evalspec.manifest.schema import CiGate
@@ -19,7 +19,7 @@ from evalspec.model import (
 )
 from evalspec.plural import counted
 from evalspec.stats.repeats import compute_new_failure_p_value
-from evalspec.summary import in_slice
+from evalspec.summary import in_slice, reply_limits
 
 _NAMES_SHOWN = 5
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 
 from msgspec import Struct
 
-from evalspec.attempts import reply_limits
 from evalspec.datasets.selection import Selection, select
 from evalspec.errors import InvalidInput, Problem
 from evalspec.labels.binding import Bearing, Case, find_bearing
@@ -15,7 +14,7 @@ from evalspec.model.labels import Label
 from evalspec.outline import DatasetOutline, MetricOutline
 from evalspec.registry import near_miss
 from evalspec.store.stored_run import StoredRun
-from evalspec.summary import find_cluster, in_slice
+from evalspec.summary import find_cluster, in_slice, reply_limits
 
 NO_TEXTS = "no texts"
 

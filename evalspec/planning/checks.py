@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from evalspec.attempts import reply_limits
 from evalspec.datasets.filters import TAGS
 from evalspec.datasets.load import Collect, LoadedDataset, discard
 from evalspec.errors import Problem
@@ -50,6 +49,7 @@ from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
 from evalspec.plural import pluralize
 from evalspec.registry import near_miss
+from evalspec.summary import reply_limits
 from evalspec.user_code.calls import check_target
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")

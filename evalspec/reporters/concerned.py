@@ -13,6 +13,7 @@ from evalspec.summary import in_slice
 _NAMED = re.compile(r"(?:new failures?|unknown|samples?) \(")
 """Precedes a list of sample ids, which may end after the first few."""
 _ENDS_TRIED = 100
+_WRONG = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
 _MORE = ", …"
 
 Rule = tuple[re.Pattern[str], Callable[[SampleResult, re.Match[str]], bool]]
@@ -39,6 +40,22 @@ def find_concerned(run: Run) -> list[Concerned | None]:
 def name_reason(dataset: DatasetResult, limit: Threshold) -> str:
     """Return the reason of the verdict that a threshold gives, if it does."""
     return f"{dataset.name}: {name_threshold(limit)}: {limit.reason}"
+
+
+def find_blamed(run: Run) -> list[set[int] | None]:
+    """Return the samples of each dataset that decide a FAIL or INCOMPLETE, by their places. None: any other verdict."""
+    if run.verdict not in _WRONG:
+        return [None] * len(run.datasets)
+    blamed: list[set[int]] = [set() for _ in run.datasets]
+    limits = [
+        _of_limit(run, number, limit)
+        for number, dataset in enumerate(run.datasets)
+        for limit in dataset.thresholds
+        if limit.status in _WRONG
+    ]
+    for found in filter(None, (*limits, *find_concerned(run))):
+        blamed[found.dataset].update(found.places)
+    return [*blamed]
 
 
 def _of_limit(run: Run, number: int, limit: Threshold) -> Concerned | None:

@@ -1,6 +1,6 @@
 """Findings of a run with their locations, for SARIF, annotations and failed JUnit cases."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.reporters.wording import DEMONSTRATION, name_threshold, render_beyond, render_limit
-from evalspec.summary import in_slice
+from evalspec.summary import in_slice, reply_limits
 
 NO_REPLY = "no_reply"
 NEW_FAILURES = "new_failures"
@@ -83,10 +83,22 @@ def list_findings(run: Run) -> list[Finding]:
 def scores_beyond_limits(dataset: DatasetResult) -> Mapping[tuple[str, str], Threshold]:
     """Return the scores that exceed a broken limit, as {(sample id, metric): limit that the score exceeds most}.
 
-    Limits that are met are ignored. Single scores may exceed them without consequence.
+    Limits that are met are ignored. Single scores may exceed them without consequence. The same holds for limits on
+    percentiles.
     """
+    return find_beyond(dataset, limits_of_replies(dataset))
+
+
+def limits_of_replies(dataset: DatasetResult) -> list[Threshold]:
+    """Return the limits that apply to a single reply."""
+    statistics = {metric: summary.statistic for metric, summary in dataset.metrics.items()}
+    return reply_limits((limit for limit in dataset.thresholds if limit.metric in statistics), statistics)
+
+
+def find_beyond(dataset: DatasetResult, limits: Iterable[Threshold]) -> Mapping[tuple[str, str], Threshold]:
+    """Return the scores that exceed a broken one of these limits, as `scores_beyond_limits` does."""
     worst: dict[tuple[str, str], tuple[float, Threshold]] = {}
-    for threshold in dataset.thresholds:
+    for threshold in limits:
         if threshold.status is not VerdictStatus.FAIL:
             continue
         for sample in dataset.samples:

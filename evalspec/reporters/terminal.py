@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from evalspec.foreign_text import cut, inert, visible
 from evalspec.model import Run, VerdictStatus
 from evalspec.reporters.base import StoredExchanges, no_exchanges
+from evalspec.reporters.concerned import find_blamed
 from evalspec.reporters.table_layout import LabelLayout, TableLayout
 from evalspec.reporters.view.curation import GOLD
 from evalspec.reporters.view.failures import FailureTexts, read_failure_texts
@@ -95,9 +96,12 @@ def _read_worst(run: Run, exchanges: StoredExchanges, most: int) -> FailureTexts
         return {}
     broken = find_broken(run)
     shown = [one for one in run.datasets if broken[one.name] or not any(broken.values())]
-    wanted = {(one.name, trouble.id): one for one in shown for trouble in list_worst(one)[:most]}
+    worst = zip(run.datasets, find_blamed(run), strict=True)
+    wanted = {
+        (one.name, trouble.id) for one, blamed in worst if one in shown for trouble in list_worst(one, blamed)[:most]
+    }
     attempts = max((len(sample.attempts) for one in shown for sample in one.samples), default=1)
-    return read_failure_texts(exchanges(), wanted.keys(), max(attempts, 1))
+    return read_failure_texts(exchanges(), wanted, max(attempts, 1))
 
 
 def _is_cut(view: View) -> bool:

@@ -1,12 +1,21 @@
 """The samples that people should look at first, and why."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.model import DatasetResult, Direction, SampleResult, SampleStatus, ScoreStatus, Summary, Threshold
-from evalspec.reporters.findings import scores_beyond_limits
+from evalspec.model import (
+    DatasetResult,
+    Direction,
+    SampleResult,
+    SampleStatus,
+    ScoreStatus,
+    Summary,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.reporters.findings import find_beyond, limits_of_replies
 
 RETRIEVED, GAIN = "retrieved.", "gain."
 """Prefixes of metrics: computed before reranking, and the difference that reranking makes."""
@@ -16,7 +25,8 @@ class FailedSample(Struct, frozen=True):
     """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored.
 
     `limit`: the threshold that the value exceeds; None if the dataset has no limits. `others`: the other metrics on
-    which the sample failed. `line`: in the dataset's file, from 1.
+    which the sample failed. `line`: in the dataset's file, from 1. `passed`: whether each of its attempts
+    passed, if the sample failed only because some did not.
     """
 
     id: str
@@ -26,6 +36,7 @@ class FailedSample(Struct, frozen=True):
     limit: Threshold | None = None
     others: tuple[str, ...] = ()
     line: int | None = None
+    passed: tuple[bool | None, ...] = ()
 
 
 class _Trouble(Struct, frozen=True):
@@ -34,6 +45,11 @@ class _Trouble(Struct, frozen=True):
     decides: bool
     excess: float
     found: FailedSample
+
+    @property
+    def is_gap(self) -> bool:
+        """Return whether something could not be measured."""
+        return self.found.value is None
 
 
 def is_staged(metric: str, dataset: DatasetResult) -> bool:
@@ -55,20 +71,26 @@ def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
     }
 
 
-def list_worst(dataset: DatasetResult) -> list[FailedSample]:
+def list_worst(dataset: DatasetResult, blamed: Collection[int] | None = None) -> list[FailedSample]:
     """Return the failed samples, worst first, each with its worst metric.
 
     Unanswered samples come first. The others are ordered by the number of metrics on which they are beyond a broken
     limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit. If a limit is
     broken, samples that are beyond limits that hold are left out. In a dataset without limits, the mean serves as one
     for metrics where higher is better, except for gains of reranking.
+
+    `blamed`: the places of the samples that decide the verdict. If it is not None, only these are listed, and samples
+    that could not be measured.
     """
-    limits, broken = find_limits(dataset), scores_beyond_limits(dataset)
-    means = {} if limits else _find_means(dataset)
+    limits, broken = find_limits(dataset), find_beyond(dataset, dataset.thresholds)
+    means = {} if blamed is not None or any(map(dataset.own_threshold, dataset.metrics)) else _find_means(dataset)
     ranked = []
-    for sample in dataset.samples:
-        troubles = sorted(_troubles(sample, limits, means, broken), key=lambda one: (not one.decides, -one.excess))
-        if any(one.decides or one.found.value is None for one in troubles) if broken else troubles:
+    for number, sample in enumerate(dataset.samples):
+        is_blamed = blamed is not None and number in blamed
+        found = [*_troubles(sample, limits, means, broken), *(_blamed_troubles(sample, dataset) if is_blamed else ())]
+        troubles = sorted(found, key=lambda one: (not one.decides, -one.excess))
+        is_wanted = is_blamed or any(one.is_gap or (blamed is None and one.decides) for one in troubles)
+        if troubles and (is_wanted or (blamed is None and not broken)):
             unanswered = sample.status is SampleStatus.FAILED
             deciding = sum(one.decides for one in troubles)
             place = (not unanswered, -deciding, -len(troubles), -troubles[0].excess)
@@ -84,8 +106,9 @@ def _join(troubles: list[_Trouble], line: int | None) -> FailedSample:
 
 
 def find_limits(dataset: DatasetResult) -> Mapping[str, Threshold]:
-    """Return the limit on each metric of the whole dataset."""
-    limits = {metric: dataset.own_threshold(metric) for metric in dataset.metrics}
+    """Return the limit on each metric of the whole dataset, if it applies to a single reply."""
+    of_replies = {limit.metric for limit in limits_of_replies(dataset)}
+    limits = {metric: dataset.own_threshold(metric) for metric in dataset.metrics if metric in of_replies}
     return {metric: limit for metric, limit in limits.items() if limit}
 
 
@@ -115,3 +138,16 @@ def _troubles(
         if score.value is not None and mark and (excess := mark.excess(score.value)):
             found = FailedSample(sample.id, metric, score.value, score.reason, limit)
             yield _Trouble((sample.id, metric) in broken, excess, found)
+
+
+def _blamed_troubles(sample: SampleResult, dataset: DatasetResult) -> Iterator[_Trouble]:
+    """Yield why a sample decides the verdict without being beyond a broken limit."""
+    if sample.status is SampleStatus.FAILED:
+        return
+    undecided = {limit.metric for limit in dataset.thresholds if limit.status is VerdictStatus.INCOMPLETE}
+    for metric, score in sample.scores.items():
+        if metric in undecided and score.value is None and score.status is not ScoreStatus.FAILED:
+            yield _Trouble(False, 0.0, FailedSample(sample.id, metric, None, score.reason))
+    passed = tuple(attempt.passed for attempt in sample.attempts)
+    if False in passed:
+        yield _Trouble(True, 0.0, FailedSample(sample.id, None, sample.pass_rate, None, passed=passed))

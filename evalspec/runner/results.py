@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from evalspec.attempts import combine_attempts, reply_limits
+from evalspec.attempts import combine_attempts
 from evalspec.model import Attempt, Sample, SampleResult, Threshold
 from evalspec.outline import DatasetOutline, RunOutline
 from evalspec.planning.build import Plan
-from evalspec.summary import add_slices, limited_slices
+from evalspec.summary import add_slices, limited_slices, reply_limits
 
 
 class Results:

@@ -4,9 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalspec.attempts import reply_limits
 from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
-from evalspec.reporters.concerned import Concerned
+from evalspec.reporters.concerned import Concerned, find_blamed
+from evalspec.reporters.findings import limits_of_replies
 from evalspec.reporters.html_report.page_data import PageData
 from evalspec.reporters.worst import list_worst
 from evalspec.summary import in_slice
@@ -37,7 +37,7 @@ def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None
     samples = dataset.samples
     metrics = metrics_of(dataset)
     limits = limits_of(dataset)
-    ranks = {trouble.id: rank for rank, trouble in enumerate(list_worst(dataset))}
+    ranks = {trouble.id: rank for rank, trouble in enumerate(list_worst(dataset, find_blamed(run)[number]))}
     beyond = [
         [n for n, sample in enumerate(samples) if is_beyond(sample, metric, sample.scores.get(metric), limits)]
         for metric in metrics
@@ -64,10 +64,8 @@ def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None
 
 def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
     """Return the thresholds that apply to a single reply, by metric."""
-    statistics = {metric: summary.statistic for metric, summary in dataset.metrics.items()}
-    thresholds = [outcome for outcome in dataset.thresholds if outcome.metric in statistics]
     found = defaultdict(list)
-    for limit in reply_limits(thresholds, statistics):
+    for limit in limits_of_replies(dataset):
         found[limit.metric].append(limit)
     return found
 

@@ -1,6 +1,6 @@
 """The section of a dataset: metrics, slices, repeats and worst samples."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from evalspec.model import (
     DatasetResult,
@@ -14,7 +14,7 @@ from evalspec.model import (
 )
 from evalspec.plural import counted
 from evalspec.reporters.view.curation import describe_gold
-from evalspec.reporters.view.failures import FailureTexts, build_failures
+from evalspec.reporters.view.failures import FailureTexts, build_failures, describe_trouble
 from evalspec.reporters.view.parts import (
     TONES,
     Cell,
@@ -49,7 +49,7 @@ from evalspec.reporters.wording import (
     render_not_applicable,
     render_value,
 )
-from evalspec.reporters.worst import FailedSample, list_worst, plain_summaries
+from evalspec.reporters.worst import FailedSample, plain_summaries
 from evalspec.summary import MIN_SLICE
 
 _MOST_ROWS = 100
@@ -75,13 +75,10 @@ _PASS_COLUMNS = numbers("k", "pass@k", "pass^k")
 _VARIANCE_COLUMNS = (names("metric"), *numbers("variance of replies", "agent's", "judge's"))
 
 
-def build_dataset(
-    dataset: DatasetResult, broken: Collection[str], texts: FailureTexts, *, is_minor: bool = False
-) -> Section:
+def build_dataset(dataset: DatasetResult, broken: Collection[str], worst: Iterable[Section] = ()) -> Section:
     """Return the section of a dataset, with a subsection for each kind of result.
 
-    `broken`: the metrics that are worse than a limit, or undecided. `texts`: of the samples to show in full.
-    `is_minor`: nothing is wrong with it, so reports may omit its worst samples.
+    `broken`: the metrics that are worse than a limit, or undecided. `worst`: the section of its worst samples, if any.
     """
     unanswered = len(dataset.samples) - dataset.answered
     gap = [cell(f"{unanswered:,} without a usable reply", tone=Tone.FAIL)] if unanswered else []
@@ -90,7 +87,7 @@ def build_dataset(
         *build_stages(dataset.stages),
         *_build_slices(dataset, broken),
         *_build_repeats(dataset.repeats),
-        *_build_worst(dataset, texts, is_minor=is_minor),
+        *worst,
         *build_missing(dataset.diagnosis),
     )
     shown = [cell(DEMONSTRATION, tone=Tone.WARN)] if dataset.gold and dataset.gold.demonstration else []
@@ -311,9 +308,13 @@ def _share(part: float | None) -> str:
     return UNKNOWN if part is None else f"{part:.4f}"
 
 
-def _build_worst(dataset: DatasetResult, texts: FailureTexts, *, is_minor: bool) -> Iterator[Section]:
-    """Yield the worst samples: with their texts if there are any, else as a table."""
-    troubles = list_worst(dataset)
+def build_worst(
+    dataset: DatasetResult, troubles: Sequence[FailedSample], texts: FailureTexts, *, is_minor: bool
+) -> Iterator[Section]:
+    """Yield the worst samples: with their texts if there are any, else as a table.
+
+    `texts`: of the samples to show in full. `is_minor`: nothing is wrong with the dataset, so reports may omit them.
+    """
     if troubles:
         shown = build_failures(dataset, troubles, texts)
         rows = tuple(map(_trouble_row, troubles[:_MOST_ROWS]))
@@ -323,10 +324,10 @@ def _build_worst(dataset: DatasetResult, texts: FailureTexts, *, is_minor: bool)
 
 
 def _trouble_row(trouble: FailedSample) -> Row:
-    what = name(trouble.metric) if trouble.metric else ("no usable reply",)
+    what = name(trouble.metric) if trouble.metric else describe_trouble(trouble)
     more = f" +{len(trouble.others)} more" if trouble.others else ""
     unknown = "failed" if trouble.metric else UNKNOWN
-    value = unknown if trouble.value is None else render_value(trouble.metric or "", trouble.value)
+    value = unknown if trouble.value is None or trouble.passed else render_value(trouble.metric or "", trouble.value)
     return Row(
         (
             cell(*sample(trouble.id)),

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalspec.foreign_text import cut
 from evalspec.model import DatasetResult, Exchange, StoredExchange
+from evalspec.plural import counted
 from evalspec.reporters.view.parts import Entries, Entry, Foreign, Line, Role, Tone, Words, prose
 from evalspec.reporters.word_changes import TextPiece, mark_differences
 from evalspec.reporters.wording import render_beyond, render_value
@@ -54,6 +55,8 @@ def _choose(trouble: FailedSample, attempts: Sequence[StoredExchange]) -> tuple[
     """Return the attempt that is furthest beyond the limit, with its number from 1; without a limit, the first."""
 
     def weigh(place: int) -> float:
+        if place < len(trouble.passed):
+            return float(trouble.passed[place] is False)
         score = attempts[place].scores.get(trouble.metric or "")
         if score is None or score.value is None or trouble.limit is None:
             return float(attempts[place].exchange.reply is None)
@@ -65,6 +68,8 @@ def _choose(trouble: FailedSample, attempts: Sequence[StoredExchange]) -> tuple[
 
 def describe_trouble(trouble: FailedSample) -> Words:
     """Return why a sample failed: `Recall@5 0.500 is below 0.95`."""
+    if trouble.passed:
+        return (f"{trouble.passed.count(True)} of {counted(len(trouble.passed), 'attempt')} passed",)
     if trouble.metric is None:
         return ("no usable reply",)
     if trouble.value is None:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
 from evalspec.plural import counted
+from evalspec.reporters.concerned import find_blamed
 from evalspec.reporters.view.curation import build_gold
-from evalspec.reporters.view.dataset import build_dataset
+from evalspec.reporters.view.dataset import build_dataset, build_worst
 from evalspec.reporters.view.failures import FailureTexts
 from evalspec.reporters.view.parts import (
     TONES,
@@ -26,6 +27,7 @@ from evalspec.reporters.view.parts import (
     quiet,
 )
 from evalspec.reporters.wording import MARKS, mark_regression, render_change, render_known, render_usage
+from evalspec.reporters.worst import list_worst
 
 _IN_WORDS = {
     VerdictStatus.FAIL: "broken",
@@ -59,9 +61,10 @@ def _build_datasets(run: Run, texts: FailureTexts) -> Iterator[Section]:
     """Yield the sections of the datasets. Parts of those with which nothing is wrong are minor."""
     broken = find_broken(run)
     is_explained = run.verdict not in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE) or any(broken.values())
-    for dataset in run.datasets:
-        is_minor = is_explained and bool(dataset.thresholds) and not broken[dataset.name]
-        yield build_dataset(dataset, broken[dataset.name], texts, is_minor=is_minor)
+    for dataset, blamed in zip(run.datasets, find_blamed(run), strict=True):
+        is_minor = is_explained and bool(dataset.thresholds) and not (broken[dataset.name] or blamed)
+        worst = build_worst(dataset, list_worst(dataset, blamed), texts, is_minor=is_minor)
+        yield build_dataset(dataset, broken[dataset.name], worst)
 
 
 def find_broken(run: Run) -> dict[str, set[str]]:

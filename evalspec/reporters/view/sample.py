@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from evalspec.foreign_text import cut
 from evalspec.model import DatasetResult, Exchange, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.plural import counted
-from evalspec.reporters.findings import scores_beyond_limits
+from evalspec.reporters.findings import limits_of_replies, scores_beyond_limits
 from evalspec.reporters.rows import AttemptRow
 from evalspec.reporters.view.failures import build_answers, join_words, name_contexts
 from evalspec.reporters.view.parts import (
@@ -36,6 +36,7 @@ from evalspec.reporters.view.parts import (
 )
 from evalspec.reporters.wording import UNKNOWN, render_limit, render_value
 from evalspec.reporters.worst import find_limits
+from evalspec.summary import in_slice
 
 _COLUMNS = (names("metric"), *numbers("value"), Column("limit"), Column("why", wrap=Wrap.WORDS, aside=True))
 _EXCERPT = 200
@@ -52,20 +53,33 @@ def build_sample_view(
     limits = {**find_limits(dataset), **{metric: limit for (id, metric), limit in broken.items() if id == result.id}}
     place = f"{dataset.file}:{result.line}" if dataset.file and result.line else ""
     return View(
-        (cell(*sample(result.id)), _say_state(result, limits), cell(*name(dataset.name)), *_list_facts(result, place)),
+        (
+            cell(*sample(result.id)),
+            _say_state(result, dataset, limits),
+            cell(*name(dataset.name)),
+            *_list_facts(result, place),
+        ),
         sections=tuple(_build_attempt(row, len(attempts), limits, is_full=is_full) for row in attempts),
         notes=() if any(row.exchange for row in attempts) else (quiet("the texts of this sample are not stored"),),
     )
 
 
-def _say_state(result: SampleResult, limits: Limits) -> Cell:
+def _say_state(result: SampleResult, dataset: DatasetResult, limits: Limits) -> Cell:
     if result.status is SampleStatus.FAILED:
         return cell("no usable reply", tone=Tone.FAIL)
     beyond = sum(_is_beyond(score, limits.get(metric)) for metric, score in result.scores.items())
     failed = sum(score.status is ScoreStatus.FAILED for score in result.scores.values())
     said = [f"beyond {counted(beyond, 'limit')}"] if beyond else []
     said += [f"{counted(failed, 'score')} failed"] if failed else []
-    return cell(", ".join(said) or "within its limits", tone=Tone.FAIL if said else Tone.PASS)
+    rate, count = result.pass_rate, len(result.attempts)
+    if rate is not None and rate < 1.0 and count:
+        said.append(f"{sum(one.passed is True for one in result.attempts)} of {counted(count, 'attempt')} passed")
+    if said:
+        return cell(", ".join(said), tone=Tone.FAIL)
+    if rate == 1.0:
+        return cell("within its limits", tone=Tone.PASS)
+    is_limited = any(in_slice(result, limit.slice) for limit in limits_of_replies(dataset))
+    return cell("not decided" if is_limited else "no limit applies to a single reply", tone=Tone.WARN)
 
 
 def _list_facts(result: SampleResult, place: str) -> Iterator[Cell]:
