@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.manifest.schema import CiGate
 from evalspec.model import (
+    UNDECIDED,
     Cause,
     DatasetResult,
     RegressionOutcome,
@@ -232,7 +233,7 @@ def compute_verdict(
         reasons[status].append(reason)
     reasons[INCOMPLETE] += _error_rates(datasets, policy)
     if reasons[FAIL]:
-        return Verdict(FAIL, (*reasons[FAIL], *reasons[INCOMPLETE]), partial)
+        return Verdict(FAIL, (*reasons[FAIL], *(f"{UNDECIDED}{reason}" for reason in reasons[INCOMPLETE])), partial)
     statuses = [outcome.status for _, outcome in outcomes] + [outcome.status for outcome in regressions]
     if all(status is NOT_GATED for status in statuses):
         return Verdict(

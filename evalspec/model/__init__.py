@@ -39,6 +39,7 @@ from evalspec.model.exchanges import (
 )
 from evalspec.model.runs import (
     MAX_REPEATS,
+    UNDECIDED,
     DatasetResult,
     Direction,
     RegressionOutcome,
@@ -74,6 +75,7 @@ __all__ = [
     "NOT_ASKED",
     "STAGES",
     "TOTAL",
+    "UNDECIDED",
     "AgentReply",
     "Agreement",
     "AgreementMeasure",

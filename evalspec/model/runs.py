@@ -384,6 +384,10 @@ class Run(Record, frozen=True, kw_only=True):
         return render_notebook(self)
 
 
+UNDECIDED = "undecided: "
+"""Precedes what could not be decided among the reasons of a FAIL."""
+
+
 class Verdict(NamedTuple):
     """The verdict of the gate. `partial`: declared metrics or thresholds were deliberately skipped."""
 

@@ -6,7 +6,7 @@ from itertools import islice
 
 from msgspec import Struct
 
-from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Threshold, VerdictStatus
+from evalspec.model import UNDECIDED, DatasetResult, Run, SampleResult, SampleStatus, Threshold, VerdictStatus
 from evalspec.reporters.wording import name_threshold
 from evalspec.summary import in_slice
 
@@ -34,7 +34,11 @@ def find_concerned(run: Run) -> list[Concerned | None]:
         for number, dataset in enumerate(run.datasets)
         for limit in dataset.thresholds
     }
-    return [_of_limit(run, *limits[one]) if one in limits else _of_samples(run, one) for one in run.reasons]
+
+    def resolve(reason: str) -> Concerned | None:
+        return _of_limit(run, *limits[reason]) if reason in limits else _of_samples(run, reason)
+
+    return [resolve(one) or resolve(one.removeprefix(UNDECIDED)) for one in run.reasons]
 
 
 def name_reason(dataset: DatasetResult, limit: Threshold) -> str:

@@ -31,6 +31,7 @@ from evalspec.reporters.view.parts import (
     View,
     Words,
     Wrap,
+    prose,
     quiet,
 )
 from evalspec.reporters.view.run import build_headline, build_view, find_broken
@@ -53,6 +54,8 @@ _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
 _LONGEST = {Role.SAMPLE: 80, Role.ANSWER: 300}
 """Maximum characters of untrusted text by role. Other roles are not cut."""
 _STYLES = {Tone.PLAIN: "", Tone.PASS: "green", Tone.FAIL: "red", Tone.WARN: "yellow", Tone.QUIET: "dim"}
+_SHORTEST_REASON = 20
+"""Minimum characters of a reason beside the verdict."""
 _TAB = 4
 _MARK = "bold underline"
 _MORE = "-v shows everything, `evalspec show SAMPLE` one sample"
@@ -79,15 +82,30 @@ def render_terminal(
     The verdict is the first line and the last one. `exchanges`: reads the texts of the run, for the worst samples.
     """
     if amount is Amount.BRIEF:
-        return render_view_terminal(View(tuple(build_headline(run))), width=width, color=color)
+        return _render_line(run, width=width, color=color)
     outage = None if amount is Amount.FULL else build_outage_view(run)
     if outage:
-        return render_view_terminal(outage, width=width, color=color)
+        parts = [*_lay_out(_fit(outage, width, amount)), "", _heading(outage.headline[0], outage.headline[1:], "  ")]
+        return render_parts(parts, width=width, color=color)
     view = build_view(run, _read_worst(run, exchanges, _FAILURES if amount is Amount.NORMAL else _MANY_FAILURES))
     if amount is Amount.NORMAL and _is_cut(view):
         view = replace(view, notes=(*view.notes, quiet(_MORE)))
-    parts = [*_lay_out(_fit(view, width, amount)), "", _heading(view.headline[0], view.headline[1:], "  ")]
+    parts = [*_lay_out(_fit(view, width, amount)), "", _summarise(run)]
     return render_parts(parts if view.sections else parts[:-2], width=width, color=color)
+
+
+def _summarise(run: Run) -> "Text":
+    """Return the verdict without an introduction of reasons."""
+    verdict, *about = build_headline(run, announce=False)
+    return _heading(verdict, about, "  ")
+
+
+def _render_line(run: Run, *, width: int, color: bool) -> str:
+    """Return the verdict with its first reason, if one has room. The reason is cut."""
+    line = _summarise(run)
+    if run.reasons and line.cell_len + _SHORTEST_REASON <= width:
+        line = _one_line(line.append_text(_text((": ", *prose(run.reasons[0])))))
+    return render_parts([_indent(line, 0)], width=width, color=color)
 
 
 def _read_worst(run: Run, exchanges: StoredExchanges, most: int) -> FailureTexts:

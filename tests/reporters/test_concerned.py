@@ -53,6 +53,13 @@ def test_an_undecided_limit_concerns_the_samples_without_a_value():
     assert concerned(judge(dataset("d", samples, Threshold("m", min=0.5)))) == [("d", ["b"])]
 
 
+def test_what_is_undecided_beside_a_failure_is_marked_and_still_concerns_its_samples():
+    fails = dataset("one", [sample("a", 0.4)], Threshold("m", min=0.5))
+    run = judge(fails, dataset("two", [sample("b", Score.failed("judge down"))], Threshold("m", min=0.5)))
+    assert [reason.startswith("undecided: two: m: ") for reason in run.reasons] == [False, True]
+    assert concerned(run) == [("one", ["a"]), ("two", ["b"])]
+
+
 def test_pass_rates_and_missing_replies_concern_all_of_their_samples_though_few_are_named():
     policy = CiGate(minPassRate=0.5, maxErrorRate=0.1)
     samples = [sample(f"s-{number}", 0.9, pass_rate=0.25) for number in range(7)]

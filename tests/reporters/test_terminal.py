@@ -16,7 +16,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.terminal import render_terminal
+from evalspec.reporters.terminal import Amount, render_terminal
 from evalspec.reporters.view.retriever import list_rerankings
 from evalspec.reporters.worst import list_worst, plain_summaries
 from reporters.sample_retrieval import retrieval_run
@@ -129,10 +129,21 @@ def test_the_verdict_stands_first(status, outcomes, line):
     run = Run(
         id="r",
         verdict=status,
+        reasons=("d: why",),
         exit_code=0,
         datasets=(DatasetResult(name="d", samples=(), metrics={}, thresholds=outcomes).with_limits(),),
     )
-    assert plain(run).split("\n")[0] == line
+    shown = plain(run).splitlines()
+    assert (shown[0], shown[-1]) == (line, line.partition("; ")[0])
+    assert render_terminal(run, width=90, color=False, amount=Amount.BRIEF) == f"{line.partition('; ')[0]}: d: why\n"
+
+
+def test_a_first_reason_on_one_line_is_cut_to_the_width():
+    run = Run(id="r", verdict=FAIL, reasons=("because " * 40,), exit_code=1, datasets=())
+    brief = render_terminal(run, width=60, color=False, amount=Amount.BRIEF)
+    assert brief.startswith("FAIL  no thresholds: because because") and brief.endswith("…\n") and len(brief) == 61
+    narrow = render_terminal(run, width=40, color=False, amount=Amount.BRIEF)
+    assert narrow.startswith("FAIL  no thresholds: because")
 
 
 def test_many_reasons_are_cut_and_the_rest_counted():

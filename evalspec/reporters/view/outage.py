@@ -27,6 +27,7 @@ def build_outage_view(run: Run) -> View | None:
             cell(run.verdict.replace("_", " "), tone=TONES[run.verdict]),
             *([cell(*name(str(agent)))] if agent else []),
             cell(f"{_say_down(run)}no reply to {counted(len(samples), 'sample')}", tone=Tone.FAIL),
+            *([cell("PARTIAL", tone=Tone.WARN)] if run.partial else []),
         ),
         mark=MARKS[run.verdict],
         reasons=tuple(prose(cause) for cause in causes),

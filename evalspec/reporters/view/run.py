@@ -78,33 +78,38 @@ def find_broken(run: Run) -> dict[str, set[str]]:
     return broken
 
 
-def build_headline(run: Run) -> Iterator[Cell]:
-    """Yield verdict, agent (`agent.name` of the fingerprint), outcomes of the thresholds, and PARTIAL if it applies."""
+def build_headline(run: Run, *, announce: bool = True) -> Iterator[Cell]:
+    """Yield verdict, agent (`agent.name` of the fingerprint), outcomes of the thresholds, and PARTIAL if it applies.
+
+    `announce`: introduce the reasons, if they follow.
+    """
     yield cell(run.verdict.replace("_", " "), tone=TONES[run.verdict])
     if agent := run.fingerprint.get("agent", {}).get("name"):
         yield cell(*name(str(agent)))
-    yield cell(_say_thresholds(run))
+    yield cell(f"{_say_thresholds(run)}{_announce_reasons(run) if announce else ''}")
     if run.partial:
         yield cell("PARTIAL", tone=Tone.WARN)
 
 
 def _say_thresholds(run: Run) -> str:
-    """Return the outcomes of the thresholds: `2 of 7 thresholds broken, 1 undecided`. Met ones only if none is wrong.
-
-    If something else decides the verdict, like the baseline or `minPassRate`, the text introduces the reasons below it.
-    """
+    """Return the outcomes of the thresholds: `2 of 7 thresholds broken, 1 undecided`. Met ones if none is wrong."""
     statuses = [threshold.status for dataset in run.datasets for threshold in dataset.thresholds]
-    decided = run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
-    announced = f"; {run.verdict} because:" if decided and run.verdict not in statuses else ""
     if not statuses:
-        return f"no thresholds{announced}"
+        return "no thresholds"
     count_of = {status: statuses.count(status) for status in _IN_WORDS}
     if count_of[VerdictStatus.FAIL] or count_of[VerdictStatus.INCOMPLETE]:
         del count_of[VerdictStatus.PASS]
     counts = [(count, _IN_WORDS[status]) for status, count in count_of.items() if count]
     (first, word), *others = counts
     total = counted(len(statuses), "threshold")
-    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)]) + announced
+    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)])
+
+
+def _announce_reasons(run: Run) -> str:
+    """Return an introduction of the reasons if no threshold decides the verdict: the baseline or `minPassRate` does."""
+    statuses = {threshold.status for dataset in run.datasets for threshold in dataset.thresholds}
+    decided = run.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
+    return f"; {run.verdict} because:" if run.reasons and decided and run.verdict not in statuses else ""
 
 
 def _build_gold_sets(run: Run) -> Iterator[Section]:
