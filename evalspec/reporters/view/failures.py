@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalspec.foreign_text import cut
-from evalspec.model import DatasetResult, Exchange, StoredExchange
+from evalspec.model import DatasetResult, Exchange, Score, StoredExchange
 from evalspec.plural import counted
 from evalspec.reporters.view.parts import Entries, Entry, Foreign, Line, Role, Tone, Words, prose
 from evalspec.reporters.word_changes import TextPiece, mark_differences
@@ -18,6 +18,10 @@ _LONGEST = 400
 _PASSAGE = 48
 """Maximum characters of a passage without an id."""
 _CONTEXTS = 8
+_COMPARED = 4000
+"""Characters of an answer that are compared to find the nearest expected one."""
+_LACKS = {"string_match": "does not contain", "pass_rate": "does not contain", "exact_match": "differs from"}
+"""What a score of 0 says about the answer, for metrics that only quote it."""
 
 
 def read_failure_texts(
@@ -85,7 +89,7 @@ def _text_lines(exchange: Exchange) -> Iterator[Line]:
     if sample.user_input:
         yield Line((Foreign(cut(_flatten(sample.question), _LONGEST), Role.TEXT),), label="question")
     answer = _flatten(reply.response) if reply else None
-    yield from build_answers(answer, [_flatten(one) for one in sample.references[:1]], _LONGEST)
+    yield from build_answers(answer, [_flatten(one) for one in sample.references], _LONGEST)
     if exchange.ranking is not None or exchange.retrieved_contexts is not None:
         titles = name_contexts(exchange)
         words = () if titles else ("none",)
@@ -99,25 +103,68 @@ def _flatten(text: str) -> str:
 def build_answers(answer: str | None, references: Sequence[str], longest: int | None = None) -> Iterator[Line]:
     """Yield lines with the expected answers and the given one, with the words marked in which they differ.
 
-    The given answer is compared with the first of the expected ones.
+    The given answer is compared with the nearest of the expected ones. `longest`: maximum characters of a text.
+    If it is not None, only the nearest expected answer is shown.
     """
-    given: tuple[TextPiece, ...] = (TextPiece(answer),) if answer else ()
-    for place, reference in enumerate(references):
-        marked, expected = mark_differences(answer or "", reference)
-        given = given if place or not answer else marked
-        yield Line(_mark(expected, longest), label="or" if place else "expected")
+    pairs = [mark_differences(answer or "", reference) for reference in references]
+    nearest = _find_nearest(answer or "", references)
+    given: tuple[TextPiece, ...] = pairs[nearest][0] if pairs else (TextPiece(answer or ""),)
+    shown = range(len(pairs)) if longest is None else range(nearest, nearest + bool(pairs))
+    for place in shown:
+        expected = _excerpt(pairs[place][1], given, longest)
+        yield Line(expected, more=len(pairs) - len(shown), label="or" if place > shown[0] else "expected")
     if answer is not None:
-        yield Line(_mark(given, longest) or ("(empty)",), label="got")
+        words = _excerpt(given, pairs[nearest][1] if pairs else (), longest)
+        yield Line(words if answer else ("(empty)",), label="got")
 
 
-def _mark(pieces: Sequence[TextPiece], longest: int | None) -> Words:
-    words: list[Foreign] = []
+def _find_nearest(answer: str, references: Sequence[str]) -> int:
+    """Return the place of the expected answer that is most similar to the given one, 0 if there is no choice."""
+    if len(references) < 2:
+        return 0
+    from rapidfuzz.distance import Indel
+
+    alike = [Indel.normalized_similarity(answer[:_COMPARED], one[:_COMPARED]) for one in references]
+    return alike.index(max(alike))
+
+
+def _excerpt(pieces: Sequence[TextPiece], others: Sequence[TextPiece], longest: int | None) -> Words:
+    """Return at most `longest` characters of a text around its first difference from the other text."""
+    length = sum(len(piece.text) for piece in pieces)
+    if longest is None or length <= longest:
+        return tuple(Foreign(piece.text, Role.TEXT, piece.differs) for piece in pieces)
+    change = _find_change(pieces, others)
+    start = 0 if change < longest * 3 // 4 else min(change - longest // 4, length - longest + 1)
+    end = start + longest - bool(start) - (start + longest - bool(start) < length)
+    words = [Foreign("…", Role.TEXT)] if start else []
+    at = 0
     for piece in pieces:
-        left = None if longest is None else longest - sum(len(word.text) for word in words)
-        if left is not None and left <= 0:
-            break
-        words.append(Foreign(piece.text if left is None else cut(piece.text, left), Role.TEXT, piece.differs))
-    return tuple(words)
+        if shown := piece.text[max(start - at, 0) : max(end - at, 0)]:
+            words.append(Foreign(shown, Role.TEXT, piece.differs))
+        at += len(piece.text)
+    return (*words, Foreign("…", Role.TEXT)) if end < length else tuple(words)
+
+
+def _find_change(pieces: Sequence[TextPiece], others: Sequence[TextPiece]) -> int:
+    """Return where a text begins to differ from the other: at its first marked word, or after their common start."""
+    at = 0
+    for piece in pieces:
+        if piece.differs:
+            return at
+        at += len(piece.text)
+    one, other = ("".join(piece.text for piece in side) for side in (pieces, others))
+    return next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), 0)
+
+
+def explain_score(metric: str, score: Score, exchange: Exchange) -> str | None:
+    """Return the reason of a score. If it only quotes the answer, which is shown, say what the answer lacks."""
+    references = exchange.sample.references
+    if score.reason != exchange.answered:
+        return score.reason
+    if metric not in _LACKS or score.value != 0.0 or not references:
+        return None
+    more = f" (+{len(references) - 1} more)" if len(references) > 1 else ""
+    return f"{_LACKS[metric]} '{cut(_flatten(references[0]), _PASSAGE)}'{more}"
 
 
 def name_contexts(exchange: Exchange) -> list[Words]:
@@ -139,8 +186,11 @@ def join_words(items: Sequence[Words]) -> Words:
 
 def _reason_lines(trouble: FailedSample, shown: StoredExchange) -> Iterator[Line]:
     score = shown.scores.get(trouble.metric or "")
-    reason = (score.reason if score else None) or trouble.reason or shown.exchange.error
-    if reason and reason != shown.exchange.answered:  # else the answer itself is above
+    stored = score.reason if score else None
+    reason = stored or trouble.reason or shown.exchange.error
+    if score and stored == shown.exchange.answered:
+        reason = explain_score(trouble.metric or "", score, shown.exchange)
+    if reason:
         yield Line(prose(cut(reason, _LONGEST)), label="why")
     if trouble.others:
         names = tuple((Foreign(metric),) for metric in trouble.others)

@@ -9,7 +9,7 @@ from evalspec.model import DatasetResult, Exchange, SampleResult, SampleStatus, 
 from evalspec.plural import counted
 from evalspec.reporters.findings import limits_of_replies, scores_beyond_limits
 from evalspec.reporters.rows import AttemptRow
-from evalspec.reporters.view.failures import build_answers, join_words, name_contexts
+from evalspec.reporters.view.failures import build_answers, explain_score, join_words, name_contexts
 from evalspec.reporters.view.parts import (
     Cell,
     Column,
@@ -148,10 +148,11 @@ def _list_missed(exchange: Exchange) -> tuple[Words, ...]:
 
 
 def _score_parts(row: AttemptRow, limits: Limits) -> Iterator[Part]:
-    """Yield the scores, those beyond a limit first. A reason that only quotes the answer is omitted."""
-    answered = row.exchange.answered if row.exchange else None
+    """Yield the scores, those beyond a limit first."""
+    exchange = row.exchange
     scores = {
-        metric: replace(one, reason=None) if one.reason == answered else one for metric, one in row.scores.items()
+        metric: replace(one, reason=explain_score(metric, one, exchange)) if exchange else one
+        for metric, one in row.scores.items()
     }
     ordered = sorted(scores, key=lambda metric: not _is_beyond(scores[metric], limits.get(metric)))
     if ordered:
