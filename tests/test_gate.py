@@ -258,13 +258,13 @@ def test_a_verdict_is_the_worst_of_limits_and_regressions_and_names_each():
     failed = judge(new_failures, REGRESSION, of=dataset(PASS))
     assert (failed.status, failed.reasons) == (
         FAIL,
-        ("d: m against the baseline: 0.9 → 0.5: worse", "d: against the baseline: 3 new failures"),
+        ("d: m against the baseline: 0.9 → 0.5: worse", "undecided: d: against the baseline: 3 new failures"),
     )
     assert judge(replace(REGRESSION, baseline=None)).reasons == ("d: m against the baseline: worse",)
     unmeasured = replace(REGRESSION, status=VerdictStatus.INCOMPLETE, baseline=None, reason="too few samples")
     assert judge(unmeasured, of=None).reasons == ("d: m against the baseline: too few samples",)
     others = (replace(unmeasured, metric="n"), replace(REGRESSION, metric="o"))
-    assert judge(unmeasured, *others).reasons[:2].count("d: m, n against the baseline: too few samples") == 1
+    assert judge(unmeasured, *others).reasons[:2].count("undecided: d: m, n against the baseline: too few samples") == 1
     nowhere = replace(unmeasured, dataset="", reason="there is no baseline")
     assert judge(nowhere).reasons == ("there is no baseline",)
     assert judge(replace(REGRESSION, status=PASS)).status is PASS, "a regression gate alone is a gate"
@@ -297,7 +297,7 @@ def test_the_floor_under_each_sample():
     low = pass_rates(0.25, 0.5, None)
     assert (low.status, low.reasons) == (
         FAIL,
-        ("d: 1 sample (s0 (0.25)) below minPassRate 0.5", "d: 1 sample (s2) with undecided attempts"),
+        ("d: 1 sample (s0 (0.25)) below minPassRate 0.5", "undecided: d: 1 sample (s2) with undecided attempts"),
     )
     assert pass_rates(None).status is INCOMPLETE
     assert pass_rates(*[0.0] * 5).reasons == (

@@ -53,19 +53,27 @@ class Shape(Struct, frozen=True):
     quiet: bool = False
 
 
+def with_shape(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options for `-v`, `-q` and `--json`. The command gets them as a Shape in `shape`."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def shaped(*arguments: Any, as_json: bool, verbose: bool, quiet: bool, **settings: Any) -> Any:
+            if verbose and quiet:
+                raise click.UsageError("--verbose and --quiet exclude each other")
+            return command(*arguments, shape=Shape(as_json, verbose, quiet), **settings)
+
+        added: Any = shaped
+        for add in options:
+            added = add(added)
+        return added  # type: ignore[no-any-return]
+
+    return decorate
+
+
 def shape_options(command: Command) -> Command:
-    """Add `-v`, `-q` and `--json` to a command, which receives them as a Shape in `shape`."""
-
-    @functools.wraps(command)
-    def shaped(*arguments: Any, as_json: bool, verbose: bool, quiet: bool, **settings: Any) -> Any:
-        if verbose and quiet:
-            raise click.UsageError("--verbose and --quiet exclude each other")
-        return command(*arguments, shape=Shape(as_json, verbose, quiet), **settings)
-
-    added: Any = shaped
-    for add in (json_option, quiet_option, verbose_option):
-        added = add(added)
-    return added  # type: ignore[no-any-return]
+    """Add the options of reports for `-v`, `-q` and `--json` to a command."""
+    return with_shape(json_option, quiet_option, verbose_option)(command)
 
 
 def deliver_run(

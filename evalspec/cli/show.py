@@ -1,17 +1,19 @@
 """`evalspec show`: one sample of a stored run, with everything that is known of it."""
 
+import shlex
 from collections.abc import Sequence
 
 import click
 
 from evalspec.api.runs import name_stored
 from evalspec.cli.name_completion import complete_run_or_sample
-from evalspec.cli.options import option
+from evalspec.cli.options import json_option, option
 from evalspec.cli.ordered_command import OrderedCommand
-from evalspec.cli.run_output import Shape, shape_options
+from evalspec.cli.run_output import Shape, with_shape
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
 from evalspec.errors import ExitCode, InvalidInput
+from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.model import DatasetResult, Run, SampleResult
 from evalspec.registry import near_miss
@@ -24,7 +26,11 @@ from evalspec.store.stored_run import StoredRun, open_run
 @click.command("show", cls=OrderedCommand)
 @click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE", shell_complete=complete_run_or_sample)
 @option("--dataset", metavar="NAME", help="The dataset of the sample, if several have one with this id.")
-@shape_options
+@with_shape(
+    json_option,
+    option("-q", "--quiet", is_flag=True, help="Print the id and the state of the sample on one line."),
+    option("-v", "--verbose", is_flag=True, help="Do not cut passages."),
+)
 def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:
     """Show SAMPLE of RUN (default: the latest): question, expected answer, answer, contexts, scores and reasons.
 
@@ -68,7 +74,7 @@ def emit_sample(
 
 
 def _find(run: Run, sample: str, dataset: str | None) -> tuple[DatasetResult, SampleResult]:
-    """Return a sample and its dataset. `sample`: its id, or the start of it.
+    """Return a sample and its dataset. `sample`: its id, as it is or as it is shown, or the start of it.
 
     Raises:
         InvalidInput: No dataset, or several, have such a sample.
@@ -79,11 +85,14 @@ def _find(run: Run, sample: str, dataset: str | None) -> tuple[DatasetResult, Sa
         raise InvalidInput(f"run {run.id} has no dataset '{dataset}'", fix)
     known = [(one, result) for one in datasets for result in one.samples]
     ids = [result.id for _, result in known]
-    chosen = sample if sample in ids else _complete(sample, ids, run)
+    shown = {inert(id): id for id in ids}
+    chosen = sample if sample in ids else shown.get(sample) or _complete(sample, ids, run)
     found = [entry for entry in known if entry[1].id == chosen]
     if len(found) > 1:
         named = ", ".join(one.name for one, _ in found)
-        raise InvalidInput(f"'{sample}' is a sample of several datasets: {named}", f"add --dataset {found[0][0].name}")
+        raise InvalidInput(
+            f"'{sample}' is a sample of several datasets: {named}", f"add --dataset {shlex.quote(found[0][0].name)}"
+        )
     return found[0]
 
 
@@ -97,7 +106,9 @@ def _complete(start: str, ids: Sequence[str], run: Run) -> str:
     if len(begun) == 1:
         return begun[0]
     if begun:
-        raise InvalidInput(f"{len(begun)} samples begin with '{start}'", f"write more of the id, such as {begun[0]}")
+        raise InvalidInput(
+            f"{len(begun)} samples begin with '{start}'", f"write more of the id, such as {shlex.quote(begun[0])}"
+        )
     raise InvalidInput(f"run {run.id} has no sample '{start}'", near_miss(start, ids))
 
 

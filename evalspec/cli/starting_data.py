@@ -14,6 +14,7 @@ from evalspec.datasets.record_names import NAME_COLUMNS, NAME_INPUT
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import inert
 from evalspec.model import Sample
+from evalspec.plural import counted
 
 _SHORT_WORDS = 5
 """Right answers of at most so many words, as the median, are looked for in the replies."""
@@ -70,7 +71,7 @@ class StartingData(Struct, frozen=True):
 
     def describe(self) -> str:
         """Return what the file has, and why it gets its metric."""
-        found = f"{self.samples:,} samples, {self.answered:,} with a right answer"
+        found = f"{counted(self.samples, 'sample')}, {self.answered:,} with a right answer"
         return f"{self.path}: {found} (format {self.format}); {self.metric.why}, so the metric is {self.metric.name}"
 
 

@@ -1,13 +1,16 @@
 """Render deltas, p-values and changes of comparisons, for all reports."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from evalspec.comparison.result import (
+    CandidateComparison,
     Change,
     Comparison,
     DatasetComparison,
     Delta,
     MetricChange,
+    SampleKind,
     ScoreChange,
 )
 from evalspec.comparison.sample_changes import RankMove
@@ -73,10 +76,22 @@ def _render_range(change: MetricChange) -> str:
 
 
 def render_tally(comparison: Comparison) -> str:
-    """Return text like `1 degraded, 2 improved, 3 no evidence`."""
+    """Return text like `1 degraded, 2 improved, 3 no evidence`, or `no differences in 10 samples`."""
+    counts: Counter[SampleKind] = Counter()
+    for one in comparison.candidates:
+        for part in one.datasets:
+            counts.update(part.counts)
+    if set(+counts) == {SampleKind.UNCHANGED} and not any(map(_differs, comparison.candidates)):
+        return f"no differences in {counted(counts.total(), 'sample')}"
     changes = [change.change for one in comparison.candidates for change in one.changes]
     order = (Change.DEGRADED, Change.IMPROVED, Change.UNDECIDED, Change.TOO_FEW, Change.NOT_TESTED)
     return ", ".join(f"{changes.count(kind)} {kind}" for kind in order if kind in changes) or "nothing was compared"
+
+
+def _differs(one: CandidateComparison) -> bool:
+    """Return whether a metric changed, or only one of the runs has it."""
+    alone = any(part.metrics_only_baseline or part.metrics_only_candidate for part in one.datasets)
+    return alone or any(change.found.delta != 0.0 for change in one.changes)
 
 
 def render_method(comparison: Comparison) -> str:

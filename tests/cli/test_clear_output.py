@@ -59,6 +59,38 @@ def test_fail_leads_to_the_reason(shop):
     assert "did you mean 'trial'?" in shop("show", "trail").err
 
 
+def test_one_line_has_the_first_reason(shop):
+    assert evaluate(shop, "-q").out == "FAIL  shop  1 of 2 thresholds broken: qa: string_match: 0.5 is below 0.9\n"
+
+
+def test_a_sample_of_value_0_says_what_its_answer_lacks(shop):
+    card = evaluate(shop).out.partition("Worst samples")[2]
+    assert "why       does not contain '21 days'" in card
+    assert "does not contain '21 days'" in shop("show", "trial").out
+
+
+def test_an_id_is_accepted_as_it_is_shown_and_names_in_fixes_are_quoted(shop):
+    files = {"first one": "qa.jsonl", "second": "odd.jsonl"}
+    datasets = [{"name": name, "path": f"$file:{file}", "metrics": ["rouge"]} for name, file in files.items()]
+    shop.write(datasets=datasets, thresholds={"rouge": 0.1})
+    odd = {"odd.jsonl": [QUESTIONS[0], QUESTIONS[1] | {"id": "a\x07b"}]}
+    odd["replies.jsonl"] = [*REPLIES, {"id": "a\x07b", "response": "5 business days"}]
+    for file, lines in odd.items():
+        (shop.folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert evaluate(shop).code == 0
+    assert shop("show", "a\\x07b").out.startswith("a\\x07b  within its limits  second")
+    assert "add --dataset 'first one'" in shop("show", "trial").err
+    said = shop("show", "--help").out
+    assert "Print all slices" not in said and "the state of the sample" in said
+
+
+def test_a_run_has_no_differences_from_itself(shop):
+    evaluate(shop)
+    evaluate(shop)
+    first, second = sorted(folder.name for folder in (shop.folder / ".evalspec/runs").iterdir())[:2]
+    assert shop("compare", first, second).out.startswith("no differences in 2 samples\n")
+
+
 def test_the_start_of_an_id_is_enough_to_show_a_sample(shop):
     others = [{"id": name, "input": f"{name}?", "expected": "yes"} for name in ("rebate", "refunds")]
     (shop.folder / "qa.jsonl").write_text("\n".join(map(json.dumps, [*QUESTIONS, *others])))

@@ -198,7 +198,8 @@ def _find_skips(dataset: DatasetResult) -> dict[str, dict[str, None]]:
 def _build_slices(dataset: DatasetResult, broken: Collection[str]) -> Iterator[Section]:
     """Yield a table of slices by metric, worst first by the leading metric. Only its interval has a column.
 
-    The columns of metrics with which nothing is wrong are minor, and so is a table without any other.
+    The columns of metrics with which nothing is wrong are minor, and so is a table without any other, or of small
+    slices only.
     """
     if not dataset.slices or not dataset.metrics:
         return
@@ -214,13 +215,10 @@ def _build_slices(dataset: DatasetResult, broken: Collection[str]) -> Iterator[S
         Column(wrap=Wrap.WORDS),
     )
     slices = sorted(dataset.slices, key=lambda part: _badness(part, leading)) if leading in broken else dataset.slices
-    table = Table(
-        columns,
-        tuple(_slice_row(part, leading, others) for part in slices),
-        minor=f"of fewer than {MIN_SLICE} samples",
-    )
+    rows = tuple(_slice_row(part, leading, others) for part in slices)
+    table = Table(columns, rows, minor=f"of fewer than {MIN_SLICE} samples")
     title = f"Slices ({len(dataset.slices):,}), worst first"
-    minor = not broken and bool(dataset.thresholds)
+    minor = (not broken and bool(dataset.thresholds)) or all(row.minor for row in rows)
     yield Section("slices", (title,), (table,), "the slices", rank=5, folded=True, minor=minor)
 
 

@@ -66,11 +66,14 @@ def build_sample_view(
 
 def _say_state(result: SampleResult, dataset: DatasetResult, limits: Limits) -> Cell:
     if result.status is SampleStatus.FAILED:
-        return cell("no usable reply", tone=Tone.FAIL)
+        failed = sum(one.status is SampleStatus.FAILED for one in result.attempts)
+        is_part = failed < len(result.attempts)
+        of = f" in {failed} of {counted(len(result.attempts), 'attempt')}" if is_part else ""
+        return cell(f"no usable reply{of}", tone=Tone.FAIL)
     beyond = sum(_is_beyond(score, limits.get(metric)) for metric, score in result.scores.items())
-    failed = sum(score.status is ScoreStatus.FAILED for score in result.scores.values())
+    unscored = sum(score.status is ScoreStatus.FAILED for score in result.scores.values())
     said = [f"beyond {counted(beyond, 'limit')}"] if beyond else []
-    said += [f"{counted(failed, 'score')} failed"] if failed else []
+    said += [f"{counted(unscored, 'score')} failed"] if unscored else []
     rate, count = result.pass_rate, len(result.attempts)
     if rate is not None and rate < 1.0 and count:
         said.append(f"{sum(one.passed is True for one in result.attempts)} of {counted(count, 'attempt')} passed")
