@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from evalspec.model import DatasetResult, JudgeUsage, Run, ScoreStatus, Threshold, VerdictStatus
+from evalspec.model import UNDECIDED, DatasetResult, JudgeUsage, Run, ScoreStatus, Threshold, VerdictStatus
 from evalspec.reporters.concerned import name_reason
 from evalspec.reporters.html_report.overview import describe_charts
 from evalspec.reporters.html_report.samples import limits_of
@@ -90,7 +90,8 @@ def _list_concerned(run: Run) -> Iterator[ReasonSamples | None]:
     """Yield the samples of each reason: those beyond a limit, or without a score. None: no filter shows them."""
     limits = {name_reason(dataset, limit): (dataset, limit) for dataset in run.datasets for limit in dataset.thresholds}
     for reason in run.reasons:
-        yield _find_samples(*limits[reason]) if reason in limits else None
+        found = limits.get(reason) or limits.get(reason.removeprefix(UNDECIDED))
+        yield _find_samples(*found) if found else None
 
 
 def _find_samples(dataset: DatasetResult, limit: Threshold) -> ReasonSamples | None:
