@@ -16,6 +16,8 @@ from evalspec.model.scores import Cause, SampleResult, SampleStatus
 _ROUNDING = 1e-9
 """Tolerance for rounding errors: a mean of scores of 0.8 may be slightly below 0.8, and must pass a limit of 0.8."""
 
+UNDECIDED = "undecided: "
+"""Precedes the reasons of a FAIL that are not decided."""
 MAX_REPEATS = 10_000
 """The maximum number of attempts per sample, and of gradings per reply, in one run."""
 
@@ -382,10 +384,6 @@ class Run(Record, frozen=True, kw_only=True):
         from evalspec.model.notebook import render_notebook
 
         return render_notebook(self)
-
-
-UNDECIDED = "undecided: "
-"""Precedes what could not be decided among the reasons of a FAIL."""
 
 
 class Verdict(NamedTuple):
