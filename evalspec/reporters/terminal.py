@@ -79,14 +79,14 @@ def render_terminal(
 ) -> str:
     """Return the report of a run in lines of at most `width` characters (at least 40), with a newline at the end.
 
-    The verdict is the first line and the last one. `exchanges`: reads the texts of the run, for the worst samples.
+    The verdict is the first line and the last one; an agent that is down takes two lines. `exchanges`: reads the texts
+    of the run, for the worst samples.
     """
     if amount is Amount.BRIEF:
         return _render_line(run, width=width, color=color)
     outage = None if amount is Amount.FULL else build_outage_view(run)
     if outage:
-        parts = [*_lay_out(_fit(outage, width, amount)), "", _heading(outage.headline[0], outage.headline[1:], "  ")]
-        return render_parts(parts, width=width, color=color)
+        return render_parts(_lay_out(_fit(outage, width, amount)), width=width, color=color)
     view = build_view(run, _read_worst(run, exchanges, _FAILURES if amount is Amount.NORMAL else _MANY_FAILURES))
     if amount is Amount.NORMAL and _is_cut(view):
         view = replace(view, notes=(*view.notes, quiet(_MORE)))

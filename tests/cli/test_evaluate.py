@@ -177,6 +177,8 @@ def test_nobody_listens(gated, agent):
         sample["status"]
         for sample in json.loads((last_run(gated) / "report.json").read_text())["datasets"][0]["samples"]
     } == {"failed"}
+    part = gated.evaluate("--sample-size", "2").out.splitlines()[0]
+    assert part == "INCOMPLETE  bot  the agent is down, no reply to 2 samples  PARTIAL"
 
 
 def test_an_unreachable_agent_is_unmeasured_even_where_errors_are_gated(gated, agent):
