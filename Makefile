@@ -5,7 +5,7 @@ SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test faults fuzz chaos chromium postgresql lint check docs dist clean
+.PHONY: demo demo-service test faults fuzz chaos chromium postgresql shell-tools lint check docs dist clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -20,7 +20,7 @@ demo: $(VENV)/.demo
 demo-service: $(VENV)/.service
 	@$(BIN)/python examples/service/demo.py
 
-test: $(VENV)/.dev chromium postgresql
+test: $(VENV)/.dev chromium postgresql shell-tools
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # Every triple of agent fault, judge fault and gate; `make test` has every pair.
@@ -56,6 +56,17 @@ postgresql:
 	else \
 		echo "There is no PostgreSQL: the tests of the service with it are skipped, and fail where CI is set." >&2; \
 		echo "On Debian: sudo apt-get update && sudo apt-get install --yes postgresql" >&2; \
+	fi >/dev/null
+
+# The commands of the documents run in the tests, and some end in jq.
+shell-tools:
+	@{ command -v jq && command -v curl && command -v perl; } >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "Installing jq, curl and perl for the tests of the documents (once)" >&2; \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends jq curl perl; \
+	else \
+		echo "jq, curl or perl is missing: the tests of the documents fail." >&2; \
+		echo "On Debian: sudo apt-get update && sudo apt-get install --yes jq curl perl" >&2; \
 	fi >/dev/null
 
 lint: $(VENV)/.dev
