@@ -45,6 +45,15 @@ def agent():
         yield server
 
 
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium."""
+    from chromium import open_browser  # Playwright is slow to import, and few tests need it
+
+    with open_browser() as opened:
+        yield opened
+
+
 @dataclass
 class Outcome:
     """What one command line gave."""

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 import evalspec
-from chromium import PATIENCE, open_browser
+from chromium import PATIENCE
 from evalspec.cli.main import group
 from evalspec.cli.schema import command as schema_command
 from evalspec.metrics.base import METRICS
@@ -173,12 +173,6 @@ def test_links_to_other_files_lead_to_the_repository(tmp_path):
     code, warnings, page = build(tmp_path, OUTSIDE, DOCS_REPOSITORY=f"{url}/")
     assert (code, warnings) == (0, "")
     assert {f"{url}/README.md#install", f"{url}/examples", "#page"} <= Page(page).links
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -202,7 +202,6 @@ class _Line(Struct):
 
 
 _REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"%s"' % REPORT.encode())
-_ANY_HEAD = re.compile(b"")
 
 
 def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
@@ -214,7 +213,7 @@ def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
     Raises:
         StoreError: The log cannot be read, or an intact line is not a record. The message names the line.
     """
-    return _read(LogIndex(path, restore), _ANY_HEAD)
+    return _read(LogIndex(path, restore))
 
 
 def read_log_seal(path: Path) -> LogIndex:
@@ -226,13 +225,13 @@ def read_log_seal(path: Path) -> LogIndex:
     return _read(LogIndex(path), _REPORT_HEAD)
 
 
-def _read(index: LogIndex, head: re.Pattern[bytes]) -> LogIndex:
-    """Fill an index with the records that begin with `head`."""
+def _read(index: LogIndex, head: re.Pattern[bytes] | None = None) -> LogIndex:
+    """Fill an index with all records, or with those that begin with `head`."""
     path, decoder = index.path, Decoder(_Line)
     for line in read_lines(path):
         if line.damage:
             index.damage.append(line.damage)
-        if line.is_intact and head.match(line.text):
+        if line.is_intact and (head is None or head.match(line.text)):
             try:
                 _add(index, _decode(decoder, line.text), line)
             except (MsgspecError, TypeError, ValueError, RecursionError) as error:

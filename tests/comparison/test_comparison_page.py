@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from chromium import PATIENCE, open_browser
+from chromium import PATIENCE
 from comparison.sample_comparison import HOSTILE, sample_comparison, sample_texts
 from evalspec.comparison.view import build_comparison_view
 from evalspec.foreign_text import visible
@@ -15,12 +15,6 @@ from evalspec.reporters.html_report.comparison_page import render_view_html
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
-from chromium import PATIENCE, open_browser
+from chromium import PATIENCE
 from evalspec.foreign_text import visible
 from evalspec.model import (
     AgentReply,
@@ -60,12 +60,6 @@ class Opened:
     def column(self, title: str) -> list[str]:
         titles = self.page.locator("#samples thead button bdi").all_text_contents()
         return self.page.locator(f"#samples tbody tr > :nth-child({titles.index(title) + 1})").all_text_contents()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chromium import PATIENCE, open_browser
+from chromium import PATIENCE
 from hostile_texts import HOSTILE
 from servers.faulty_agent import FaultyAgent
 from servers.service import Server, write_project
@@ -85,12 +85,6 @@ def shops(tmp_path_factory):
         server = Server(projects, f"sqlite:///{root / 'service.db'}", root / "server.log", "--lease", "2").start()
         yield Shops(server, runs, hostile, agent)
         server.stop()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with open_browser() as browser:
-        yield browser
 
 
 @pytest.fixture
