@@ -38,6 +38,7 @@ _COMMIT_SECONDS = 900.0
 _PROBLEM_TYPE = "application/problem+json"
 _OCTETS = (b"content-type", b"application/octet-stream")
 _PRINTED = re.compile(r"[!-~]+")
+_MOST_BEGINNINGS = 3
 _MOST_REFUSALS = 3
 """How often the server may refuse a chunk at the offset that it asked for."""
 
@@ -137,14 +138,8 @@ async def push_run(folder: Path, server: PushServer, say: Say) -> PushedRun:
     check_pushable(folder)
     files = list_pushed_files(folder)
     async with open_client({"authorization": f"Bearer {server.token}"}, choose_route(server.url)) as client:
-        pushing = _Pushing(client, server, say)
         try:
-            state = await pushing.request("POST", "/v1/pushes", encode(_announce(folder.name, files)))
-            is_new = not state.is_stored
-            if is_new:
-                _refuse_other_files(state.files, files)
-                await pushing.send_files(folder, state)
-                await pushing.commit(state.push_id)
+            is_new = await _Pushing(client, server, say).push(folder, files)
         except ServiceError as error:
             raise Unmeasurable(f"run {folder.name} was not pushed: {error}") from error
     return PushedRun(folder.name, f"{server.url}/runs/{quote(folder.name)}", is_new)
@@ -175,7 +170,26 @@ class _Pushing:
         self._say = say
         self._service = Service("the server", "--to", secrets=(server.token,))
 
-    async def send_files(self, folder: Path, state: _State) -> None:
+    async def push(self, folder: Path, files: tuple[PushedFile, ...]) -> bool:
+        """Push a run unless the server has it, and return whether it was new.
+
+        A push can vanish: another one of the same run was faster, or a server that was full made room.
+        """
+        for left in reversed(range(_MOST_BEGINNINGS)):
+            state = await self._request("POST", "/v1/pushes", encode(_announce(folder.name, files)))
+            if state.is_stored:
+                return False
+            _refuse_other_files(state.files, files)
+            try:
+                await self._send_files(folder, state)
+                await self._commit(state.push_id)
+                break
+            except ServiceError as error:
+                if error.status != HTTPStatus.NOT_FOUND or not left:
+                    raise
+        return True
+
+    async def _send_files(self, folder: Path, state: _State) -> None:
         """Send what the server does not have yet."""
         for file in state.files:
             with (folder / file.name).open("rb") as content:
@@ -189,23 +203,23 @@ class _Pushing:
                         raise ServiceError(f"{file.name} changed while it was pushed, or another push sends it too")
                     file.received = received
 
-    async def commit(self, push_id: str) -> None:
+    async def _commit(self, push_id: str) -> None:
         """Have the server store what was sent.
 
         Raises:
             ServiceError: It did not.
         """
-        state = await self.request("POST", f"/v1/pushes/{push_id}/commit", seconds=_COMMIT_SECONDS)
+        state = await self._request("POST", f"/v1/pushes/{push_id}/commit", seconds=_COMMIT_SECONDS)
         if not state.is_stored:
             raise ServiceError("the server did not store it; check --to")
 
     async def _send_chunk(self, push_id: str, file: _Received, chunk: bytes) -> int:
         """Send a chunk, and return how many bytes of the file the server has."""
         place = f"/v1/pushes/{push_id}/files/{file.name}?offset={file.received}"
-        state = await self.request("PUT", place, chunk, is_json=False)
+        state = await self._request("PUT", place, chunk, is_json=False)
         return next((one.received for one in state.files if one.name == file.name), 0)
 
-    async def request(
+    async def _request(
         self, method: str, place: str, content: bytes = b"", *, is_json: bool = True, seconds: float = _SECONDS
     ) -> _State:
         """Send a request, also several times if the server is busy or gone, and return the state of the push."""

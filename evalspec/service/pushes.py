@@ -110,16 +110,23 @@ def open_push(project: Project, push: Push, most_bytes: int) -> PushState:
     remove_idle_pushes(project, IDLE_SECONDS)
     folder = _folder_of(project, push.id)
     with store_errors(folder):
-        if not folder.is_dir():
-            _make_room(folder.parent)
-        prepare_root(project.root)
-        for place in (folder.parent, folder, folder / push.run_id):
-            place.mkdir(PRIVATE_FOLDER, exist_ok=True)
-        for file in push.files:
-            (folder / push.run_id / file.name).touch(PRIVATE_FILE)
-        os.utime(folder)  # the push is not idle
-        if not (folder / _STATE_NAME).exists():
-            write_atomically(folder / _STATE_NAME, [msgspec.json.encode(push)])
+        try:
+            return _begin(project, folder, push)
+        except FileNotFoundError:  # a push of the same run ended meanwhile, and took the folder with it
+            raise _busy() from None
+
+
+def _begin(project: Project, folder: Path, push: Push) -> PushState:
+    if not folder.is_dir():
+        _make_room(folder.parent)
+    prepare_root(project.root)
+    for place in (folder.parent, folder, folder / push.run_id):
+        place.mkdir(PRIVATE_FOLDER, exist_ok=True)
+    for file in push.files:
+        (folder / push.run_id / file.name).touch(PRIVATE_FILE)
+    os.utime(folder)  # the push is not idle
+    if not (folder / _STATE_NAME).exists():
+        write_atomically(folder / _STATE_NAME, [msgspec.json.encode(push)])
     return _describe(folder, push)
 
 
@@ -243,6 +250,7 @@ def commit_push(project: Project, push_id: str, user: str) -> tuple[PushState, b
     """
     found = _PUSH_ID.fullmatch(push_id)
     if found and _is_committed(project, *found.groups()):
+        _remove_unless_held(_folder_of(project, push_id))
         return PushState(push_id, found[1], is_stored=True), False
     with _holding(project, push_id) as (folder, push):
         missing = [one.name for one in _describe(folder, push).files if one.received != one.size]
@@ -257,8 +265,7 @@ def commit_push(project: Project, push_id: str, user: str) -> tuple[PushState, b
                 detail = f"the run is refused: {faults[0]}. check it with `evalspec runs verify {push.run_id}`"
                 raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
             is_new = _store(project, folder / push.run_id, push, user)
-        with store_errors(folder):
-            shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # the run is stored; what is left is removed when it is idle
     return PushState(push_id, push.run_id, is_stored=True), is_new
 
 
@@ -325,17 +332,14 @@ def _holding(project: Project, push_id: str) -> Iterator[tuple[Path, Push]]:
     Raises:
         ApiProblem: 404: There is no such push.
     """
-    gone = not_found("there is no such push", "begin again: POST /v1/pushes")
-    if not _PUSH_ID.fullmatch(push_id):
-        raise gone
     folder = _folder_of(project, push_id)
-    if not folder.is_dir():
-        raise gone
+    if not _PUSH_ID.fullmatch(push_id) or not folder.is_dir():
+        raise _gone()
     with store_errors(folder), _locked(folder):
         try:
             content = (folder / _STATE_NAME).read_bytes()
         except FileNotFoundError:
-            raise gone from None
+            raise _gone() from None
         try:
             push = msgspec.json.decode(content, type=Push)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -350,12 +354,22 @@ def _locked(folder: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        detail = "another request about this push is in progress; try again soon"
-        raise ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"}) from None
+        raise _busy() from None
+    except FileNotFoundError:  # the push ended meanwhile
+        raise _gone() from None
     try:
         yield
     finally:
         lock.release()
+
+
+def _busy() -> ApiProblem:
+    detail = "another request about this push is in progress; try again soon"
+    return ApiProblem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"Retry-After": "2"})
+
+
+def _gone() -> ApiProblem:
+    return not_found("there is no such push", "begin again: POST /v1/pushes")
 
 
 def _folder_of(project: Project, push_id: str) -> Path:

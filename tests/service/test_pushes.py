@@ -146,7 +146,18 @@ def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(server, ci, pr
 
 
 def push(client, folder, *, chunk=10**7, **changes):
-    """Push a run by HTTP. Return the last answer: of the first request that is refused, or of the commit."""
+    """Push a run by HTTP. Return the last answer: of the first request that is refused, or of the commit.
+
+    Begins again, as `evalspec runs push` does, when another push of the run is in the way or was faster.
+    """
+    for _ in range(10):
+        answer = push_once(client, folder, chunk, changes)
+        if answer.status_code not in (404, 503):
+            break
+    return answer
+
+
+def push_once(client, folder, chunk, changes):
     files = [{"name": one.name, "size": one.size, "sha256": one.sha256} for one in list_pushed_files(folder)]
     answer = client.post("/v1/pushes", json={"run_id": folder.name, "files": files, **changes})
     if answer.status_code != 201:
@@ -171,8 +182,7 @@ def test_pushes_of_one_run_at_the_same_time_make_one_run(client, ci, projects):
     local = evaluate(ci)
     with ThreadPoolExecutor(4) as pool:
         codes = sorted(one.status_code for one in pool.map(lambda _: push(client, local, chunk=1000), range(4)))
-    assert set(codes) <= {200, 201, 404, 503}, codes
-    assert codes.count(201) == 1
+    assert codes == [200, 200, 200, 201]
     assert push(client, local).status_code == 200
     assert contents(projects["shop"] / ".evalspec" / "runs" / local.name) == contents(local)
 
@@ -324,6 +334,24 @@ def test_a_token_of_other_characters_is_not_shown(ci, token):
     done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token=token)
     assert (done.returncode, "EVALSPEC_TOKEN: " in done.stderr) == (2, True), done.stderr
     assert not [part for part in ("t0ken", "tök", "X-Admin", "\u202e") if part in done.stderr]
+
+
+def test_a_push_that_another_one_finished_is_asked_about_again(ci):
+    local = evaluate(ci)
+    files = [{"name": one.name, "size": one.size, "received": one.size} for one in list_pushed_files(local)]
+    gone = Answer(404, {}, b'{"detail": "there is no such push"}', "application/problem+json")
+    state = {"push_id": "x", "is_stored": False, "files": files, "chunk_bytes": 10}
+    stored = {**state, "is_stored": True}
+    with FaultyAgent() as other:
+        other.reply = lambda _: stored if len(other.requests) > 2 else state
+        other.script = ["ok", gone]
+        done = evalspec_of(ci, "runs", "push", "--to", other.url, "--json", token="t0ken")
+        assert len(other.requests) == 3, done.stderr
+        assert (done.returncode, json.loads(done.stdout)["pushed"]["isNew"]) == (0, False), done.stderr
+        other.reply, other.script = state, ["ok", gone] * 9
+        done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
+        assert (done.returncode, "there is no such push" in done.stderr) == (3, True), done.stderr
+        assert len(other.requests) == 3 + 6
 
 
 def test_two_machines_that_push_one_run_both_succeed(server, ci):
