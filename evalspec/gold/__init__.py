@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalspec.gold.authoring import create_set, read_triple, revise_edited
+    from evalspec.gold.authoring import create_set, read_triple, revise_edited, revise_words
     from evalspec.gold.calibration import calibrate
     from evalspec.gold.carrying import carry
     from evalspec.gold.curation import stats
@@ -63,6 +63,7 @@ _PLACES = {
     "retire": "evalspec.gold.protocol",
     "review": "evalspec.gold.protocol",
     "revise_triple": "evalspec.gold.protocol",
+    "revise_words": "evalspec.gold.authoring",
     "ReviewSession": "evalspec.gold.review_session",
     "describe_outcome": "evalspec.gold.review_session",
     "read_run_sample": "evalspec.gold.run_samples",
@@ -124,6 +125,7 @@ __all__ = [
     "review",
     "revise_edited",
     "revise_triple",
+    "revise_words",
     "revoke",
     "split",
     "stats",

@@ -110,6 +110,23 @@ def revise_edited(root: Path, name: str, by: str, *, note: str | None = None) ->
     return revise_triple(root, name, find_edited(read_entry(root, name)), by, note=note)
 
 
+def revise_words(
+    root: Path, name: str, by: str, words: Mapping[str, Any], *, replaces: str | None = None, note: str | None = None
+) -> Entry:
+    """Replace words of a triple by a new revision. Its blocks and metadata stay.
+
+    `words`: the new question, expected_answer or claims by key; None removes one. `replaces`: as of `revise_triple`.
+
+    Raises:
+        InvalidInput: The words are invalid, or `revise_triple` refuses them.
+    """
+    entry = read_entry(root, name)
+    content = {**to_plain(find_edited(entry)), **words}
+    kept = {key: value for key, value in content.items() if value is not None}
+    triple = make_record(GoldTriple, kept, lambda why, fix: Problem(why, fix, show(entry.path)))
+    return revise_triple(root, name, triple, by, replaces=replaces, note=note)
+
+
 def find_edited(entry: Entry) -> GoldTriple:
     """Return the content of a triple as it is in its file.
 

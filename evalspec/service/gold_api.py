@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.errors import InvalidInput
+from evalspec.gold.authoring import revise_words
 from evalspec.gold.gold_set import Entry, open_set, read_set
 from evalspec.gold.protocol import resolve, review
 from evalspec.gold.reviewers import list_reviewable
@@ -45,7 +46,11 @@ from evalspec.service.problems import ApiProblem
 ROUTER = APIRouter(prefix="/v1/gold", tags=["gold"], route_class=JsonRoute)
 
 _CONFIRM = "confirm"
+MOST_WORDS = 20_000
+"""The longest question, answer or claim that is written by the service, in characters."""
+
 Note = Annotated[str | None, Field(max_length=5000)]
+Words = Annotated[str, Field(max_length=MOST_WORDS)]
 Verdict = Literal["confirm", "question_unrealistic", "wrong_block", "not_entailed", "overstated", "understated"]
 
 _Hidden = Annotated[int, Field(description="Triples that are counted without reviews that the caller may not see.")]
@@ -73,6 +78,20 @@ class ResolutionRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"outcome": "upheld"}]})
     outcome: Literal["upheld", "dropped"]
     category: Category | None = None
+    note: Note = None
+
+
+class RevisionRequest(BaseModel):
+    """New words of a triple; what is missing stays. `revision`: the one that was shown."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"revision": 1, "expected_answer": "Within 14 days.", "note": "It said 15."}]},
+    )
+    revision: Version = Field(strict=True)
+    question: Words | None = None
+    expected_answer: Words | None = None
+    claims: list[Words] | None = Field(None, max_length=200, description="An empty list removes them.")
     note: Note = None
 
 
@@ -148,10 +167,7 @@ def review_triple(name: str, triple_id: str, asked: ReviewRequest, access: Revie
     """
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
-    entry = find_project_triple(root, triple_id)
-    if entry.standing.revision != asked.revision:
-        detail = f"the triple has revision {entry.standing.revision} by now; look at it first"
-        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    entry = _find_revision(root, triple_id, asked.revision)
     flag = None if asked.verdict == _CONFIRM else Flag(asked.verdict)
     return _describe(access, root, review(root, entry.id, person, flag, category=asked.category, note=asked.note))
 
@@ -165,6 +181,36 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
     require_no_withheld(entry, find_caller_sight(read_set(root), access))
     settled = resolve(root, entry.id, person, asked.outcome, category=asked.category, note=asked.note)
     return _describe(access, root, settled)
+
+
+@ROUTER.post("/{name}/triples/{triple_id}/revisions", status_code=HTTPStatus.CREATED, summary="Revise a triple")
+def revise_triple(name: str, triple_id: str, asked: RevisionRequest, access: Reviewing) -> TripleAnswer:
+    """Replace question, answer or claims by a new revision, whose reviews start again.
+
+    The author or the flagger of a disputed triple settles the dispute so.
+    """
+    root = find_project_set(access.project, name)
+    person = require_caller_person(access, root)
+    entry = _find_revision(root, triple_id, asked.revision)
+    require_no_withheld(entry, find_caller_sight(read_set(root), access))
+    words = {key: value for key in ("question", "expected_answer") if (value := getattr(asked, key)) is not None}
+    if asked.claims is not None:
+        words["claims"] = asked.claims or None
+    revised = revise_words(root, entry.id, person, words, replaces=entry.content_hash, note=asked.note)
+    return _describe(access, root, revised)
+
+
+def _find_revision(root: Path, id: str, revision: int) -> Entry:
+    """Return a triple if the caller has seen its current revision.
+
+    Raises:
+        ApiProblem: 404: There is none. 409: It has another revision by now.
+    """
+    entry = find_project_triple(root, id)
+    if entry.standing.revision != revision:
+        detail = f"the triple has revision {entry.standing.revision} by now; look at it first"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+    return entry
 
 
 def _describe(access: Access, root: Path, entry: Entry) -> TripleAnswer:

@@ -105,6 +105,29 @@ def test_a_dispute_is_settled_by_its_rules(as_user, root, end_undo):
     assert (dropped.status_code, dropped.json()["state"]) == (201, "dropped")
 
 
+def test_a_revision_replaces_what_it_names_and_starts_the_reviews_again(as_user, root, end_undo):
+    place = f"{TRIPLES}/refund/revisions"
+    review(as_user, "ben", "overstated", note="It says 15.")
+    withheld = as_user("ben", "POST", place, json={"revision": 1, "expected_answer": "15 days."})
+    assert (withheld.status_code, "you can still take your review" in withheld.json()["detail"]) == (409, True)
+    end_undo()
+    before = read_entry(root, "refund").triple
+    for body, status in (
+        ({"revision": 2, "expected_answer": "15 days."}, 409),
+        ({"revision": 1, "question": ""}, 422),
+        ({"revision": 1, "expected_answer": before.expected_answer}, 422),
+        ({"revision": 1, "expected_block": {"block_id": "x"}}, 422),
+    ):
+        assert as_user("ben", "POST", place, json=body).status_code == status, body
+    revised = as_user("ben", "POST", place, json={"revision": 1, "expected_answer": "15 days.", "claims": ["15 days"]})
+    assert (revised.status_code, revised.json()["revision"], revised.json()["state"]) == (201, 2, "pending")
+    after = read_entry(root, "refund").triple
+    assert (after.question, after.expected_answer, after.claims) == (before.question, "15 days.", ["15 days"])
+    assert after.blocks == before.blocks
+    assert as_user("ada", "POST", place, json={"revision": 2, "claims": []}).status_code == 201
+    assert read_entry(root, "refund").triple.claims is None
+
+
 def test_refusals(as_user, root, projects):
     cases = [
         (as_user("eve@example.com", "GET", "/v1/gold/help/next"), 403, "not one of the people in help/set.yaml"),

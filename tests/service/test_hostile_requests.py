@@ -6,7 +6,14 @@ import pytest
 
 CURSORS = ("[" * 1400, '[1.0,"\\u0000"]', '[1.0,"\\ud800"]', '[NaN,"a"]', '[1e999,"a"]')
 BODIES = ('{"repeat": 1, "repeat": 100}', '{"seed": NaN}', "[" * 100_000, '{"tags": ["\\ud800"]}')
-ROUTES = ("/v1/runs", "/v1/compare", "/v1/erasure", "/v1/gold/a/triples/b/reviews", "/v1/gold/a/triples/b/resolution")
+ROUTES = (
+    "/v1/runs",
+    "/v1/compare",
+    "/v1/erasure",
+    "/v1/gold/a/triples/b/reviews",
+    "/v1/gold/a/triples/b/resolution",
+    "/v1/gold/a/triples/b/revisions",
+)
 
 
 def encode(text):

@@ -12,9 +12,11 @@ from evalspec.gold.sight import SEEN_STATES
 from evalspec.gold.wording import CATEGORIES
 from evalspec.reporters.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.gold_api import MOST_WORDS
 from evalspec.service.gold_people import find_caller_sight, find_project_set, find_project_triple, list_project_sets
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_views import (
+    Words,
     can_settle,
     list_history,
     list_triple,
@@ -108,9 +110,10 @@ def render_triple(
     whole: bool = False,
     errors: tuple[str, ...] = (),
     note: str = "",
+    words: Words | None = None,
     status: int = 200,
 ) -> HTMLResponse:
-    """Return the page of a triple. `errors`: why it was not settled. `note`: what the person wrote.
+    """Return the page of a triple. `errors`: why it was not settled. `note`, `words`: what the person wrote.
 
     Raises:
         ApiProblem: 404: there is no such set or triple.
@@ -119,6 +122,7 @@ def render_triple(
     entry = find_project_triple(root, id)
     sight, links = find_caller_sight(read_set(root), visit.access), SetLinks(visit, name)
     is_blind, history = sight.is_blind(entry), list_history(entry)
+    dispute = show_dispute(root, entry, sight)
     return render_page(
         "gold_triple.html",
         visit,
@@ -132,10 +136,13 @@ def render_triple(
         is_withheld=entry.id in sight.withheld,
         history=[] if is_blind else history[-_EVENTS_SHOWN:],
         more_events=max(len(history) - _EVENTS_SHOWN, 0),
-        dispute=show_dispute(root, entry, sight),
+        dispute=dispute,
+        words=words or (dispute and dispute.words),
+        is_revised=words is not None,
         outcomes={Outcome.UPHELD: "the triple is right as it is", Outcome.DROPPED: "the triple is taken out"},
         categories={str(Category(key)): text for key, text in CATEGORIES.items()},
         links=links,
+        most_words=MOST_WORDS,
         whole_link=None if whole else links.part("/triple", id=id, whole=1),
         room=Room(_TEXT_BYTES),
         may_review=visit.may("review"),

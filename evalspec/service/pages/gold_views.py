@@ -22,6 +22,7 @@ from evalspec.gold.wording import (
     list_answers,
     list_shown_metadata,
 )
+from evalspec.service.gold_api import MOST_WORDS
 from evalspec.service.pages.evidence import render_data
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
@@ -110,10 +111,19 @@ class ShownEvent(Struct, frozen=True):
     note: str | None
 
 
+class Words(Struct, frozen=True):
+    """The words of a triple in a form. `claims`: one per line; None: it has none."""
+
+    question: str
+    answer: str
+    claims: str | None
+
+
 class ShownDispute(Struct, frozen=True):
     """A dispute. `rules`: by category. `numbers`: what the numeric rule found. `refusal`: why one cannot settle it.
 
-    `is_third`: the person adjudicates. `signature`: of everything that is shown.
+    `is_third`: the person adjudicates. `words`: what the person can revise in a form, if anything. `signature`: of all
+    that is shown.
     """
 
     flags: tuple[ShownEvent, ...]
@@ -122,6 +132,7 @@ class ShownDispute(Struct, frozen=True):
     following: str
     refusal: str | None
     is_third: bool
+    words: Words | None
     signature: str
 
 
@@ -250,6 +261,7 @@ def show_dispute(root: Path, entry: Entry, sight: Sight) -> ShownDispute | None:
     current, person = entry.standing.current, sight.person
     flags = [event for event in current.events if event.kind is Kind.FLAG]
     named = dict.fromkeys(event.category for event in flags if event.category is not None)
+    is_third = person not in current.writers | current.reviews.keys()
     refusal = "you are not one of the people of the set" if person is None else explain_no_settling(entry, person)
     return ShownDispute(
         tuple(map(show_event, flags)),
@@ -257,9 +269,20 @@ def show_dispute(root: Path, entry: Entry, sight: Sight) -> ShownDispute | None:
         tuple(check_numbers(root, entry).render()) if is_numeric(entry) else (),
         describe_missing(entry),
         refusal,
-        person not in current.writers | current.reviews.keys(),
+        is_third,
+        None if is_third or refusal is not None else _list_words(entry),
         sign_events(entry),
     )
+
+
+def _list_words(entry: Entry) -> Words | None:
+    """Return the words of a triple for a form. None: a form cannot show them as they are."""
+    triple = entry.triple
+    if triple is None or any("\n" in claim for claim in triple.claims or ()):
+        return None
+    claims = None if triple.claims is None else "\n".join(triple.claims)
+    words = Words(triple.question, triple.expected_answer or "", claims)
+    return words if max(map(len, (words.question, words.answer, claims or ""))) <= MOST_WORDS else None
 
 
 def sign_events(entry: Entry) -> str:

@@ -4,6 +4,8 @@ They do what a session on the terminal does, but keep no session: each address s
 whatever is known of a person's reviews is in the files.
 """
 
+from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,15 +13,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Form, Query
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
+from pydantic import AfterValidator, Field
 
 from evalspec.errors import InvalidInput
+from evalspec.gold.authoring import revise_words
 from evalspec.gold.gold_set import Entry, GoldSet, read_set
 from evalspec.gold.protocol import require_events, resolve, review
 from evalspec.gold.reviewers import explain_no_review, list_reviewable
 from evalspec.gold.schema import Category, Event, Flag, Kind, Outcome
 from evalspec.gold.taking_back import LastReview, find_last_reviews, take_last_back
 from evalspec.gold.wording import CATEGORIES, FLAGS
-from evalspec.service.gold_api import Note, Verdict
+from evalspec.service.gold_api import MOST_WORDS, Note, Verdict
 from evalspec.service.gold_people import (
     find_caller_sight,
     find_project_set,
@@ -29,7 +33,7 @@ from evalspec.service.gold_people import (
 )
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_pages import render_triple
-from evalspec.service.pages.gold_views import show_triple, sign_events
+from evalspec.service.pages.gold_views import Words, show_triple, sign_events
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit
@@ -43,6 +47,8 @@ _SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
 
 Id = Annotated[str, Form(max_length=2000)]
 Shown = Annotated[str, Form(max_length=200)]
+FormWords = Annotated[str, AfterValidator(lambda text: text.replace("\r\n", "\n")), Field(max_length=2 * MOST_WORDS)]
+"""What people wrote in a text area. Browsers send each line break as two characters."""
 
 
 class Answer(Struct, frozen=True):
@@ -121,18 +127,12 @@ def record_review(
     flag = None if verdict == "confirm" else Flag(verdict)
     own = entry.standing.current.reviews.get(desk.person)
     if own is None or not _is_same(own, flag, category, note):
-        answer = Answer(verdict, category or "", note or "")
-        if entry.content_hash != shown:
-            changed = f"'{id}' was changed after it was shown, so nothing was recorded. read it again"
-            return _render(desk, entry, after=after, answer=answer, errors=(changed,), status=HTTPStatus.CONFLICT)
-        try:
-            review(desk.root, id, desk.person, flag, category=None if flag is None else category, note=note)
-        except InvalidInput as error:
-            errors = _describe(error, visit)
-            return _render(desk, entry, after=after, answer=answer, errors=errors, status=HTTPStatus.CONFLICT)
-        except DiskFull as error:
-            errors, status = (hide_folder(str(error), visit.project.folder),), HTTPStatus.SERVICE_UNAVAILABLE
-            return _render(desk, entry, after=after, answer=answer, errors=errors, status=status)
+        about = None if flag is None else category
+        record = partial(review, desk.root, id, desk.person, flag, category=about, note=note)
+        refused = _try(visit, record, is_current=entry.content_hash == shown)
+        if refused is not None:
+            answer = Answer(verdict, category or "", note or "")
+            return _render(desk, entry, after=after, answer=answer, errors=refused.errors, status=refused.status)
     return _see(desk.links.part("/review", after=after or None))
 
 
@@ -148,8 +148,7 @@ def undo_review(name: str, visit: Reviewer, event: Id) -> Response:
     try:
         entry = take_last_back(desk.found, desk.person, event)
     except InvalidInput as error:
-        errors = _describe(error, visit)
-        return _render(desk, desk.find_following(""), errors=errors, status=HTTPStatus.CONFLICT)
+        return _render(desk, desk.find_following(""), errors=_describe(error, visit), status=HTTPStatus.CONFLICT)
     return _see(desk.links.part("/review", id=entry.id))
 
 
@@ -170,17 +169,67 @@ def settle_dispute(
     if any(_is_decision(event, desk.person, outcome, entry) for event in entry.standing.current.events):
         return done
     require_no_withheld(entry, find_caller_sight(desk.found, visit.access))
-    errors: tuple[str, ...] = ()
-    if sign_events(entry) != shown:
-        errors = ("the triple was changed after it was shown, so nothing was recorded. read it again",)
-    else:
-        try:
-            resolve(desk.root, id, desk.person, outcome, category=category, note=note)
-        except InvalidInput as error:
-            errors = _describe(error, visit)
-    if errors:
-        return render_triple(visit, name, id, errors=errors, note=note or "", status=HTTPStatus.CONFLICT)
+    decide = partial(resolve, desk.root, id, desk.person, outcome, category=category, note=note)
+    refused = _try(visit, decide, is_current=sign_events(entry) == shown)
+    if refused is not None:
+        return render_triple(visit, name, id, errors=refused.errors, note=note or "", status=refused.status)
     return done
+
+
+@ROUTER.post("/gold/{name}/revise", response_model=None)
+def revise_disputed(
+    name: str,
+    visit: Reviewer,
+    id: Id,
+    shown: Shown,
+    question: Annotated[FormWords, Form()],
+    answer: Annotated[FormWords, Form()] = "",
+    claims: Annotated[FormWords | None, Form()] = None,
+    note: Annotated[Note, Form()] = None,
+) -> Response:
+    """Settle a dispute by a new revision. `shown`: the events that the person saw. `claims`: one per line."""
+    desk = _open_desk(visit, name)
+    entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
+    words: dict[str, Any] = {"question": question.strip(), "expected_answer": answer.strip() or None}
+    if claims is not None:
+        words["claims"] = [line.strip() for line in claims.splitlines() if line.strip()] or None
+    done = _see(desk.links.triple(id))
+    if _is_revision(entry, desk.person, words):
+        return done
+    require_no_withheld(entry, find_caller_sight(desk.found, visit.access))
+    revise = partial(revise_words, desk.root, id, desk.person, words, replaces=entry.content_hash, note=note)
+    refused = _try(visit, revise, is_current=sign_events(entry) == shown)
+    if refused is not None:
+        written, status = Words(question, answer, claims), refused.status
+        return render_triple(visit, name, id, errors=refused.errors, note=note or "", words=written, status=status)
+    return done
+
+
+def _is_revision(entry: Entry, person: str, words: Mapping[str, Any]) -> bool:
+    """Return whether the person has just written these words: a form that was sent twice."""
+    written = [one.event for one in entry.events if one.event.kind is Kind.REVISE]
+    own = bool(written) and written[-1].by == person and written[-1].revision == entry.standing.revision
+    return own and all(getattr(entry.triple, key) == value for key, value in words.items())
+
+
+class Refusal(Struct, frozen=True):
+    """Why nothing was recorded."""
+
+    errors: tuple[str, ...]
+    status: int = HTTPStatus.CONFLICT
+
+
+def _try(visit: Visit, record: Callable[[], object], *, is_current: bool) -> Refusal | None:
+    """Record something, unless the person saw something else than is there now. Return why nothing was recorded."""
+    if not is_current:
+        return Refusal(("the triple was changed after it was shown. read it again",))
+    try:
+        record()
+    except InvalidInput as error:
+        return Refusal(_describe(error, visit))
+    except DiskFull as error:
+        return Refusal((hide_folder(str(error), visit.project.folder),), HTTPStatus.SERVICE_UNAVAILABLE)
+    return None
 
 
 def _is_decision(event: Event, person: str, outcome: Outcome, entry: Entry) -> bool:

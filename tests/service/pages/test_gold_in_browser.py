@@ -172,6 +172,31 @@ def test_a_dispute_is_settled_by_keys(visit, root):
         found.check()
 
 
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_a_dispute_ends_with_a_revision_by_keys(visit, root, size):
+    shop, name = root / "shop" / "evals" / "gold" / "help", f"words-{len(size)}"
+    add_triple(shop, name, make_triple(), "ada")
+    review(shop, name, "ben", "overstated", note="No.", at="2026-11-01T10:00:00Z")
+    with visit("ada", **size) as found:
+        page, keys = found.page, found.page.keyboard
+        found.go(f"/gold/help/triple?id={name}")
+        keys.press("e")
+        answer = page.get_by_role("textbox", name="Answer")
+        expect(answer).to_have_value("14 days")
+        found.check()
+        page.get_by_role("textbox", name="Question").focus()
+        keys.press("Tab")
+        keys.press("ControlOrMeta+a")
+        keys.type("14 to 15 days: say it so.\nj k 2 are no keys here.")
+        keys.press("Tab")
+        keys.type("Ben is right.")
+        keys.press("Enter")
+        expect(page.locator(".about .chip")).to_have_text("pending")
+        expect(page.locator(".sample-page")).to_contain_text("j k 2 are no keys here.")
+        expect(page.get_by_role("table", name="Events of the triple")).to_contain_text("Ben is right.")
+        found.check()
+
+
 @pytest.mark.parametrize("has_scripts", [True, False])
 def test_an_upload_with_errors_then_a_good_one(visit, root, tmp_path, has_scripts):
     name = "with scripts" if has_scripts else "without"

@@ -197,6 +197,33 @@ def test_a_dispute_is_settled_by_those_who_may(person, root):
     assert "dropped" in text_of(ada.get("/gold/help/triple?id=refund"))
 
 
+def test_a_dispute_ends_with_a_revision_by_the_author_or_flagger(person, root):
+    when = "2026-11-01T10:00:00Z"
+    review(root, "refund", "ben", "overstated", category="numeric", note="It says 15.", at=when)
+    review(root, "refund", "cleo", at=when)
+    place, revise = "/gold/help/triple?id=refund", "/gold/help/revise"
+    ada, dan = person("ada"), person("dan")
+    assert revise not in dan.get(place), "a third person upholds or drops"
+    page = ada.get(place)
+    assert "revise" in page.partition("<dialog")[2], "its key is listed"
+    empty = ada.fill(page, revise, 409, question=" ", answer="Kept words.", note="Why <b>not</b>?")
+    for part in ("Kept words.", "Why &lt;b&gt;not&lt;/b&gt;?", "Nothing was recorded"):
+        assert part in empty
+    same = text_of(ada.fill(page, revise, 409, question="How long does a refund take?", answer="14 days"))
+    assert "unchanged" in same
+    words = {"question": "How long\r\ndoes it take?", "answer": "Within 14 days.\r\n", "note": "Ben is right."}
+    for _ in range(2):
+        assert ada.fill(page, revise, **words) == place
+    entry = read_entry(root, "refund")
+    assert (entry.state, entry.standing.revision) == ("pending", 2)
+    assert (entry.triple.question, entry.triple.expected_answer) == ("How long\ndoes it take?", "Within 14 days.")
+    assert entry.triple.blocks == make_triple().blocks
+    assert [one.event.kind for one in entry.events][-2:] == ["resolve", "revise"]
+    assert entry.events[-1].event.note == "Ben is right."
+    assert "was changed after it was shown" in text_of(ada.fill(page, revise, 409, question="Another?", answer="15"))
+    assert read_entry(root, "refund").standing.revision == 2
+
+
 def test_refusals_are_clear_pages(person, root, projects):
     cases = [
         (person("eve@example.com"), REVIEW, 403, "eve@example.com is not one of the people in help/set.yaml"),
