@@ -6,7 +6,16 @@ from itertools import islice
 
 from msgspec import Struct
 
-from evalspec.model import UNDECIDED, DatasetResult, Run, SampleResult, SampleStatus, Threshold, VerdictStatus
+from evalspec.model import (
+    UNDECIDED,
+    DatasetResult,
+    Run,
+    SampleResult,
+    SampleStatus,
+    ScoreStatus,
+    Threshold,
+    VerdictStatus,
+)
 from evalspec.reporters.wording import name_threshold
 from evalspec.summary import in_slice
 
@@ -30,7 +39,7 @@ class Concerned(Struct, frozen=True):
 def find_concerned(run: Run) -> list[Concerned | None]:
     """Return the samples that each reason of a run is about. None: a reason is about no samples that are known."""
     limits = {
-        name_reason(dataset, limit): (number, limit)
+        _name_reason(dataset, limit): (number, limit)
         for number, dataset in enumerate(run.datasets)
         for limit in dataset.thresholds
     }
@@ -41,7 +50,7 @@ def find_concerned(run: Run) -> list[Concerned | None]:
     return [resolve(one) or resolve(one.removeprefix(UNDECIDED)) for one in run.reasons]
 
 
-def name_reason(dataset: DatasetResult, limit: Threshold) -> str:
+def _name_reason(dataset: DatasetResult, limit: Threshold) -> str:
     """Return the reason of the verdict that a threshold gives, if it does."""
     return f"{dataset.name}: {name_threshold(limit)}: {limit.reason}"
 
@@ -80,7 +89,7 @@ def _excess(sample: SampleResult, limit: Threshold) -> float:
 
 def _lacks(sample: SampleResult, metric: str) -> bool:
     score = sample.scores.get(metric)
-    return score is not None and score.value is None
+    return score is not None and score.value is None and score.status is not ScoreStatus.NOT_APPLICABLE
 
 
 def _has_no_reply(sample: SampleResult, _: re.Match[str]) -> bool:

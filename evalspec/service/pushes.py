@@ -111,12 +111,13 @@ def open_push(project: Project, push: Push, most_bytes: int) -> PushState:
     folder = _folder_of(project, push.id)
     with store_errors(folder):
         try:
-            return _begin(project, folder, push)
+            _begin(project, folder, push)
         except FileNotFoundError:  # a push of the same run ended meanwhile, and took the folder with it
             raise _busy() from None
+    return _describe(folder, push)
 
 
-def _begin(project: Project, folder: Path, push: Push) -> PushState:
+def _begin(project: Project, folder: Path, push: Push) -> None:
     if not folder.is_dir():
         _make_room(folder.parent)
     prepare_root(project.root)
@@ -127,7 +128,6 @@ def _begin(project: Project, folder: Path, push: Push) -> PushState:
     os.utime(folder)  # the push is not idle
     if not (folder / _STATE_NAME).exists():
         write_atomically(folder / _STATE_NAME, [msgspec.json.encode(push)])
-    return _describe(folder, push)
 
 
 def _check_run_id(run_id: str) -> None:
@@ -261,9 +261,8 @@ def commit_push(project: Project, push_id: str, user: str) -> tuple[PushState, b
             faults = _list_faults(folder / push.run_id, push)
             if faults:
                 shutil.rmtree(folder)
-                errors = [{"message": fault} for fault in faults]
                 detail = f"the run is refused: {faults[0]}. check it with `evalspec runs verify {push.run_id}`"
-                raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=errors)
+                raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors=[{"message": one} for one in faults])
             is_new = _store(project, folder / push.run_id, push, user)
         shutil.rmtree(folder, ignore_errors=True)  # the run is stored; what is left is removed when it is idle
     return PushState(push_id, push.run_id, is_stored=True), is_new

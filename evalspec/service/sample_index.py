@@ -8,7 +8,7 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from logging import WARNING
@@ -22,6 +22,7 @@ from evalspec.datasets.filters import spell_value
 from evalspec.errors import EvalspecError, StoreError
 from evalspec.foreign_text import cut, encodable
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
+from evalspec.reporters.concerned import Concerned, find_concerned
 from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.pages.run_content import build_content, encode_content
 from evalspec.store.derived import derived_folder, sign_run
@@ -87,7 +88,7 @@ def name_sample(dataset: str, id: str) -> str:
 
 
 def name_mark(kind: str, value: str = "") -> str:
-    """Return the name of a mark, by which samples are found: a tag, a slice, a failed metric."""
+    """Return the name of a mark, by which samples are found: a tag, a slice, a failed metric, a reason."""
     return json.dumps([kind, value])
 
 
@@ -148,7 +149,8 @@ def _fill(database: sqlite3.Connection, stored: StoredRun, signature: str) -> No
     database.executescript(_SCHEMA)
     marks = _Marks()
     run = _read_run(stored)
-    rows = _list_rows(stored, run, marks)
+    concerned = find_concerned(run)
+    rows = _list_rows(stored, run, marks, _list_reasons(run, concerned))
     database.execute("BEGIN")
     count = 0
     while part := list(islice(rows, _ROWS_AT_ONCE)):
@@ -158,7 +160,8 @@ def _fill(database: sqlite3.Connection, stored: StoredRun, signature: str) -> No
         count += len(part)
     database.executemany("INSERT INTO marks VALUES (?, ?)", marks.list_pairs())
     database.executemany("INSERT INTO mark_names VALUES (?, ?, ?)", marks.list_names())
-    database.execute("INSERT INTO run VALUES (?, ?, ?)", (signature, count, encode_content(build_content(run))))
+    content = encode_content(build_content(run, concerned))
+    database.execute("INSERT INTO run VALUES (?, ?, ?)", (signature, count, content))
     database.execute("COMMIT")
     database.executescript(_INDEXES)
 
@@ -195,7 +198,20 @@ def _read_run(stored: StoredRun) -> Run:
     return read_report(stored.report) if stored.report.is_file() else conclude_stored(stored)
 
 
-def _list_rows(stored: StoredRun, run: Run, marks: _Marks) -> Iterator[tuple[tuple[Any, ...], str | None]]:
+def _list_reasons(run: Run, concerned: Sequence[Concerned | None]) -> dict[str, dict[str, list[int]]]:
+    """Return the numbers of the reasons that are about a sample, by dataset and id of the sample."""
+    reasons: dict[str, dict[str, list[int]]] = {dataset.name: {} for dataset in run.datasets}
+    for number, found in enumerate(concerned):
+        if found is not None:
+            dataset = run.datasets[found.dataset]
+            for place in found.places:
+                reasons[dataset.name].setdefault(dataset.samples[place].id, []).append(number)
+    return reasons
+
+
+def _list_rows(
+    stored: StoredRun, run: Run, marks: _Marks, reasons: Mapping[str, Mapping[str, Sequence[int]]]
+) -> Iterator[tuple[tuple[Any, ...], str | None]]:
     """Yield a row per sample in the order of the run, with the text to search. Adds the marks of each sample."""
     index, path = stored.read_whole_index(), stored.folder / INPUTS_NAME
     results = {dataset.name: iter(dataset.samples) for dataset in run.datasets}
@@ -206,6 +222,7 @@ def _list_rows(stored: StoredRun, run: Run, marks: _Marks) -> Iterator[tuple[tup
         if result is None or result.id != sample.id:
             raise StoreError(f"{path}: byte {place}: not a sample of this run. the file was changed; restore it")
         marks.add(position, _list_marks(datasets[dataset], result))
+        marks.add(position, (name_mark("reason", str(number)) for number in reasons[dataset].get(sample.id, ())))
         places = [_find_places(index, AttemptKey(dataset, sample.id, n)) for n in range(1, stored.outline.repeats + 1)]
         question, responses = _read_texts(stored, index, dataset, sample)
         shown = (_begin(question), _begin(responses[0] if responses else None))

@@ -34,6 +34,7 @@ class SampleFilter(Struct, frozen=True):
 
     `before`: only those before this position, the last one first.
     `failed`: no usable reply, or a score that could not be computed. `beyond`: a score beyond a threshold.
+    `reason`: the samples that this reason of the verdict is about, by its number.
     """
 
     dataset: str | None = None
@@ -45,6 +46,7 @@ class SampleFilter(Struct, frozen=True):
     text: str | None = None
     after: int = -1
     before: int | None = None
+    reason: int | None = None
 
     def list_marks(self) -> list[str]:
         """Return the names of the marks that a sample needs."""
@@ -53,6 +55,7 @@ class SampleFilter(Struct, frozen=True):
         named += [("metric", metric)] if metric and not self.failed else []
         named += [("failed", metric)] if self.failed else []
         named += [("beyond", metric)] if self.beyond else []
+        named += [("reason", str(self.reason))] if self.reason is not None else []
         named += [("tag", tag) for tag in self.tags]
         named += [("slice", slice) for slice in self.slices]
         return [name_mark(kind, value) for kind, value in named]

@@ -24,6 +24,8 @@ from evalspec.service.sample_pages import (
 
 ROUTER = APIRouter(prefix="/v1/runs/{run_id}/samples", tags=["samples"])
 
+MOST_REASONS = 1_000_000
+
 _LEFT_OUT = ("attempts",)
 _RESULT: Any = model_of(SampleResult, "SampleRecord", _LEFT_OUT)
 _LISTED: dict[str, Any] = {"dataset": "qa", "question": "When is a refund paid?", "response": "In 14 days.", **SAMPLE}
@@ -141,6 +143,10 @@ def list_run_samples(
         str | None,
         Query(min_length=LEAST_TEXT, max_length=1000, description="In the question or a response, in any case."),
     ] = None,
+    reason: Annotated[
+        int | None,
+        Query(ge=0, le=MOST_REASONS, description="Only samples that a reason of the verdict is about. Counts from 0."),
+    ] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Response:
@@ -148,7 +154,9 @@ def list_run_samples(
     require_samples(access, run_id)
     place = decode_cursor(cursor, int)
     after = -1 if place is None else place[0]
-    wanted = SampleFilter(dataset, metric, failed, beyond_threshold, tuple(tag or ()), tuple(slice or ()), text, after)
+    wanted = SampleFilter(
+        dataset, metric, failed, beyond_threshold, tuple(tag or ()), tuple(slice or ()), text, after, reason=reason
+    )
     found = list_samples(access.runs.find_folder(run_id), wanted, limit + 1)
     following = encode_cursor(found[limit - 1].position) if len(found) > limit else None
     return render_answer({"samples": [_describe_listed(row) for row in found[:limit]], "next_cursor": following})

@@ -40,7 +40,8 @@ class Bench:
         if fault.refuses:
             return self._run_refused(cell, gate)
         self.agent.inject(fault, cell.agent_hit, only_first=gate.only_first)
-        outcome = self.project.evaluate("--json", *gate.arguments)
+        in_turn = ("-j", "1") if gate.only_first else ()  # otherwise the second attempt may arrive before the first
+        outcome = self.project.evaluate("--json", *in_turn, *gate.arguments)
         self.answered = self.agent.answered
         return outcome
 

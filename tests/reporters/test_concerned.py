@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from evalspec.comparison.new_failures import decide_new_failures
 from evalspec.gate import compute_outcome, compute_verdict
 from evalspec.manifest.schema import CiGate
-from evalspec.model import DatasetResult, Direction, Run, SampleResult, SampleStatus, Score, Threshold
+from evalspec.model import Cause, DatasetResult, Direction, Run, SampleResult, SampleStatus, Score, Threshold
 from evalspec.outline import MetricOutline
 from evalspec.reporters.concerned import find_concerned
 from evalspec.summary import summarise
@@ -50,6 +50,7 @@ def test_a_broken_limit_concerns_the_samples_beyond_it_in_its_dataset_and_slice(
 
 def test_an_undecided_limit_concerns_the_samples_without_a_value():
     samples = [sample("a", 0.9), sample("b", Score.failed("judge down")), sample("c", 0.2)]
+    samples.append(sample("none", Score.not_applicable("no expected answer", Cause.OTHER)))
     assert concerned(judge(dataset("d", samples, Threshold("m", min=0.5)))) == [("d", ["b"])]
 
 

@@ -1,21 +1,20 @@
 """What the page of a run shows, without its samples. It is derived from the run once, and kept in its index."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from evalspec.model import UNDECIDED, DatasetResult, JudgeUsage, Run, ScoreStatus, Threshold, VerdictStatus
-from evalspec.reporters.concerned import name_reason
+from evalspec.model import DatasetResult, JudgeUsage, Run, Threshold
+from evalspec.reporters.concerned import Concerned
 from evalspec.reporters.html_report.overview import describe_charts
 from evalspec.reporters.html_report.samples import limits_of
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
 from evalspec.reporters.view.run import build_view
 from evalspec.reporters.wording import UNKNOWN, render_usage
-from evalspec.summary import in_slice
 
 _LIMITS = Limits(other_rows=1000, items=20, reasons=200, notes=100, extras=12)
 """How much of a view is kept. Longer tables are in the report forms, which the page offers."""
@@ -34,19 +33,17 @@ class DatasetCharts(Struct, frozen=True):
 
 
 class ReasonSamples(Struct, frozen=True):
-    """The samples that a reason of the verdict is about, as filters of the list. `count`: how many there are."""
+    """How many samples a reason of the verdict is about. `complete`: whether all of them are known."""
 
     count: int
-    dataset: str
-    state: str
-    metric: str
-    slice: str | None = None
+    complete: bool
 
 
 class RunContent(Struct, frozen=True):
     """Everything on the page of a run. `facts`: the run's metadata.
 
-    `limits`: the metrics of each dataset, with the thresholds that apply to a single reply. `concerned`: by reason.
+    `limits`: the metrics of each dataset, with the thresholds that apply to a single reply. `concerned`: by reason;
+    None: it is about no samples that are known.
     """
 
     agent: str | None
@@ -64,8 +61,8 @@ class RunContent(Struct, frozen=True):
     concerned: tuple[ReasonSamples | None, ...] = ()
 
 
-def build_content(run: Run) -> RunContent:
-    """Return what the page of a run shows."""
+def build_content(run: Run, concerned: Sequence[Concerned | None]) -> RunContent:
+    """Return what the page of a run shows. `concerned`: the samples of each reason."""
     agent = run.fingerprint.get("agent", {}).get("name")
     started_at = run.fingerprint.get("startedAt")
     facts = tuple(_flatten(run.fingerprint))
@@ -82,27 +79,8 @@ def build_content(run: Run) -> RunContent:
         tuple((metric, render_usage(usage)) for metric, usage in run.judge_usage.items() if usage != JudgeUsage()),
         facts[:_MOST_FACTS],
         {dataset.name: _list_limits(dataset) for dataset in run.datasets},
-        tuple(_list_concerned(run)),
+        tuple(None if one is None else ReasonSamples(len(one.places), one.complete) for one in concerned),
     )
-
-
-def _list_concerned(run: Run) -> Iterator[ReasonSamples | None]:
-    """Yield the samples of each reason: those beyond a limit, or without a score. None: no filter shows them."""
-    limits = {name_reason(dataset, limit): (dataset, limit) for dataset in run.datasets for limit in dataset.thresholds}
-    for reason in run.reasons:
-        found = limits.get(reason) or limits.get(reason.removeprefix(UNDECIDED))
-        yield _find_samples(*found) if found else None
-
-
-def _find_samples(dataset: DatasetResult, limit: Threshold) -> ReasonSamples | None:
-    inside = (one.scores.get(limit.metric) for one in dataset.samples if in_slice(one, limit.slice))
-    scores = [score for score in inside if score is not None]
-    beyond = sum(score.value is not None and not limit.holds(score.value) for score in scores)
-    failed = sum(score.status is ScoreStatus.FAILED for score in scores)
-    counts = {"beyond": beyond, "failed": failed}
-    first, second = ("beyond", "failed") if limit.status is VerdictStatus.FAIL else ("failed", "beyond")
-    state = first if counts[first] else second
-    return ReasonSamples(counts[state], dataset.name, state, limit.metric, limit.slice) if counts[state] else None
 
 
 def _list_limits(dataset: DatasetResult) -> dict[str, tuple[Threshold, ...]]:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from msgspec.structs import replace
 
+from evalspec.reporters.view.parts import Words
 from evalspec.reporters.wording import is_latency
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.pages.label_views import show_labelling
@@ -29,7 +30,7 @@ _METRICS_OFFERED = 100
 _STATES = {"failed": "failed", "beyond": "beyond threshold"}
 _TEXT_BYTES = 110_000
 _MOST_DIGITS = 12
-_FILTERS = ("state", "dataset", "metric", "tag", "slice", "text")
+_FILTERS = ("reason", "state", "dataset", "metric", "tag", "slice", "text")
 
 
 @ROUTER.get("/runs/{run_id}/samples")
@@ -63,6 +64,7 @@ def list_run_samples(
         least_text=LEAST_TEXT if is_short else None,
         next_page=visit.link_run(run_id, "/samples", **chosen, cursor=following) if following else None,
         is_first=cursor is None,
+        reason=_find_reason(content, wanted.reason),
         links_query={f"in_{key}": value for key, value in chosen.items()},
     )
 
@@ -119,7 +121,7 @@ def _read_filters(request: Request, prefix: str = "") -> dict[str, str]:
 
 
 def _to_filter(chosen: Mapping[str, str]) -> SampleFilter:
-    state = chosen.get("state")
+    state, reason = chosen.get("state"), chosen.get("reason", "")
     return SampleFilter(
         chosen.get("dataset"),
         chosen.get("metric"),
@@ -128,7 +130,13 @@ def _to_filter(chosen: Mapping[str, str]) -> SampleFilter:
         tuple(filter(None, [chosen.get("tag")])),
         tuple(filter(None, [chosen.get("slice")])),
         chosen.get("text"),
+        reason=int(reason) if reason.isdecimal() and len(reason) < _MOST_DIGITS else None,
     )
+
+
+def _find_reason(content: RunContent, number: int | None) -> Words | None:
+    reasons = content.view.reasons
+    return reasons[number] if number is not None and number < len(reasons) else None
 
 
 def _list_metrics(content: RunContent) -> dict[str, None]:

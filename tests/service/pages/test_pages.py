@@ -1,5 +1,6 @@
 """The pages by HTTP: problems, headers, downloads, namespaces, actions, and how large a page may become."""
 
+import json
 import re
 import sqlite3
 from contextlib import closing
@@ -8,6 +9,7 @@ from html import unescape
 import pytest
 from msgspec.structs import replace
 
+import evalspec
 from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, VerdictStatus
 from evalspec.reporters.base import REPORTERS
 from evalspec.service import jobs, run_index
@@ -17,7 +19,7 @@ from evalspec.service.sample_index import index_path
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tokens import Scope, create_token
 from reporters.sample_run import sample_run
-from servers.service import wait_for
+from servers.service import wait_for, write_project
 from service.pages.shops import run_shop, write_shop
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
@@ -75,7 +77,7 @@ def test_the_list_has_runs_with_values_and_trends(client, shop):
 def test_a_reason_links_to_exactly_the_samples_that_it_is_about(client, shop):
     """If the limit is missed, those beyond it; if a missing score could change that, those without one."""
     run = run_shop(shop, 1, datasets=["answers"])
-    page, states = page_of(client, f"/runs/{run.id}"), set()
+    page, statuses = page_of(client, f"/runs/{run.id}"), set()
     reasons = [one for one in re.findall(r'<li dir="auto">.*?</li>', page, re.DOTALL) if links_of(one)]
     assert len(reasons) == len(run.reasons) == 2
     for reason in reasons:
@@ -83,13 +85,28 @@ def test_a_reason_links_to_exactly_the_samples_that_it_is_about(client, shop):
         scores = [one.scores[limit.metric] for one in run.datasets[0].samples]
         missing = sum(score.value is None for score in scores)
         beyond = sum(score.value is not None and not limit.holds(score.value) for score in scores)
-        state, count = ("beyond", beyond) if limit.status is VerdictStatus.FAIL else ("failed", missing)
-        states.add(state)
+        count = beyond if limit.status is VerdictStatus.FAIL else missing
+        statuses.add(limit.status)
         (link,) = links_of(reason)
         assert f">{count} sample" in reason
-        assert link == f"/runs/{run.id}/samples?dataset=answers&metric={limit.metric}&state={state}"
-        assert page_of(client, link).count('<tr role="row" data-row') == count > 0
-    assert states == {"beyond", "failed"}
+        shown = page_of(client, link)
+        assert shown.count('<tr role="row" data-row') == count > 0
+        assert f"{limit.metric}: " in shown.partition("Only samples of the reason")[2]
+    assert statuses == {VerdictStatus.FAIL, VerdictStatus.INCOMPLETE}
+
+
+@only_sqlite
+def test_reasons_without_a_threshold_link_to_their_samples(client, projects, agent):
+    agent.reply = lambda asked: {"response": "Rome" if "question 1" in json.dumps(asked) else "Paris"}
+    folder = write_project(projects["shop"], agent.url, thresholds={"exact_match": 1.0}, ciGate={"minPassRate": 0.9})
+    run = evalspec.evaluate(folder / "agent.yaml", store=folder / ".evalspec", repeat=2)
+    (number,) = [number for number, reason in enumerate(run.reasons) if "minPassRate" in reason]
+    found = client.get(f"/v1/runs/{run.id}/samples", params={"reason": number}).json()["samples"]
+    assert found
+    assert {one["id"] for one in found} == {one.id for one in run.datasets[0].samples if one.pass_rate < 0.9}
+    page = page_of(client, f"/runs/{run.id}")
+    assert f'href="/runs/{run.id}/samples?reason={number}">{len(found)} sample' in page
+    assert client.get(f"/v1/runs/{run.id}/samples", params={"reason": 99}).json()["samples"] == []
 
 
 @only_sqlite
@@ -263,7 +280,7 @@ def test_a_run_is_followed_while_it_is_in_progress(server, agent):
 def store_content(folder, run: Run) -> None:
     """Let the page of a stored run show another run, as its index would have it."""
     with closing(sqlite3.connect(index_path(folder))) as database, database:
-        database.execute("UPDATE run SET content = ?", (encode_content(build_content(run)),))
+        database.execute("UPDATE run SET content = ?", (encode_content(build_content(run, [])),))
 
 
 def crowded_run(datasets: int, metrics: int, slices: int) -> Run:
