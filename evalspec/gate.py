@@ -260,19 +260,10 @@ def _say_regressions(regressions: Sequence[RegressionOutcome]) -> Iterator[tuple
     for outcome in regressions:
         same = shared.get((outcome.dataset, outcome.reason), []) if outcome.status is INCOMPLETE else []
         if len(same) < 2:
-            yield outcome.status, _say_regression(outcome)
+            yield outcome.status, outcome.explain()
         elif outcome is same[0]:
             titles = "" if len(same) == sizes[outcome.dataset] else f"{', '.join(one.title for one in same)} "
             yield INCOMPLETE, f"{outcome.dataset}: {titles}against the baseline: {outcome.reason}"
-
-
-def _say_regression(outcome: RegressionOutcome) -> str:
-    if not outcome.dataset:
-        return outcome.reason or outcome.title
-    what = f"{outcome.metric} against the baseline" if outcome.metric else "against the baseline"
-    values = (outcome.baseline, outcome.candidate)
-    known = "" if None in values else f"{outcome.baseline:.4g} → {outcome.candidate:.4g}: "
-    return f"{outcome.dataset}: {what}: {known}{outcome.reason}"
 
 
 def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple[VerdictStatus, str]]:

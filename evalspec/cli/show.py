@@ -68,7 +68,7 @@ def emit_sample(
     from evalspec.reporters.view.sample import build_sample_view
 
     width, color = detect_terminal()
-    view = build_sample_view(dataset, result, attempts, is_full=shape.verbose)
+    view = build_sample_view(run, dataset, result, attempts, is_full=shape.verbose)
     shown = View(view.headline) if shape.quiet else view
     emit(render_view_terminal(shown, width=width, color=color), nl=False, color=color)
 

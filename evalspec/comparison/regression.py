@@ -218,7 +218,15 @@ def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
         units=evidence.scores.count_units if evidence else 0,
         unpaired=len(list_unpaired(one.scores)),
         proven=decision.proven,
+        worsened={} if decision.status is PASS else _find_worsened(one),
     )
+
+
+def _find_worsened(one: _Held) -> dict[str, float]:
+    """Return the value in the baseline of each sample that got worse, by id."""
+    better = sign_of(one.after.metrics[one.metric].direction)
+    found = zip(one.scores.members, one.scores.baseline, one.scores.differences, strict=True)
+    return {after.id: before for (_, after), before, difference in found if difference * better < 0}
 
 
 def _judge(one: _Held, policy: CiGate) -> _Decision:

@@ -39,10 +39,8 @@ from evalspec.model.exchanges import (
 )
 from evalspec.model.runs import (
     MAX_REPEATS,
-    UNDECIDED,
     DatasetResult,
     Direction,
-    RegressionOutcome,
     RepeatSummary,
     RetrieverSettings,
     Run,
@@ -51,8 +49,6 @@ from evalspec.model.runs import (
     Summary,
     Threshold,
     Variance,
-    Verdict,
-    VerdictStatus,
     describe_reuse,
 )
 from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample
@@ -65,6 +61,7 @@ from evalspec.model.scores import (
     ScoreStatus,
     StoredExchange,
 )
+from evalspec.model.verdicts import UNDECIDED, RegressionOutcome, Verdict, VerdictStatus
 
 __all__ = [
     "CLAIMS_KEY",

@@ -1,8 +1,8 @@
-"""Results of a run: summaries, thresholds with their outcomes, the verdict, the run itself."""
+"""Results of a run: summaries, thresholds with their outcomes, the run itself."""
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 from msgspec.structs import force_setattr, replace
@@ -12,12 +12,11 @@ from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.scores import Cause, SampleResult, SampleStatus
+from evalspec.model.verdicts import RegressionOutcome, VerdictStatus
 
 _ROUNDING = 1e-9
 """Tolerance for rounding errors: a mean of scores of 0.8 may be slightly below 0.8, and must pass a limit of 0.8."""
 
-UNDECIDED = "undecided: "
-"""Precedes the reasons of a FAIL that are not decided."""
 MAX_REPEATS = 10_000
 """The maximum number of attempts per sample, and of gradings per reply, in one run."""
 
@@ -35,15 +34,6 @@ class Direction(StrEnum):
 
     HIGHER = "higher"
     LOWER = "lower"
-
-
-class VerdictStatus(StrEnum):
-    """The outcome of a gate. INCOMPLETE: the data do not decide it."""
-
-    PASS = "PASS"  # noqa: S105 - a verdict, not a password
-    FAIL = "FAIL"
-    INCOMPLETE = "INCOMPLETE"
-    NOT_GATED = "NOT_GATED"
 
 
 _WORST_FIRST = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED, VerdictStatus.PASS)
@@ -205,48 +195,6 @@ class RepeatSummary(Record, frozen=True):
     variance: Mapping[str, Variance]
 
 
-class RegressionOutcome(Record, frozen=True):
-    """The outcome of one limit on regressions from the baseline. `dataset`: empty if the limit is for all datasets."""
-
-    dataset: str
-    metric: Annotated[str | None, Meta(description="null: the limit on newly failing samples, unless ofBaseline.")]
-    status: VerdictStatus
-    baseline: Number | None = None
-    candidate: Number | None = None
-    delta: Annotated[Number | None, Meta(description="Candidate minus baseline, over the pairs.")] = None
-    interval: Interval | None = None
-    p_value: Annotated[
-        Number | None,
-        Meta(description="Of the one-sided paired test for a deterioration, adjusted over all metrics (maxT)."),
-    ] = None
-    pairs: Annotated[int, Meta(description="Samples that are scored in both runs.")] = 0
-    reason: Annotated[str | None, Meta(description="The evidence for the status.")] = None
-    units: Annotated[
-        int, Meta(description="Independent samples or clusters among the pairs; 0: nothing was tested.")
-    ] = 0
-    unpaired: Annotated[int, Meta(description="Samples that are scored in only one of the runs.")] = 0
-    proven: Annotated[
-        bool, Meta(description="Whether the data exclude a drop beyond maxDrop. Without that, a PASS may be noise.")
-    ] = False
-    of_baseline: Annotated[
-        bool, Meta(description="Whether the baseline is missing, or has a dataset that this run lacks.")
-    ] = False
-
-    def __post_init__(self) -> None:
-        """Refuse numbers that JSON cannot represent."""
-        refuse_infinite((self.baseline, self.candidate, self.delta, self.p_value, *(self.interval or ())))
-
-    @property
-    def title(self) -> str:
-        """The subject of the limit: a metric, new failures or the baseline."""
-        return self.metric or ("baseline" if self.of_baseline else "new failures")
-
-    @property
-    def label(self) -> str:
-        """The subject of the limit with its dataset."""
-        return f"{self.dataset}: {self.title}" if self.dataset else self.title
-
-
 class RetrieverSettings(Record, frozen=True):
     """The settings with which the queries of a dataset were sent to a retriever."""
 
@@ -384,14 +332,6 @@ class Run(Record, frozen=True, kw_only=True):
         from evalspec.model.notebook import render_notebook
 
         return render_notebook(self)
-
-
-class Verdict(NamedTuple):
-    """The verdict of the gate. `partial`: declared metrics or thresholds were deliberately skipped."""
-
-    status: VerdictStatus
-    reasons: tuple[str, ...] = ()
-    partial: bool = False
 
 
 def describe_reuse(fingerprint: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from evalspec.model import (
     UNDECIDED,
     DatasetResult,
+    RegressionOutcome,
     Run,
     SampleResult,
     SampleStatus,
@@ -44,8 +45,12 @@ def find_concerned(run: Run) -> list[Concerned | None]:
         for limit in dataset.thresholds
     }
 
+    regressions = {one.explain(): one for one in run.regressions if one.worsened}
+
     def resolve(reason: str) -> Concerned | None:
-        return _of_limit(run, *limits[reason]) if reason in limits else _of_samples(run, reason)
+        if reason in limits:
+            return _of_limit(run, *limits[reason])
+        return _of_regression(run, regressions[reason]) if reason in regressions else _of_samples(run, reason)
 
     return [resolve(one) or resolve(one.removeprefix(UNDECIDED)) for one in run.reasons]
 
@@ -55,11 +60,25 @@ def _name_reason(dataset: DatasetResult, limit: Threshold) -> str:
     return f"{dataset.name}: {name_threshold(limit)}: {limit.reason}"
 
 
-def find_blamed(run: Run) -> list[set[int] | None]:
-    """Return the samples of each dataset that decide a FAIL or INCOMPLETE, by their places. None: any other verdict."""
+class Blamed(Struct, frozen=True):
+    """What decides a FAIL or INCOMPLETE in a dataset: its samples, by their places, and regressions."""
+
+    places: set[int]
+    regressions: tuple[RegressionOutcome, ...]
+
+    def __bool__(self) -> bool:
+        """Return whether any sample decides."""
+        return bool(self.places)
+
+
+def find_blamed(run: Run) -> list[Blamed | None]:
+    """Return what decides the verdict in each dataset. None: the verdict is neither FAIL nor INCOMPLETE."""
     if run.verdict not in _WRONG:
         return [None] * len(run.datasets)
-    blamed: list[set[int]] = [set() for _ in run.datasets]
+    blamed = [
+        Blamed(set(), tuple(one for one in run.regressions if one.dataset == dataset.name and one.worsened))
+        for dataset in run.datasets
+    ]
     limits = [
         _of_limit(run, number, limit)
         for number, dataset in enumerate(run.datasets)
@@ -67,7 +86,7 @@ def find_blamed(run: Run) -> list[set[int] | None]:
         if limit.status in _WRONG
     ]
     for found in filter(None, (*limits, *find_concerned(run))):
-        blamed[found.dataset].update(found.places)
+        blamed[found.dataset].places.update(found.places)
     return [*blamed]
 
 
@@ -90,6 +109,22 @@ def _excess(sample: SampleResult, limit: Threshold) -> float:
 def _lacks(sample: SampleResult, metric: str) -> bool:
     score = sample.scores.get(metric)
     return score is not None and score.value is None and score.status is not ScoreStatus.NOT_APPLICABLE
+
+
+def _of_regression(run: Run, outcome: RegressionOutcome) -> Concerned | None:
+    """Return the samples that got worse, furthest first."""
+    for number, dataset in enumerate(run.datasets):
+        if dataset.name == outcome.dataset:
+            lost = {place: find_loss(one, outcome) for place, one in enumerate(dataset.samples)}
+            places = sorted((place for place in lost if lost[place]), key=lambda place: -lost[place])
+            return Concerned(number, tuple(places)) if places else None
+    return None
+
+
+def find_loss(sample: SampleResult, outcome: RegressionOutcome) -> float:
+    """Return how much worse a sample is than in the baseline, 0.0 if it is not, or not known to be."""
+    before, score = outcome.worsened.get(sample.id), sample.scores.get(outcome.metric or "")
+    return 0.0 if before is None or score is None or score.value is None else abs(score.value - before)
 
 
 def _has_no_reply(sample: SampleResult, _: re.Match[str]) -> bool:

@@ -1,6 +1,6 @@
 """The samples that people should look at first, and why."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.reporters.concerned import Blamed, find_loss
 from evalspec.reporters.findings import find_beyond, limits_of_replies
 
 RETRIEVED, GAIN = "retrieved.", "gain."
@@ -24,7 +25,8 @@ RETRIEVED, GAIN = "retrieved.", "gain."
 class FailedSample(Struct, frozen=True):
     """A failed sample. `metric`: None if the agent did not answer. `value`: None if the sample could not be scored.
 
-    `limit`: the threshold that the value exceeds; None if the dataset has no limits. `others`: the other metrics on
+    `limit`: the threshold that the value exceeds; None if the dataset has no limits. `before`: the better value in the
+    baseline, if the sample decides a regression. `others`: the other metrics on
     which the sample failed. `line`: in the dataset's file, from 1. `passed`: whether each of its attempts
     passed, if the sample failed only because some did not.
     """
@@ -37,6 +39,7 @@ class FailedSample(Struct, frozen=True):
     others: tuple[str, ...] = ()
     line: int | None = None
     passed: tuple[bool | None, ...] = ()
+    before: float | None = None
 
 
 class _Trouble(Struct, frozen=True):
@@ -71,7 +74,7 @@ def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
     }
 
 
-def list_worst(dataset: DatasetResult, blamed: Collection[int] | None = None) -> list[FailedSample]:
+def list_worst(dataset: DatasetResult, blamed: Blamed | None = None) -> list[FailedSample]:
     """Return the failed samples, worst first, each with its worst metric.
 
     Unanswered samples come first. The others are ordered by the number of metrics on which they are beyond a broken
@@ -79,15 +82,17 @@ def list_worst(dataset: DatasetResult, blamed: Collection[int] | None = None) ->
     broken, samples that are beyond limits that hold are left out. In a dataset without limits, the mean serves as one
     for metrics where higher is better, except for gains of reranking.
 
-    `blamed`: the places of the samples that decide the verdict. If it is not None, only these are listed, and samples
-    that could not be measured.
+    `blamed`: what decides the verdict. If it is not None, only its samples are listed, and samples that could not be
+    measured.
     """
     limits, broken = find_limits(dataset), find_beyond(dataset, dataset.thresholds)
     means = {} if blamed is not None or any(map(dataset.own_threshold, dataset.metrics)) else _find_means(dataset)
     ranked = []
     for number, sample in enumerate(dataset.samples):
-        is_blamed = blamed is not None and number in blamed
-        found = [*_troubles(sample, limits, means, broken), *(_blamed_troubles(sample, dataset) if is_blamed else ())]
+        is_blamed = blamed is not None and number in blamed.places
+        found = list(_troubles(sample, limits, means, broken))
+        if blamed is not None and is_blamed:
+            found += _blamed_troubles(sample, dataset, blamed, {one.found.metric for one in found})
         troubles = sorted(found, key=lambda one: (not one.decides, -one.excess))
         is_wanted = is_blamed or any(one.is_gap or (blamed is None and one.decides) for one in troubles)
         if troubles and (is_wanted or (blamed is None and not broken)):
@@ -140,10 +145,18 @@ def _troubles(
             yield _Trouble((sample.id, metric) in broken, excess, found)
 
 
-def _blamed_troubles(sample: SampleResult, dataset: DatasetResult) -> Iterator[_Trouble]:
-    """Yield why a sample decides the verdict without being beyond a broken limit."""
+def _blamed_troubles(
+    sample: SampleResult, dataset: DatasetResult, blamed: Blamed, known: Container[str | None]
+) -> Iterator[_Trouble]:
+    """Yield why a sample decides the verdict without being beyond a broken limit. `known`: metrics with a trouble."""
     if sample.status is SampleStatus.FAILED:
         return
+    for outcome in blamed.regressions:
+        if outcome.metric not in known and (loss := find_loss(sample, outcome)):
+            score, before = sample.scores[outcome.metric or ""], outcome.worsened[sample.id]
+            yield _Trouble(
+                True, loss, FailedSample(sample.id, outcome.metric, score.value, score.reason, before=before)
+            )
     undecided = {limit.metric for limit in dataset.thresholds if limit.status is VerdictStatus.INCOMPLETE}
     for metric, score in sample.scores.items():
         if metric in undecided and score.value is None and score.status is not ScoreStatus.FAILED:

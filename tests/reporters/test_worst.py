@@ -2,8 +2,9 @@
 
 import pytest
 
+from evalspec.comparison.regression import decide_regressions
 from evalspec.manifest.schema import CiGate
-from evalspec.model import Attempt, RegressionOutcome, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
+from evalspec.model import Attempt, RegressionOutcome, Run, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.reporters.concerned import find_blamed
 from evalspec.reporters.findings import scores_beyond_limits
 from evalspec.reporters.rows import read_attempts
@@ -11,7 +12,7 @@ from evalspec.reporters.terminal import render_terminal, render_view_terminal
 from evalspec.reporters.view.failures import describe_trouble
 from evalspec.reporters.view.sample import build_sample_view
 from evalspec.reporters.worst import FailedSample, list_worst
-from reporters.test_concerned import dataset, judge, sample
+from reporters.test_concerned import concerned, dataset, judge, sample
 
 LIMIT = Threshold("m", min=0.5)
 
@@ -38,7 +39,7 @@ def say(one: FailedSample) -> str:
 def headline(run, place: int = 0) -> str:
     part = run.datasets[0]
     rows = [row for row in read_attempts(run, lambda: ()) if row.sample.id == part.samples[place].id]
-    view = build_sample_view(part, part.samples[place], rows)
+    view = build_sample_view(run, part, part.samples[place], rows)
     return render_view_terminal(view, width=100, color=False).splitlines()[0]
 
 
@@ -51,7 +52,35 @@ def test_a_sample_below_the_pass_rate_is_worst_and_is_not_within_its_limits():
     assert headline(run, 0).startswith("a  within its limits")
 
 
-def test_samples_are_innocent_of_a_drop_from_the_baseline():
+WORSE = ["b: m 0.100, 0.800 in the baseline", "a: m 0.700, 0.900 in the baseline"]
+BELOW = [f"{name} is below 0.90" for name in ("new: m 0.000", "b: m 0.100", "c: m 0.600", "a: m 0.700")]
+
+
+@pytest.mark.parametrize(("limits", "worst"), [((), WORSE), ((0.05,), WORSE), ((0.9,), BELOW)])
+def test_a_drop_from_the_baseline_lists_the_samples_that_got_worse(limits, worst):
+    policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None, maxNotApplicable=1)
+    before = [sample(name, value) for name, value in (("a", 0.9), ("b", 0.8), ("c", 0.5), ("gone", 1.0))]
+    after = [sample(name, value) for name, value in (("a", 0.7), ("b", 0.1), ("c", 0.6), ("new", 0.0))]
+    part = dataset("d", after, *(Threshold("m", min=limit) for limit in limits))
+    found = decide_regressions(Run(id="main", datasets=(dataset("d", before),)), [part], policy, {})
+    assert [(one.status, one.worsened) for one in found] == [(VerdictStatus.FAIL, {"a": 0.9, "b": 0.8})]
+    run = judge(part, policy=policy, regressions=found)
+    reasons = dict(zip(run.reasons, concerned(run), strict=True))
+    assert reasons[next(one for one in reasons if "against the baseline" in one)] == ("d", ["b", "a"])
+    assert worst_of(run) == [worst]
+    said = ["m was 0.900 in the baseline" in headline(run, 0), "baseline" in headline(run, 2)]
+    assert said == [True, False]
+    assert "no limit applies" not in headline(run, 0)
+
+
+def test_a_drop_within_its_limit_lists_no_samples():
+    policy = CiGate(baseline="main", maxDrop={"m": 0.9}, alpha=None)
+    before, after = (dataset("d", [sample("a", value)]) for value in (0.9, 0.7))
+    (found,) = decide_regressions(Run(id="main", datasets=(before,)), [after], policy, {})
+    assert (found.status, found.worsened) == (VerdictStatus.PASS, {})
+
+
+def test_a_drop_without_known_samples_blames_none():
     drop = RegressionOutcome("d", "rouge", VerdictStatus.FAIL, 0.9, 0.8, -0.1, reason="worse")
     run = judge(dataset("d", [sample("a", 0.4), sample("b", 0.9)], LIMIT), regressions=(drop,))
     assert worst_of(run) == [[]]

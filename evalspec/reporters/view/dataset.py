@@ -326,11 +326,12 @@ def _trouble_row(trouble: FailedSample) -> Row:
     more = f" +{len(trouble.others)} more" if trouble.others else ""
     unknown = "failed" if trouble.metric else UNKNOWN
     value = unknown if trouble.value is None or trouble.passed else render_value(trouble.metric or "", trouble.value)
+    before = "" if trouble.before is None else f", was {render_value(trouble.metric or '', trouble.before)}"
     return Row(
         (
             cell(*sample(trouble.id)),
             cell(*what, more, tone=Tone.FAIL if trouble.value is None else Tone.PLAIN),
-            cell(value),
+            cell(value + before),
             cell(*(prose(trouble.reason) if trouble.reason else ()), tone=Tone.QUIET),
         )
     )

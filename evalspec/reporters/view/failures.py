@@ -78,8 +78,11 @@ def describe_trouble(trouble: FailedSample) -> Words:
         return ("no usable reply",)
     if trouble.value is None:
         return (Foreign(trouble.metric), " could not be scored")
+    value = render_value(trouble.metric, trouble.value)
+    if trouble.before is not None:
+        return (Foreign(trouble.metric), f" {value}, {render_value(trouble.metric, trouble.before)} in the baseline")
     if trouble.limit is None:
-        return (Foreign(trouble.metric), f" {render_value(trouble.metric, trouble.value)}")
+        return (Foreign(trouble.metric), f" {value}")
     part = (" in ", Foreign(trouble.limit.slice)) if trouble.limit.slice else ()
     return (Foreign(trouble.metric), f" {render_beyond(trouble.value, trouble.limit)}", *part)
 

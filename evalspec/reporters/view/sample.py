@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from evalspec.foreign_text import cut
-from evalspec.model import DatasetResult, Exchange, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.model import DatasetResult, Exchange, Run, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.plural import counted
+from evalspec.reporters.concerned import find_loss
 from evalspec.reporters.findings import limits_of_replies, scores_beyond_limits
 from evalspec.reporters.rows import AttemptRow
 from evalspec.reporters.view.failures import build_answers, explain_score, join_words, name_contexts
@@ -46,7 +47,7 @@ Limits = Mapping[str, Threshold]
 
 
 def build_sample_view(
-    dataset: DatasetResult, result: SampleResult, attempts: Sequence[AttemptRow], *, is_full: bool = False
+    run: Run, dataset: DatasetResult, result: SampleResult, attempts: Sequence[AttemptRow], *, is_full: bool = False
 ) -> View:
     """Return the view of a sample. `attempts`: with their texts, if they are stored. `is_full`: do not cut passages."""
     broken = scores_beyond_limits(dataset)
@@ -55,7 +56,7 @@ def build_sample_view(
     return View(
         (
             cell(*sample(result.id)),
-            _say_state(result, dataset, limits),
+            *_say_state(run, dataset, result, limits),
             cell(*name(dataset.name)),
             *_list_facts(result, place),
         ),
@@ -64,7 +65,12 @@ def build_sample_view(
     )
 
 
-def _say_state(result: SampleResult, dataset: DatasetResult, limits: Limits) -> Cell:
+def _say_state(run: Run, dataset: DatasetResult, result: SampleResult, limits: Limits) -> tuple[Cell, ...]:
+    losses, state = tuple(_list_losses(run, dataset, result)), _judge(result, dataset, limits)
+    return losses if losses and state.tone is not Tone.FAIL else (state, *losses)
+
+
+def _judge(result: SampleResult, dataset: DatasetResult, limits: Limits) -> Cell:
     if result.status is SampleStatus.FAILED:
         failed = sum(one.status is SampleStatus.FAILED for one in result.attempts)
         is_part = failed < len(result.attempts)
@@ -83,6 +89,14 @@ def _say_state(result: SampleResult, dataset: DatasetResult, limits: Limits) -> 
         return cell("within its limits", tone=Tone.PASS)
     is_limited = any(in_slice(result, limit.slice) for limit in limits_of_replies(dataset))
     return cell("not decided" if is_limited else "no limit applies to a single reply", tone=Tone.WARN)
+
+
+def _list_losses(run: Run, dataset: DatasetResult, result: SampleResult) -> Iterator[Cell]:
+    """Yield what was better in the baseline, if the limits on regressions do not hold."""
+    for outcome in run.regressions:
+        if outcome.dataset == dataset.name and find_loss(result, outcome):
+            metric, before = outcome.metric or "", outcome.worsened[result.id]
+            yield cell(*name(metric), f" was {render_value(metric, before)} in the baseline", tone=Tone.FAIL)
 
 
 def _list_facts(result: SampleResult, place: str) -> Iterator[Cell]:
