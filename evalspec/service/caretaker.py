@@ -1,7 +1,7 @@
 """The caretaker deletes what has expired: old runs and jobs, idle pushes, old tokens and audit entries."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from logging import ERROR
 from pathlib import Path
@@ -52,37 +52,32 @@ def tidy(engine: Engine, settings: ServiceSettings) -> None:
     """
     purge_tokens(engine, TOKEN_DAYS)
     audit.purge_entries(engine, settings.limits.audit_days)
-    _delete_uploads(settings)
-    for project in settings.projects.values():
-        _remove_idle_pushes(project)
     days = settings.limits.retention_days
+    steps: dict[str, Callable[[Project], object]] = {
+        "uploads were not deleted": delete_expired,
+        "an idle push was not removed": _remove_idle_pushes,
+    }
     if days is not None:
-        for project in settings.projects.values():
+        steps["retention failed"] = lambda project: _delete_old(engine, project, days)
+    for project in settings.projects.values():
+        for fault, step in steps.items():
             try:
-                require_store(project)
-                _delete_runs(engine, project, days)
-                _delete_jobs(engine, project, days)
+                step(project)
             except DatabaseDown:
                 raise
             except (InvalidInput, StoreError, OSError) as error:
-                log_event("retention failed", level=ERROR, namespace=project.namespace, error=str(error))
-
-
-def _delete_uploads(settings: ServiceSettings) -> None:
-    """Delete uploaded files that nobody has confirmed."""
-    for project in settings.projects.values():
-        try:
-            delete_expired(project)
-        except StoreError as error:
-            log_event("uploads were not deleted", level=ERROR, namespace=project.namespace, error=str(error))
+                log_event(fault, level=ERROR, namespace=project.namespace, error=str(error))
 
 
 def _remove_idle_pushes(project: Project) -> None:
-    try:
-        for name in remove_idle_pushes(project, IDLE_SECONDS):
-            log_event("an idle push was removed", namespace=project.namespace, push=name)
-    except StoreError as error:
-        log_event("an idle push was not removed", level=ERROR, namespace=project.namespace, error=str(error))
+    for name in remove_idle_pushes(project, IDLE_SECONDS):
+        log_event("an idle push was removed", namespace=project.namespace, push=name)
+
+
+def _delete_old(engine: Engine, project: Project, days: int) -> None:
+    require_store(project)
+    _delete_runs(engine, project, days)
+    _delete_jobs(engine, project, days)
 
 
 def _delete_runs(engine: Engine, project: Project, days: int) -> None:
