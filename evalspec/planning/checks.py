@@ -22,13 +22,12 @@ from evalspec.planning.datasets import (
     load,
     rules_of,
 )
-from evalspec.planning.draft import Draft, PlannedDataset, keep_samples, needs_of, start_draft
+from evalspec.planning.draft import Draft, PlannedDataset, ResolvedRetriever, keep_samples, needs_of, start_draft
 from evalspec.planning.inputs import check_baseline
 from evalspec.planning.metrics import STANDARD, MetricFinder
 from evalspec.planning.options import RunOptions
 from evalspec.planning.retrievers import (
     RETRIEVERS_PLACE,
-    ResolvedRetriever,
     check_retrievers,
     name_variants,
     plan_asking,

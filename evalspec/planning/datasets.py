@@ -15,10 +15,10 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.metrics.retrieval import compat_formulas
 from evalspec.model import Need
-from evalspec.planning.draft import Draft
+from evalspec.planning.draft import Draft, ResolvedRetriever
 from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.options import SAME
-from evalspec.planning.retrievers import ResolvedRetriever, add_stages, choose_cutoffs
+from evalspec.planning.retrievers import add_stages, choose_cutoffs
 from evalspec.planning.survey import Survey
 from evalspec.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
 

@@ -17,12 +17,36 @@ from evalspec.metrics.base import Metric
 from evalspec.model import AgentReply, Curation, Document, Need, RetrieverSettings, Sample, Threshold
 from evalspec.planning.options import RunOptions
 from evalspec.planning.services import resolve_judge
+from evalspec.retrievers.agent import RERANK
 
 if TYPE_CHECKING:
     from evalspec.manifest.retriever_schema import RetrieverTarget
     from evalspec.retrievers.agent import QuerySettings
     from evalspec.retrievers.base import Retriever
     from evalspec.retrievers.ingest_plan import IngestPlan
+
+
+class ResolvedRetriever(Struct, frozen=True):
+    """The unresolved target that a dataset queries, and its mode with the origin of that setting.
+
+    `name`: with the label of its variant, if it is part of a grid. `place`: of the target in the manifest.
+    """
+
+    name: str
+    target: "RetrieverTarget"
+    place: Place
+    mode: tuple[str, str]
+
+    @property
+    def reranks(self) -> bool:
+        """Return whether its hits are reranked."""
+        return self.mode[0] == RERANK
+
+    @property
+    def given(self) -> frozenset[Need]:
+        """Return the needs that its replies satisfy."""
+        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+        return always | {Need.CANDIDATE_IDS} if self.reranks else always
 
 
 class PlannedRetriever(Struct, frozen=True):
@@ -66,7 +90,7 @@ class PlannedDataset(Struct, frozen=True):
     `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
     key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
     read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
-    read. `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
+    `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
     what the file says about itself.
     """
 

@@ -124,3 +124,8 @@ class RunOptions(Struct, frozen=True):
             "heldOut": self.held_out,
             **{to_camel(name): getattr(self, name) for name in RETRIEVER_OPTIONS},
         }
+
+
+def choose_first(*candidates: tuple[Any, str]) -> tuple[Any, str]:
+    """Return the first candidate that is set, with its origin."""
+    return next(candidate for candidate in candidates if candidate[0] is not None)

@@ -9,8 +9,8 @@ from evalspec.errors import Problem
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.model import RetrieverSettings, Sample
-from evalspec.planning.draft import Draft, PlannedRetriever
-from evalspec.planning.retrievers import ResolvedRetriever, choose_first
+from evalspec.planning.draft import Draft, PlannedRetriever, ResolvedRetriever
+from evalspec.planning.options import choose_first
 from evalspec.retrievers.agent import DEFAULT, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
 from evalspec.retrievers.opening import is_in_memory

@@ -5,9 +5,8 @@ from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place, render_path
-from evalspec.planning.draft import Draft
+from evalspec.planning.draft import Draft, ResolvedRetriever
 from evalspec.planning.input_schema import find_schema_problems
-from evalspec.planning.retrievers import ResolvedRetriever
 from evalspec.retrievers.http_target_checks import apply_preset, check_http
 from evalspec.retrievers.opening import RETRIEVERS
 from evalspec.retrievers.query_input import QUERY

@@ -4,9 +4,7 @@ What needs the models of retrievers is in other modules, which are imported only
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import InvalidInput, Problem
@@ -15,10 +13,11 @@ from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntr
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.model import Need
-from evalspec.planning.draft import Draft, PlannedRetriever
+from evalspec.planning.draft import Draft, PlannedRetriever, ResolvedRetriever
 from evalspec.planning.metrics import MetricFinder, find_definition
+from evalspec.planning.options import choose_first
 from evalspec.registry import near_miss
-from evalspec.retrievers.agent import DEFAULT, RERANK
+from evalspec.retrievers.agent import DEFAULT
 
 if TYPE_CHECKING:
     from evalspec.manifest.retriever_schema import RetrieverTarget
@@ -75,29 +74,6 @@ def check_retrievers(draft: Draft) -> None:
 def _split(message: str) -> tuple[str, str]:
     what, _, fix = message.partition("; ")
     return what, fix
-
-
-class ResolvedRetriever(Struct, frozen=True):
-    """The unresolved target that a dataset queries, and its mode with the origin of that setting.
-
-    `name`: with the label of its variant, if it is part of a grid. `place`: of the target in the manifest.
-    """
-
-    name: str
-    target: "RetrieverTarget"
-    place: Place
-    mode: tuple[str, str]
-
-    @property
-    def reranks(self) -> bool:
-        """Return whether its hits are reranked."""
-        return self.mode[0] == RERANK
-
-    @property
-    def given(self) -> frozenset[Need]:
-        """Return the needs that its replies satisfy."""
-        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
-        return always | {Need.CANDIDATE_IDS} if self.reranks else always
 
 
 def resolve_retriever(
@@ -187,8 +163,3 @@ def plan_asking(
     from evalspec.planning.query_settings import plan_queries
 
     return plan_queries(draft, asked, config, data, metrics)
-
-
-def choose_first(*candidates: tuple[Any, str]) -> tuple[Any, str]:
-    """Return the first candidate that is set, with its origin."""
-    return next(candidate for candidate in candidates if candidate[0] is not None)
