@@ -3,13 +3,14 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from evalspec.cli.failure import CommandFailed, ended_like_ctrl_c
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED, Keyboard
 from evalspec.cli.screen import find_screen, find_size, render_choices, render_lines
 from evalspec.cli.streams import emit, results_stream
 from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.work_queue import WorkQueue
 
 
 def require_terminal(what: str, fix: str) -> None:
@@ -20,21 +21,6 @@ def require_terminal(what: str, fix: str) -> None:
     """
     if not (sys.stdin.isatty() and results_stream().isatty()):
         raise InvalidInput(Problem(f"{what} needs a terminal", fix))
-
-
-class Queue(Protocol):
-    """What a person goes through, one after the other."""
-
-    @property
-    def skipped(self) -> int:
-        """The number of skipped ones."""
-
-    @property
-    def can_undo(self) -> bool:
-        """Whether the last decision can be taken back."""
-
-    def resume_skipped(self) -> None:
-        """Continue with the skipped ones."""
 
 
 class Dialog(ABC):
@@ -69,7 +55,7 @@ class Dialog(ABC):
     def undo(self) -> bool:
         """Take the last decision back. Return whether that was possible."""
 
-    def wait_at_the_end(self, queue: Queue) -> bool:
+    def wait_at_the_end(self, queue: WorkQueue[Any, Any]) -> bool:
         """Offer what is left to do. Return whether there is another one to show."""
         choices = [f"[s] back to {queue.skipped} skipped"] if queue.skipped else []
         choices += ["[u] undo"] if queue.can_undo else []

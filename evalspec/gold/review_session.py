@@ -4,7 +4,6 @@ Progress is computed from events, so a session continues where the last one ende
 hidden until one's own review can no longer be taken back.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from evalspec.gold.reviewers import describe_missing, explain_no_review, list_re
 from evalspec.gold.schema import Category, Event, Flag, Kind
 from evalspec.gold.states import State
 from evalspec.gold.taking_back import ask_git, take_back
+from evalspec.work_queue import WorkQueue
 
 _SECONDS = 10
 
@@ -39,7 +39,7 @@ class Outcome(Struct, frozen=True):
     said: Sequence[str] = ()
 
 
-class ReviewSession:
+class ReviewSession(WorkQueue[str, Reviewed]):
     """The triples that a person can review, one after the other. Nothing is kept but the event files of the reviews.
 
     `problems`: what is wrong with files of the set. `confirmed`, `flagged`: reviews of this session.
@@ -60,10 +60,7 @@ class ReviewSession:
         if first is not None:
             _require_reviewable(found.find(first), by)
             waiting = [first, *(name for name in waiting if name != first)]
-        self._waiting, self._skipped = deque(waiting), list[str]()
-        self._before = sum(by in entry.standing.current.reviews for entry in found.entries.values())
-        self._last: Reviewed | None = None
-        self._reviews: list[Kind] = []
+        super().__init__(waiting, sum(by in entry.standing.current.reviews for entry in found.entries.values()))
 
     @property
     def current(self) -> str | None:
@@ -71,44 +68,22 @@ class ReviewSession:
         return self._waiting[0] if self._waiting else None
 
     @property
-    def position(self) -> int:
-        """The number of the current triple, from 1, among all that the person has reviewed or can review."""
-        return self._before + len(self._reviews) + 1
-
-    @property
-    def total(self) -> int:
-        """The number of triples that the person has reviewed or can review."""
-        return self._before + len(self._reviews) + self.remaining
-
-    @property
-    def remaining(self) -> int:
-        """The number of triples that the person can review, skipped ones included."""
-        return len(self._waiting) + len(self._skipped)
-
-    @property
-    def skipped(self) -> int:
-        """The number of triples that were skipped."""
-        return len(self._skipped)
-
-    @property
     def confirmed(self) -> int:
         """The number of confirmations of this session."""
-        return self._reviews.count(Kind.CONFIRM)
+        return self._count(Kind.CONFIRM)
 
     @property
     def flagged(self) -> int:
         """The number of flags of this session."""
-        return self._reviews.count(Kind.FLAG)
+        return self._count(Kind.FLAG)
 
     @property
     def last(self) -> Reviewed | None:
         """The review that can be taken back."""
         return self._last
 
-    @property
-    def can_undo(self) -> bool:
-        """Whether there is a review to take back."""
-        return self._last is not None
+    def _count(self, kind: Kind) -> int:
+        return sum(done.event.kind is kind for done in self._done)
 
     def open(self) -> Entry | None:
         """Return the current triple as it is now, None at the end. Triples that need no review any more are left out.
@@ -144,19 +119,8 @@ class ReviewSession:
         own = entry.standing.current.reviews[self.by]
         path = next(one.path for one in entry.events if one.event == own)
         before = self.settle()
-        self._last = Reviewed(own, path, path.read_bytes(), entry)
-        self._reviews.append(own.kind)
-        self._waiting.remove(name)
+        self._add(name, Reviewed(own, path, path.read_bytes(), entry))
         return before
-
-    def skip(self) -> None:
-        """Leave the current triple for later."""
-        self._skipped.append(self._waiting.popleft())
-
-    def resume_skipped(self) -> None:
-        """Go through the skipped triples."""
-        self._waiting.extend(self._skipped)
-        self._skipped.clear()
 
     def undo(self) -> Entry:
         """Take the last review back: delete its event file. The triple is the current one again.
@@ -169,9 +133,7 @@ class ReviewSession:
         reviewed = self._last
         file = EventFile(reviewed.event, reviewed.path)
         entry = take_back(self.root, reviewed.entry.id, file, reviewed.content, ask_git)
-        self._last = None
-        self._reviews.pop()
-        self._waiting.appendleft(entry.id)
+        self._take_back(entry.id)
         return entry
 
     def settle(self) -> Outcome | None:
