@@ -8,8 +8,8 @@ import click
 
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.asking import ask_missing, can_ask
-from evalspec.cli.gold.options import corpus_option, note_option, open_as, set_option, source_option, tell_entries
-from evalspec.cli.options import json_option, person_option, warn
+from evalspec.cli.gold.options import acting, corpus_option, note_option, source_option, tell_entries
+from evalspec.cli.options import json_option, warn
 from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.authoring import create_set, find_edited, list_removed, read_triple
@@ -80,16 +80,14 @@ def init_command(folder: Path, people: Sequence[str], name: str | None, demonstr
     "--from-run", "from_run", nargs=2, metavar="RUN SAMPLE", help="A sample of a stored run; SAMPLE may be DATASET/ID."
 )
 @corpus_option
-@person_option
-@set_option
-@json_option
+@acting
 def add_command(
     triple_id: str,
     file: Path | None,
     from_run: tuple[str, str] | None,
     corpus: Path | None,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
     **fields: Any,
 ) -> ExitCode:
@@ -106,7 +104,6 @@ def add_command(
       evalspec gold add refund --file refund.yaml --corpus evals/corpus.jsonl
       evalspec gold add refund --from-run latest rag-quality/q17
     """
-    root, by = open_as(folder, person)
     if file is not None and from_run is not None:
         raise InvalidInput(Problem("--file and --from-run both give a triple", "pass one of them", field="--from-run"))
     drafted = RunSample({}) if from_run is None else read_run_sample(*from_run)
@@ -147,16 +144,14 @@ def _tell_redacted(given: GoldTriple, entry: Entry) -> None:
 @_file_option
 @corpus_option
 @note_option
-@person_option
-@set_option
-@json_option
+@acting
 def revise_command(
     triple_id: str,
     file: Path | None,
     corpus: Path | None,
     note: str | None,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
 ) -> ExitCode:
     """Record the edited triple ID as a new revision: from FILE, or as you edited it in the set's folder.
@@ -169,7 +164,6 @@ def revise_command(
       evalspec gold revise refund --file refund.yaml --note "It says 14 days."
       $EDITOR evals/gold/help/triples/refund.yaml; evalspec gold revise refund
     """
-    root, by = open_as(folder, person)
     before = read_entry(root, triple_id)
     triple = find_edited(before) if file is None else read_triple(file)
     if triple.id not in (None, triple_id):

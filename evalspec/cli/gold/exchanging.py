@@ -8,8 +8,8 @@ import click
 
 from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
-from evalspec.cli.gold.options import corpus_option, open_as, render_states, set_option, source_option
-from evalspec.cli.options import json_option, person_option, warn_all
+from evalspec.cli.gold.options import acting, corpus_option, render_states, source_option
+from evalspec.cli.options import warn_all
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.describing import describe_entry
@@ -28,9 +28,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--keep-reviews", is_flag=True, help="Keep reviews of triples that two people besides the author accepted in SRC."
 )
-@person_option
-@set_option
-@json_option
+@acting
 def import_command(
     dataset: Path,
     format_name: str | None,
@@ -38,8 +36,8 @@ def import_command(
     source: str | None,
     metadata: Sequence[str],
     keep_reviews: bool,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
 ) -> ExitCode:
     """Add a triple for each sample of the dataset SRC, in any format. All are pending.
@@ -52,7 +50,6 @@ def import_command(
       evalspec gold import evals/rag.jsonl --corpus corpus.jsonl --source public
       evalspec gold import accepted.yaml --keep-reviews --as ada
     """
-    root, by = open_as(folder, person)
     pairs = [*metadata, *([f"source={source}"] if source else [])]
     done = import_dataset(
         root, dataset, by, format_name=format_name, corpus=corpus, metadata=pairs, keep_reviews=keep_reviews

@@ -8,8 +8,8 @@ import click
 
 from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
-from evalspec.cli.gold.options import render_columns, render_states, set_option
-from evalspec.cli.options import json_option, person_option, warn_all
+from evalspec.cli.gold.options import render_columns, render_states, set_option, set_options
+from evalspec.cli.options import json_option, warn_all
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput
 from evalspec.gold.describing import describe_entry, describe_history, describe_set
@@ -23,9 +23,7 @@ from evalspec.plural import counted
 
 @click.command("list")
 @click.option("--state", "states", multiple=True, type=click.Choice(SHOWN_STATES), help="Only these; repeatable.")
-@person_option
-@set_option
-@json_option
+@set_options
 def list_command(states: Sequence[str], person: str | None, folder: Path | None, as_json: bool) -> ExitCode:
     """List the triples with their states, and what each needs next.
 
@@ -57,9 +55,7 @@ def list_command(states: Sequence[str], person: str | None, folder: Path | None,
 
 @click.command("log")
 @click.argument("triple_id", metavar="ID")
-@person_option
-@set_option
-@json_option
+@set_options
 def log_command(triple_id: str, person: str | None, folder: Path | None, as_json: bool) -> ExitCode:
     """Show who did what to ID, by revision. Reviews are hidden from you while yours is wanted.
 

@@ -1,13 +1,14 @@
 """Options and output that the subcommands of `evalspec gold` share."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.options import option
+from evalspec.cli.options import Command, json_option, option, person_option
 from evalspec.cli.streams import emit
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
@@ -33,6 +34,23 @@ def open_as(folder: Path | None, person: str | None) -> tuple[Path, str]:
     """
     root = find_set(folder)
     return root, find_person(root, read_config(root), person)
+
+
+def set_options(command: Command) -> Command:
+    """Add --as, --set and --json."""
+    return person_option(set_option(json_option(command)))
+
+
+def acting(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+    """Add --as, --set and --json. The command receives the folder of the set as `root`, the acting person as `by`."""
+
+    @set_options
+    @wraps(command)
+    def opened(*, person: str | None, folder: Path | None, **given: Any) -> ExitCode:
+        root, by = open_as(folder, person)
+        return command(root=root, by=by, **given)
+
+    return opened
 
 
 def tell_entries(

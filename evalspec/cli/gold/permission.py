@@ -8,8 +8,7 @@ from msgspec.structs import asdict
 from pydantic.alias_generators import to_camel
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import open_as, set_option
-from evalspec.cli.options import json_option, person_option
+from evalspec.cli.gold.options import acting
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode
 from evalspec.gold.files import to_plain
@@ -28,9 +27,7 @@ from evalspec.plural import counted
 @click.option("--term", "terms", multiple=True, metavar="TEXT", help="Redact this in the customer's text; repeatable.")
 @click.option("--domain", "domains", multiple=True, metavar="NAME", help="A domain that it covers; repeatable.")
 @click.option("--renew", is_flag=True, help="Replace the grant; terms, domains and last day are kept unless given.")
-@person_option
-@set_option
-@json_option
+@acting
 def grant_command(
     customer: str,
     evidence: str,
@@ -39,8 +36,8 @@ def grant_command(
     terms: Sequence[str],
     domains: Sequence[str],
     renew: bool,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
 ) -> ExitCode:
     """Record that a customer permits the use of its questions.
@@ -54,7 +51,6 @@ def grant_command(
         --term "Acme Corp" --expires 2027-06-30
       evalspec gold grant --customer acme --evidence "mail of 2027-06-01" --renew
     """
-    root, by = open_as(folder, person)
     made = grant(
         root,
         customer,
@@ -75,10 +71,8 @@ def grant_command(
 @click.command("revoke")
 @click.option("--customer", required=True, metavar="NAME", help="Whose permission ends.")
 @click.option("--dry-run", is_flag=True, help="List what would change, and change nothing.")
-@person_option
-@set_option
-@json_option
-def revoke_command(customer: str, dry_run: bool, person: str | None, folder: Path | None, as_json: bool) -> ExitCode:
+@acting
+def revoke_command(customer: str, dry_run: bool, root: Path, by: str, as_json: bool) -> ExitCode:
     """Delete the text of a customer from the set, its exports, the stored runs and the baselines.
 
     Ids, states and scores stay. Lists where the text may still be. Exits with 3 if something could not be changed; run
@@ -90,7 +84,6 @@ def revoke_command(customer: str, dry_run: bool, person: str | None, folder: Pat
     """
     from evalspec.api.gold_revoke import revoke
 
-    root, by = open_as(folder, person)
     done = revoke(root, customer, by, dry_run=dry_run)
     code = ExitCode.UNMEASURED if done.failed else ExitCode.OK
     if as_json:

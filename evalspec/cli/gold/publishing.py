@@ -6,8 +6,8 @@ from pathlib import Path
 import click
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import open_as, set_option
-from evalspec.cli.options import json_option, person_option, warn
+from evalspec.cli.gold.options import open_as, set_options
+from evalspec.cli.options import warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.plural import counted
@@ -22,9 +22,7 @@ from evalspec.plural import counted
 @click.option("--allow", multiple=True, metavar="ID:KIND", help="Publish this hit of the scrubber; repeatable.")
 @click.option("--with-blocks", is_flag=True, help="Publish the pinned texts of the blocks too.")
 @click.option("--force", is_flag=True, help="Replace PATH if it exists.")
-@person_option
-@set_option
-@json_option
+@set_options
 def export_command(
     output: Path,
     to_name: str | None,

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import note_option, open_as, set_option
-from evalspec.cli.options import json_option, person_option
+from evalspec.cli.gold.options import acting, note_option, set_option
+from evalspec.cli.options import json_option
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode
 from evalspec.gold.calibration import calibrate
@@ -44,17 +44,14 @@ def stats_command(folder: Path | None, as_json: bool) -> ExitCode:
 @click.command("calibrate")
 @click.argument("name", metavar="NAME")
 @note_option
-@person_option
-@set_option
-@json_option
-def calibrate_command(name: str, note: str | None, person: str | None, folder: Path | None, as_json: bool) -> ExitCode:
+@acting
+def calibrate_command(name: str, note: str | None, root: Path, by: str, as_json: bool) -> ExitCode:
     """Record that you talked to NAME about what to flag. Their own baseline restarts, and alarms about them end.
 
     \b
     Example:
       evalspec gold calibrate cleo --note "A rounded number is not overstated."
     """
-    root, by = open_as(folder, person)
     recorded = calibrate(root, name, by, note=note)
     if as_json:
         emit_document({"file": show(recorded.path), **to_plain(recorded.session)})

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import corpus_option, note_option, open_as, set_option, tell_entries
+from evalspec.cli.gold.options import acting, corpus_option, note_option, open_as, set_option, tell_entries
 from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
@@ -32,19 +32,14 @@ _category_option = click.option(
 @click.command("assign")
 @click.argument("triple_ids", metavar="ID...", nargs=-1, required=True)
 @click.option("--reviewer", "to", required=True, metavar="NAME", help="Who should review them.")
-@person_option
-@set_option
-@json_option
-def assign_command(
-    triple_ids: Sequence[str], to: str, person: str | None, folder: Path | None, as_json: bool
-) -> ExitCode:
+@acting
+def assign_command(triple_ids: Sequence[str], to: str, root: Path, by: str, as_json: bool) -> ExitCode:
     """Ask a person to review triples. `evalspec gold next` offers them first.
 
     \b
     Example:
       evalspec gold assign refund plans --reviewer ben
     """
-    root, by = open_as(folder, person)
     return tell_entries(assign(root, triple_ids, to, by), as_json, by)
 
 
@@ -78,17 +73,15 @@ def next_command(person: str | None, folder: Path | None, corpus: Path | None, a
 @_category_option
 @corpus_option
 @note_option
-@person_option
-@set_option
-@json_option
+@acting
 def review_command(
     triple_id: str | None,
     verdict: str | None,
     category: str | None,
     corpus: Path | None,
     note: str | None,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
 ) -> ExitCode:
     """Confirm ID, or flag it with what is wrong. Nobody sees other reviews before their own.
@@ -108,7 +101,6 @@ def review_command(
       evalspec gold review refund overstated --category numeric \\
         --note "The block says 14 days."
     """
-    root, by = open_as(folder, person)
     if triple_id is None or verdict is None:
         return _open_session(root, by, triple_id, corpus, unused=as_json or bool(category or note))
     flag = None if verdict == _CONFIRM else verdict
@@ -147,17 +139,15 @@ def _open_session(root: Path, by: str, first: str | None, corpus: Path | None, *
 @_category_option
 @corpus_option
 @note_option
-@person_option
-@set_option
-@json_option
+@acting
 def resolve_command(
     triple_id: str,
     outcome: str,
     category: str | None,
     corpus: Path | None,
     note: str | None,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
 ) -> ExitCode:
     """Settle the dispute about ID. To uphold it, author and flagger both have to say so; each of them may drop it.
@@ -171,7 +161,6 @@ def resolve_command(
       evalspec gold resolve refund upheld --as ada
       evalspec gold resolve refund dropped --note "Nobody asks this." --as cleo
     """
-    root, by = open_as(folder, person)
     texts = read_texts(corpus) if corpus else None
     entry = resolve(root, triple_id, by, outcome, category=category, note=note, corpus=texts)
     numbers = _compare_numbers(root, entry, category, texts) if outcome == Outcome.UPHELD else {}
@@ -181,17 +170,12 @@ def resolve_command(
 @click.command("retire")
 @click.argument("triple_id", metavar="ID")
 @note_option
-@person_option
-@set_option
-@json_option
-def retire_command(
-    triple_id: str, note: str | None, person: str | None, folder: Path | None, as_json: bool
-) -> ExitCode:
+@acting
+def retire_command(triple_id: str, note: str | None, root: Path, by: str, as_json: bool) -> ExitCode:
     """Take ID out of the set for good, for example because its document is gone.
 
     \b
     Example:
       evalspec gold retire refund --note "The plan no longer exists."
     """
-    root, by = open_as(folder, person)
     return tell_entries([retire(root, triple_id, by, note=note)], as_json, by)

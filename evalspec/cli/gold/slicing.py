@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import open_as, set_option
-from evalspec.cli.options import json_option, person_option
+from evalspec.cli.gold.options import open_as, set_options
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 @click.option("--name", metavar="NAME", help="Name of the new slice.")
 @click.option("--seed", type=int, default=0, metavar="N", help="Seed of the draw.")
 @click.option("--show", "shown", metavar="NAME", help="Show a slice instead of drawing one.")
-@person_option
-@set_option
-@json_option
+@set_options
 def slice_command(
     size: int | None,
     name: str | None,

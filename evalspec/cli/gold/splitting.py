@@ -6,8 +6,7 @@ from pathlib import Path
 import click
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import note_option, open_as, set_option, tell_entries
-from evalspec.cli.options import json_option, person_option
+from evalspec.cli.gold.options import note_option, open_as, set_options, tell_entries
 from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import visible
@@ -21,9 +20,7 @@ from evalspec.gold.splitting import propose_children, read_children, split
 @click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="YAML list of the parts.")
 @click.option("--claim", "claims", multiple=True, metavar="TEXT", help="Answer of one part; repeatable.")
 @note_option
-@person_option
-@set_option
-@json_option
+@set_options
 def split_command(
     triple_id: str,
     file: Path | None,

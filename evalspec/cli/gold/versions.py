@@ -8,8 +8,8 @@ import click
 from msgspec import to_builtins
 
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import open_as, set_option, tell_entries
-from evalspec.cli.options import json_option, min_overlap_option, option, person_option, warn
+from evalspec.cli.gold.options import acting, open_as, set_options, tell_entries
+from evalspec.cli.options import min_overlap_option, option, warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.errors import ExitCode, Problem
 from evalspec.gold.block_checks import BlockCheck
@@ -26,11 +26,9 @@ _CORPUS: dict[str, Any] = {"type": _PATH, "metavar": "FILE", "required": True}
 @click.argument("triple_ids", metavar="[ID]...", nargs=-1)
 @option("--corpus", **_CORPUS, help="The documents: a corpus file, or a dataset with documents.")
 @click.option("--reviewed", is_flag=True, help="Without ID: pin triples with reviews too; their reviews start again.")
-@person_option
-@set_option
-@json_option
+@acting
 def pin_command(
-    triple_ids: Sequence[str], corpus: Path, reviewed: bool, person: str | None, folder: Path | None, as_json: bool
+    triple_ids: Sequence[str], corpus: Path, reviewed: bool, root: Path, by: str, as_json: bool
 ) -> ExitCode:
     """Pin the unpinned blocks of triples: `version` becomes the hash of the text in FILE, which the set keeps.
 
@@ -44,7 +42,6 @@ def pin_command(
       evalspec gold pin --corpus evals/corpus.jsonl
       evalspec gold pin refund plans --corpus evals/corpus.jsonl --as ada
     """
-    root, by = open_as(folder, person)
     return _tell(pin(root, corpus, by, triple_ids, reviewed=reviewed), by, "pin: all blocks are pinned", as_json)
 
 
@@ -63,9 +60,7 @@ def _tell(changed: Changed, by: str, nothing: str, as_json: bool) -> ExitCode:
 @click.command("check")
 @option("--corpus", **_CORPUS, help="The documents: a corpus file, or a dataset with documents.")
 @click.option("--mark", is_flag=True, help="Mark what is stale, which takes it out of the set until it is reviewed.")
-@person_option
-@set_option
-@json_option
+@set_options
 def check_command(corpus: Path, mark: bool, person: str | None, folder: Path | None, as_json: bool) -> ExitCode:
     """Find triples whose block changed or is missing in FILE. Exits with 2 and a line for each if there are any.
 
@@ -145,16 +140,14 @@ def _describe_blocks(found: Mapping[str, Sequence[BlockCheck]]) -> dict[str, Any
 @option("--old-corpus", "old", **_CORPUS, help="The documents that the triples were made for.")
 @option("--corpus", "new", **_CORPUS, help="The documents that they are carried over to.")
 @min_overlap_option
-@person_option
-@set_option
-@json_option
+@acting
 def carry_command(
     triple_ids: Sequence[str],
     old: Path,
     new: Path,
     min_overlap: float,
-    person: str | None,
-    folder: Path | None,
+    root: Path,
+    by: str,
     as_json: bool,
 ) -> ExitCode:
     """Find the blocks of stale triples in a new corpus, as `evalspec remap` does, and write them as new revisions.
@@ -167,6 +160,5 @@ def carry_command(
     Example:
       evalspec gold carry --old-corpus old.jsonl --corpus evals/corpus.jsonl
     """
-    root, by = open_as(folder, person)
     changed = carry(root, old, new, by, triple_ids, min_overlap=min_overlap)
     return _tell(changed, by, "carry: no block changed or is missing", as_json)
