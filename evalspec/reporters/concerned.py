@@ -72,22 +72,20 @@ class Blamed(Struct, frozen=True):
 
 
 def find_blamed(run: Run) -> list[Blamed | None]:
-    """Return what decides the verdict in each dataset. None: the verdict is neither FAIL nor INCOMPLETE."""
-    if run.verdict not in _WRONG:
-        return [None] * len(run.datasets)
-    blamed = [
-        Blamed(set(), tuple(one for one in run.regressions if one.dataset == dataset.name and one.worsened))
-        for dataset in run.datasets
-    ]
-    limits = [
-        _of_limit(run, number, limit)
-        for number, dataset in enumerate(run.datasets)
-        for limit in dataset.thresholds
-        if limit.status in _WRONG
-    ]
-    for found in filter(None, (*limits, *find_concerned(run))):
-        blamed[found.dataset].places.update(found.places)
-    return [*blamed]
+    """Return what decides a FAIL or INCOMPLETE in each dataset.
+
+    If the run has another verdict, it is the samples beyond a broken limit. None: there are none.
+    """
+    is_wrong = run.verdict in _WRONG
+    found = find_concerned(run) if is_wrong else []
+    for number, dataset in enumerate(run.datasets):
+        wrong = [limit for limit in dataset.thresholds if limit.status in (_WRONG if is_wrong else _WRONG[:1])]
+        found += [_of_limit(run, number, limit) for limit in wrong]
+    worse = [one for one in run.regressions if is_wrong and one.worsened]
+    blamed = [Blamed(set(), tuple(one for one in worse if one.dataset == part.name)) for part in run.datasets]
+    for one in filter(None, found):
+        blamed[one.dataset].places.update(one.places)
+    return [one if is_wrong or one else None for one in blamed]
 
 
 def _of_limit(run: Run, number: int, limit: Threshold) -> Concerned | None:

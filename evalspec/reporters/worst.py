@@ -74,16 +74,14 @@ def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
     }
 
 
-def list_worst(dataset: DatasetResult, blamed: Blamed | None = None) -> list[FailedSample]:
+def list_worst(dataset: DatasetResult, blamed: Blamed | None) -> list[FailedSample]:
     """Return the failed samples, worst first, each with its worst metric.
 
     Unanswered samples come first. The others are ordered by the number of metrics on which they are beyond a broken
-    limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit. If a limit is
-    broken, samples that are beyond limits that hold are left out. In a dataset without limits, the mean serves as one
-    for metrics where higher is better, except for gains of reranking.
+    limit, by the number of metrics that failed or exceed any limit, then by the distance from the limit.
 
-    `blamed`: what decides the verdict. If it is not None, only its samples are listed, and samples that could not be
-    measured.
+    `blamed`: the samples to list besides those that could not be measured. None: all that failed. Then in a dataset
+    without limits, the mean serves as one for metrics where higher is better, except for gains of reranking.
     """
     limits, broken = find_limits(dataset), find_beyond(dataset, dataset.thresholds)
     means = {} if blamed is not None or any(map(dataset.own_threshold, dataset.metrics)) else _find_means(dataset)
@@ -94,8 +92,7 @@ def list_worst(dataset: DatasetResult, blamed: Blamed | None = None) -> list[Fai
         if blamed is not None and is_blamed:
             found += _blamed_troubles(sample, dataset, blamed, {one.found.metric for one in found})
         troubles = sorted(found, key=lambda one: (not one.decides, -one.excess))
-        is_wanted = is_blamed or any(one.is_gap or (blamed is None and one.decides) for one in troubles)
-        if troubles and (is_wanted or (blamed is None and not broken)):
+        if troubles and (blamed is None or is_blamed or any(one.is_gap for one in troubles)):
             unanswered = sample.status is SampleStatus.FAILED
             deciding = sum(one.decides for one in troubles)
             place = (not unanswered, -deciding, -len(troubles), -troubles[0].excess)

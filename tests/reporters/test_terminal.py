@@ -87,7 +87,7 @@ def test_one_side_of_reranking_alone_is_told():
 
 def test_a_dataset_without_limits_is_not_judged_by_what_reranking_gains():
     dataset = replace(retrieval_run().datasets[0], thresholds=())
-    assert {trouble.metric for trouble in list_worst(dataset)} <= {None, "nDCG@10", "Recall@10"}
+    assert {trouble.metric for trouble in list_worst(dataset, None)} <= {None, "nDCG@10", "Recall@10"}
 
 
 @given(text=st.text(st.characters(codec=None, exclude_categories=()), max_size=40))
@@ -189,7 +189,7 @@ def test_worst_samples_unanswered_first_then_most_metrics_then_furthest_beyond()
         metrics={metric: Summary(value=0.5, scored=1) for metric in "abl"},
         thresholds=tuple(replace(limit, status=PASS, value=0.5, scored=1, expected=1) for limit in limits),
     ).with_limits()
-    worst = list_worst(dataset)
+    worst = list_worst(dataset, None)
     assert [trouble.id for trouble in worst] == ["lost", "two", "unscored", "lower", "low", "slow"]
     assert [(trouble.metric, len(trouble.others)) for trouble in worst[:3]] == [(None, 0), ("a", 1), ("a", 0)]
-    assert list_worst(replace(dataset, samples=samples[:1])) == []
+    assert list_worst(replace(dataset, samples=samples[:1]), None) == []

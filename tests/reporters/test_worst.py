@@ -52,6 +52,12 @@ def test_a_sample_below_the_pass_rate_is_worst_and_is_not_within_its_limits():
     assert headline(run, 0).startswith("a  within its limits")
 
 
+def test_samples_rank_the_same_with_and_without_a_gate():
+    part = dataset("d", [sample("a", 0.1), sample("b", 0.9), attempted("c", 0.6, 0.3, 0.3)], LIMIT)
+    for policy in (CiGate(), CiGate(enabled=False)):
+        assert [said.partition(":")[0] for said in worst_of(judge(part, policy=policy))[0]] == ["c", "a"]
+
+
 WORSE = ["b: m 0.100, 0.800 in the baseline", "a: m 0.700, 0.900 in the baseline"]
 BELOW = [f"{name} is below 0.90" for name in ("new: m 0.000", "b: m 0.100", "c: m 0.600", "a: m 0.700")]
 
