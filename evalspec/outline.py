@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pydantic.alias_generators import to_camel
 
 from evalspec.errors import StoreError
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import MAX_REPEATS, Curation, Direction, RetrieverSettings, Threshold
 from evalspec.model.base import Record, Statistic
 from evalspec.typed_json import explain

@@ -11,8 +11,8 @@ from evalspec.http.routes import choose_route
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.embeddings import create_embedder
 from evalspec.judge.usage import UsageLedger
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.manifest.schema import ChatEndpoint
 from evalspec.model import Sample
 from evalspec.retrievers.base import SearchRequest
 from evalspec.retrievers.http_target import RemoteRetriever

@@ -36,7 +36,7 @@ NAMES_OUTSIDE_FORMATS = {
     # Only AutoRAG has a flat list that can mean two things, and the option says which is meant.
     "cli/convert.py": ["AutoRAG: whether a flat list requires", "collection --to trec"],
     "cli/remap.py": ["AutoRAG: whether a flat list requires"],
-    "manifest/schema.py": ["AutoRAG: whether a flat list of ids means all of them, or any."],
+    "manifest/dataset_schema.py": ["AutoRAG: whether a flat list of ids means all of them, or any."],
     # Help and messages say which files are read.
     "cli/compare.py": ["or a report of Unrag or AgentSpec."],
     "datasets/located.py": ["JSONL, judgements of TREC and BEIR"],
@@ -210,9 +210,12 @@ def test_a_run_imports_only_what_it_uses(monkeypatch, tmp_path):
 def test_pydantic_builds_the_validator_of_a_manifest_once():
     """Not one for each model in it. `defer_build` of the base class does that, and defaults that are not validated."""
     program = (
-        "from pathlib import Path; from evalspec.manifest import loader, schema; "
+        "import sys; from pathlib import Path; from evalspec.manifest import loader; "
         "loader.load_manifest(Path('agent.yaml.example')); "
-        "print(*(name for name, kind in vars(schema).items() if getattr(kind, '__pydantic_complete__', False)))"
+        "modules = [module for name, module in sys.modules.items() if name.startswith('evalspec.manifest.')]; "
+        "kinds = {kind for module in modules for kind in vars(module).values()"
+        " if getattr(kind, '__pydantic_complete__', False) is True}; "
+        "print(*(kind.__name__ for kind in kinds))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent

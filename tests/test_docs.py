@@ -15,7 +15,15 @@ from evalspec.cli.main import group
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import ExitCode
-from evalspec.manifest import retriever_schema, schema
+from evalspec.manifest import (
+    agent_schema,
+    dataset_schema,
+    gate_schema,
+    judge_schema,
+    metric_schema,
+    retriever_schema,
+    schema,
+)
 from evalspec.manifest.fields import Extensible, Lenient, Strict
 from evalspec.metrics.base import METRICS
 from evalspec.metrics.text import compute_word_match
@@ -30,12 +38,12 @@ SECTIONS = {
     "Top level": schema.Manifest,
     "metadata": schema.Metadata,
     "spec": schema.Spec,
-    "spec.api": schema.Api,
-    "spec.api.chatEndpoint": schema.ChatEndpoint,
-    "spec.api.chatEndpoint.response": schema.ResponseMapping,
+    "spec.api": agent_schema.Api,
+    "spec.api.chatEndpoint": agent_schema.ChatEndpoint,
+    "spec.api.chatEndpoint.response": agent_schema.ResponseMapping,
     "spec.evaluation": schema.EvaluationConfig,
-    "spec.evaluation.judge": schema.JudgeConfig,
-    "spec.evaluation.embeddings": schema.EmbeddingsConfig,
+    "spec.evaluation.judge": judge_schema.JudgeConfig,
+    "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,
     "builtin: bm25": retriever_schema.Bm25Options,
     "builtin: hybrid": retriever_schema.HybridOptions,
@@ -45,17 +53,17 @@ SECTIONS = {
     "http.search.response": retriever_schema.HitQueries,
     "http.ingest": retriever_schema.HttpIngest,
     "http.delete": retriever_schema.HttpCall,
-    "spec.evaluation.datasets[]": schema.DatasetConfig,
-    "metrics[]": schema.MetricEntry,
-    "thresholds": schema.Limit,
-    "ciGate": schema.CiGate,
+    "spec.evaluation.datasets[]": dataset_schema.DatasetConfig,
+    "metrics[]": metric_schema.MetricEntry,
+    "thresholds": metric_schema.Limit,
+    "ciGate": gate_schema.CiGate,
 }
 SHARING = {retriever_schema.Bm25Options, retriever_schema.HybridOptions, retriever_schema.QdrantOptions}
 WITHOUT_A_TABLE = {
     Strict,
     Lenient,
     Extensible,
-    schema.WithThresholds,
+    metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages
     retriever_schema.HttpTarget,
@@ -130,7 +138,8 @@ def test_the_manifest_reference_has_every_key_and_its_default(section):
 
 
 def test_the_manifest_reference_has_every_model():
-    found = {model for module in (schema, retriever_schema) for model in vars(module).values() if is_model(model)}
+    modules = (agent_schema, dataset_schema, gate_schema, judge_schema, metric_schema, retriever_schema, schema)
+    found = {model for module in modules for model in vars(module).values() if is_model(model)}
     assert found - WITHOUT_A_TABLE == set(SECTIONS.values())
 
 

@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 
 from evalspec.attempts import combine_attempts
 from evalspec.gate import compute_outcome, compute_verdict
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     Attempt,
     Cause,

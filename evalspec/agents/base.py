@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 
 

@@ -18,7 +18,7 @@ from evalspec.http.json_path import (
     type_name,
 )
 from evalspec.http.text import excerpt, one_line, parse_event
-from evalspec.manifest.schema import ResponseMapping
+from evalspec.manifest.agent_schema import ResponseMapping
 from evalspec.model import AgentReply, Usage
 
 _LONGEST_FINISH_REASON = 80

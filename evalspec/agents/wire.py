@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from evalspec.agents.mapping import MappedStream, read_mapped
 from evalspec.errors import EvalspecError, ServiceError
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.registry import Registry
 

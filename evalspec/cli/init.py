@@ -17,7 +17,7 @@ from evalspec.cli.starting_data import StartingData, read_starting_data
 from evalspec.cli.streams import emit, emit_line
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import encodable, inert
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.output_files import replace_file
 from evalspec.user_code.modules import check_module
 

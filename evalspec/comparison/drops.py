@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from evalspec.comparison.comparability import explain_parts, list_content_mismatches, list_repeat_mismatches
 from evalspec.comparison.pairing import is_cost
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
-from evalspec.manifest.schema import CiGate
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.registry import near_miss
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from evalspec.attempts import decide_attempt
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.comparison.wording import render_p
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     Attempt,
     DatasetResult,

@@ -27,7 +27,7 @@ from evalspec.comparison.pairing import (
 )
 from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
 from evalspec.plural import counted, pluralize
 from evalspec.reporters.wording import render_value

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.model import STAGES, Direction, Exchange, Need, Score
 from evalspec.registry import Registry, near_miss
 

@@ -8,7 +8,7 @@ does not block the run. An exception is recorded on the score of that sample.
 from pathlib import Path
 
 from evalspec.errors import MetricError
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import MetricDefinition
 from evalspec.metrics.functions import to_storable_score
 from evalspec.model import Direction, Exchange, Score

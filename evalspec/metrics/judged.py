@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from evalspec.errors import MetricError
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.abstention import is_abstention
 from evalspec.metrics.base import Bounds, BuildContext, MetricDefinition, Scorer
 from evalspec.metrics.evidence import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from string import Formatter
 
 from evalspec.errors import MetricError
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import MetricDefinition
 from evalspec.metrics.labels import build_label_scorer
 from evalspec.model import Direction, Exchange, Need

@@ -11,9 +11,9 @@ from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.agents.user_agent import describe_misfit, is_agent
 from evalspec.errors import InvalidInput, Problem, ServiceError
 from evalspec.judge.services import JudgeServices
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import CiGate
 from evalspec.model import AgentReply, Need
 from evalspec.output_files import Input
 from evalspec.planning.checks import check_judge, check_manifest, require_datasets

@@ -7,9 +7,9 @@ from msgspec.structs import replace
 from evalspec.datasets.filters import TAGS
 from evalspec.datasets.load import Collect, LoadedDataset, discard
 from evalspec.errors import Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
-from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.planning.datasets import (

@@ -9,8 +9,10 @@ from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset, pass_on
 from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.manifest.references import UnresolvedReference
-from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
+from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.metrics.retrieval import compat_formulas

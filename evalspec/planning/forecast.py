@@ -11,8 +11,8 @@ from evalspec.comparison.drops import BY_VALUE, NO_SCORES, explain_block, resolv
 from evalspec.comparison.pairing import is_cost, label_clusters
 from evalspec.comparison.result import NamedRun
 from evalspec.errors import Problem
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import CiGate
 from evalspec.metrics.base import Metric
 from evalspec.model import DatasetResult, Direction, Need, Run
 from evalspec.model.fingerprints import describe_part

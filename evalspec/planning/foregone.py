@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from evalspec.comparison.drops import NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import pair_samples, pair_scores
 from evalspec.comparison.regression import describe_gone, is_whole, list_unmeasured
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus
 from evalspec.planning.draft import PlannedDataset
 from evalspec.planning.options import RunOptions

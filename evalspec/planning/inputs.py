@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import InvalidInput
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.manifest.references import UnresolvedReference
-from evalspec.manifest.schema import DatasetConfig, EvaluationConfig
+from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.output_files import Input
 from evalspec.planning.draft import Draft, PlannedDataset

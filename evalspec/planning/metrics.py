@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 from evalspec.errors import InvalidInput, Problem
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
-from evalspec.manifest.schema import MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules, build_scorer
 from evalspec.metrics.custom import check_scorer, define_scorer

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from evalspec.datasets.query_input import describe_question
 from evalspec.errors import InvalidInput, Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, QdrantOptions, RetrieverTarget
-from evalspec.manifest.schema import DatasetConfig
 from evalspec.model import Document, Sample
 from evalspec.planning.draft import Draft, PlannedDataset, PlannedRetriever, start_draft
 from evalspec.planning.options import RunOptions

@@ -8,8 +8,8 @@ from msgspec import Struct, field
 from evalspec.datasets.base import DatasetFormat
 from evalspec.datasets.query_input import QueryInput
 from evalspec.errors import Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.retriever_schema import HttpTarget, RetrieverTarget
-from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.model import Sample
 from evalspec.planning.draft import Draft

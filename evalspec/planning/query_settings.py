@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from evalspec.datasets.base import settings_finder
 from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.manifest.schema import DatasetConfig
 from evalspec.model import RetrieverSettings, Sample
 from evalspec.planning.draft import Draft, PlannedRetriever, ResolvedRetriever
 from evalspec.planning.options import choose_first

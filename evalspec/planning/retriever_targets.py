@@ -1,9 +1,9 @@
 """What the targets of a manifest can do, and their problems."""
 
 from evalspec.http.template import list_placeholders
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
-from evalspec.manifest.schema import DatasetConfig
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.planning.draft import Draft, ResolvedRetriever
 from evalspec.planning.input_schema import find_schema_problems

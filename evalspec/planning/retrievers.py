@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import InvalidInput, Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.manifest.schema import DatasetConfig, EvaluationConfig, MetricEntry
+from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.model import Need

@@ -11,10 +11,10 @@ from evalspec.agents.request_template import check_template
 from evalspec.agents.wire import WIRES, find_wire
 from evalspec.errors import Problem
 from evalspec.http.template import list_placeholders
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.manifest.fields import Strict
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.schema import ChatEndpoint
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.trust import permitted_variables

@@ -12,8 +12,8 @@ from msgspec import Struct, field
 from evalspec.datasets.base import DatasetDefaults
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
+from evalspec.manifest.metric_schema import Limit, MetricEntry
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
-from evalspec.manifest.schema import Limit, MetricEntry
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta

@@ -13,8 +13,9 @@ from msgspec.structs import asdict
 
 from evalspec import __version__
 from evalspec.http.text import strip_userinfo
+from evalspec.manifest.agent_schema import UNUSED_API_KEYS
 from evalspec.manifest.references import is_public
-from evalspec.manifest.schema import UNUSED_API_KEYS, Manifest
+from evalspec.manifest.schema import Manifest
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.outlining import (

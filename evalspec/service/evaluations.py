@@ -15,8 +15,11 @@ from evalspec.api.evaluation import Evaluation, prepare
 from evalspec.api.public import redacting
 from evalspec.datasets.base import DATASETS, find_system
 from evalspec.errors import Unmeasurable
+from evalspec.manifest.dataset_schema import DatasetConfig
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.manifest.schema import CiGate, DatasetConfig, EvaluationConfig, MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
+from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import YamlSource
 from evalspec.model import DatasetResult, Run, SampleStatus
 from evalspec.planning.options import RunOptions

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from evalspec.datasets.base import Source
 from evalspec.errors import Problem
+from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.manifest.references import UnresolvedReference
-from evalspec.manifest.schema import DatasetConfig
 from evalspec.planning.datasets import make_source
 from evalspec.registry import near_miss
 from evalspec.service.posted_datasets import DATASET_FORMAT, dataset_path, find_summary

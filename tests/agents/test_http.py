@@ -13,7 +13,7 @@ from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
 from evalspec.http.pacing import parse_retry_after
 from evalspec.http.routes import Route, choose_route
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Message, Sample
 from servers.faulty_agent import Answer, redirect, status, throttled
 

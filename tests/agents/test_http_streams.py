@@ -10,7 +10,7 @@ from httpx_sse import ServerSentEvent
 from evalspec.agents.http import read_stream
 from evalspec.agents.wire import open_stream
 from evalspec.errors import ServiceError
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Usage
 from servers.faulty_agent import chunk
 

@@ -10,7 +10,7 @@ from evalspec.agents.mapping import check_mapping
 from evalspec.agents.request_template import check_template
 from evalspec.agents.wire import build_request, read_reply
 from evalspec.errors import ServiceError
-from evalspec.manifest.schema import ChatEndpoint, ResponseMapping
+from evalspec.manifest.agent_schema import ChatEndpoint, ResponseMapping
 from evalspec.model import Message, Sample, Usage
 
 TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))

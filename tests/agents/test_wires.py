@@ -11,7 +11,7 @@ from evalspec.agents.http import HttpAgent
 from evalspec.agents.wire import build_request, read_reply
 from evalspec.errors import ServiceError
 from evalspec.http.routes import choose_route
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import FIRST_TOKEN, Message, Sample, Usage
 from servers.faulty_agent import Answer, sse
 

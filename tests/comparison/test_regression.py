@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.comparison.drops import check_max_drop
 from evalspec.comparison.regression import decide_regressions
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.reporters.wording import MARKS, mark_regression
 

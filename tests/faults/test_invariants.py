@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.gate import compute_outcome
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Cause, Direction, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.outline import MetricOutline
 from faults.bench import HEALTHY

@@ -8,7 +8,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import InvalidInput, ServiceError
 from evalspec.http.routes import choose_route, proxy_for
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
 from servers.faulty_agent import FaultyAgent, status
 

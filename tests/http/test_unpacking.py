@@ -13,7 +13,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
 from evalspec.http.routes import choose_route
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
 from servers.faulty_agent import Answer
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, Scorer
 from servers.scripted_judge import ScriptedJudge
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, Metric, build_scorer
 from evalspec.metrics.rubric import define_rubric
 from evalspec.model import AgentReply, Exchange, Sample, Score

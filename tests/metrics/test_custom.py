@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalspec.errors import MetricError
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import BuildContext, Metric
 from evalspec.metrics.custom import check_scorer, define_scorer
 from evalspec.model import AgentReply, Direction, Exchange, Sample, Score, ScoreStatus

@@ -8,7 +8,7 @@ import pytest
 from evalspec import METRICS, Cause, Direction, Exchange, MetricError, Need, Score, metric
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import BuildContext, Metric, build_scorer
 from evalspec.model import AgentReply, Sample
 from evalspec.registry import Registry

@@ -7,7 +7,7 @@ import pytest
 
 from evalspec.errors import MissingPackage
 from evalspec.manifest.judge_schema import EmbeddingsConfig
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import METRICS
 from evalspec.model import Cause, Need, ScoreStatus
 from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for

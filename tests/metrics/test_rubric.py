@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.rubric import check_rubric, define_rubric
 from evalspec.model import Direction, Need, ScoreStatus
 from metrics.judged_scoring import exchange, score

@@ -12,8 +12,8 @@ from evalspec.cli.main import run
 from evalspec.errors import InvalidInput, MetricError
 from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
 from evalspec.formats.unrag.compat import FORMULAS as UNRAG
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.manifest.schema import MetricEntry
 from evalspec.metrics.base import METRICS, BuildContext, RelevanceRules
 from evalspec.metrics.custom import define_scorer
 from evalspec.metrics.rubric import define_rubric

@@ -8,7 +8,7 @@ from evalspec.datasets.base import DatasetDefaults
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.judge_schema import EmbeddingsConfig
 from evalspec.manifest.loader import load_manifest
-from evalspec.manifest.schema import MetricEntry
+from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.model import Threshold
 from evalspec.planning.build import build_plan
 from evalspec.planning.metrics import MetricFinder

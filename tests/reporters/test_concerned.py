@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from evalspec.comparison.new_failures import decide_new_failures
 from evalspec.gate import compute_outcome, compute_verdict
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Cause, DatasetResult, Direction, Run, SampleResult, SampleStatus, Score, Threshold
 from evalspec.outline import MetricOutline
 from evalspec.reporters.concerned import find_concerned

@@ -3,7 +3,7 @@
 import pytest
 
 from evalspec.comparison.regression import decide_regressions
-from evalspec.manifest.schema import CiGate
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, RegressionOutcome, Run, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.reporters.concerned import find_blamed
 from evalspec.reporters.findings import scores_beyond_limits

@@ -12,7 +12,7 @@ from evalspec.errors import ServiceError
 from evalspec.http.error_body import is_marked_as_error, make_error
 from evalspec.http.json_path import describe_keys, suggest_text
 from evalspec.http.text import excerpt, parse_event
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 
 _ANSWER_KEYS = ("response", "message", "content")

@@ -8,7 +8,7 @@ from evalspec.errors import ServiceError
 from evalspec.http.completions import first_choice, read_content, read_usage
 from evalspec.http.json_path import describe_keys
 from evalspec.http.text import excerpt, parse_event
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample, Usage
 
 DEFAULT_MODEL = "agent"
