@@ -208,10 +208,11 @@ def render_manifest() -> str:
     places = {"": "Top level"} | dict(_list_places(schema, "", definitions))
     blocks = []
     for name, place in places.items():
-        definition = _find_object(definitions[name] if name else schema)
+        whole = definitions[name] if name else schema
+        definition = _find_object(whole)
         if definition:
-            blocks += [f"({_anchor(name)})=", f"## {place}", escape(definition.get("description", ""))]
-            blocks.append(describe_keys(definition, lambda one: _link_key(one, definitions)))
+            blocks += [f"({_anchor(name)})=", f"## {place}", escape(whole.get("description", ""))]
+            blocks.append(describe_keys(definition, lambda one: _link_key(one, definitions), definitions))
     return join(blocks)
 
 
@@ -226,16 +227,16 @@ def _list_places(schema: Mapping[str, Any], place: str, definitions: Mapping[str
     """Yield each definition that a schema leads to, with the path of its first place."""
     seen: set[str] = set()
 
-    def walk(found: Any, place: str) -> Iterator[tuple[str, str]]:
+    def walk(found: Any, place: str, *, is_variant: bool = False) -> Iterator[tuple[str, str]]:
         if "$ref" in found:
             name = found["$ref"].rpartition("/")[2]
             if name not in seen:
                 seen.add(name)
-                variant = _find_variant(definitions[name])
-                yield name, place + (f" ({variant})" if variant else "")
+                yield name, place + (f" ({_name_variant(definitions[name])})" if is_variant else "")
                 yield from walk(definitions[name], place)
-        for option in (*found.get("anyOf", ()), *found.get("oneOf", ())):
-            yield from walk(option, place)
+        options = (*found.get("anyOf", ()), *found.get("oneOf", ()))
+        for option in options:
+            yield from walk(option, place, is_variant=sum("$ref" in one for one in options) > 1)
         for key, inner in found.get("properties", {}).items():
             yield from walk(inner, f"{place}.{key}" if place else key)
         if isinstance(found.get("items"), dict):
@@ -246,10 +247,10 @@ def _list_places(schema: Mapping[str, Any], place: str, definitions: Mapping[str
     return walk(schema, place)
 
 
-def _find_variant(definition: Mapping[str, Any]) -> str:
-    """Return the key and value by which one of several objects at a place is recognized."""
-    keys = definition.get("properties", {}).items()
-    return next((f"{key}: {one['const']}" for key, one in keys if "const" in one), "")
+def _name_variant(definition: Mapping[str, Any]) -> str:
+    """Return what one of several objects at a place is recognized by: a key and its value, or a required key."""
+    keys = definition["properties"].items()
+    return next((f"{key}: {one['const']}" for key, one in keys if "const" in one), definition["required"][0])
 
 
 def _find_object(definition: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -351,14 +352,14 @@ def _link_object(name: str) -> str:
 
 def render_rest_objects() -> str:
     """Return the objects of the REST operations, by name."""
-    schemas = sorted(read_openapi()["components"]["schemas"].items())
+    schemas = read_openapi()["components"]["schemas"]
     return join(
         block
-        for name, schema in schemas
+        for name, schema in sorted(schemas.items())
         for block in (
             f"## {name}",
             escape(schema.get("description", "")),
-            describe_keys(schema, _link_local) or f"{describe_type(schema, _link_local)}.",
+            describe_keys(schema, _link_local, schemas) or f"{describe_type(schema, _link_local)}.",
         )
     )
 

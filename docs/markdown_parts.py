@@ -76,14 +76,21 @@ def describe_default(schema: Mapping[str, Any], is_required: bool) -> str:
     return "–" if default is None or isinstance(default, dict) else code(_show(default))
 
 
-def describe_keys(schema: Mapping[str, Any], link: Link) -> str:
-    """Return the table of an object's keys."""
+def describe_keys(schema: Mapping[str, Any], link: Link, definitions: Mapping[str, Any]) -> str:
+    """Return the table of an object's keys. A key without a description has that of its type."""
     required = schema.get("required", ())
     rows = []
     for key, one in schema.get("properties", {}).items():
-        meaning = escape(one.get("description", ""))
+        meaning = escape(find_description(one, definitions))
         rows.append((code(key), describe_type(one, link), describe_default(one, key in required), meaning))
     return table(("key", "type", "default", "meaning"), rows)
+
+
+def find_description(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    """Return the description of a value, or else that of the one definition that it refers to; empty without any."""
+    named = [one["$ref"].rpartition("/")[2] for one in (schema, *schema.get("anyOf", ())) if "$ref" in one]
+    found = schema.get("description") or (definitions[named[0]].get("description") if len(named) == 1 else None)
+    return found or ""
 
 
 def _describe_plain(schema: Mapping[str, Any], link: Link) -> str:
@@ -99,6 +106,8 @@ def _describe_plain(schema: Mapping[str, Any], link: Link) -> str:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 

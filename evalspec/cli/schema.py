@@ -13,7 +13,7 @@ from evalspec.json_text import render_lines
 def _manifest() -> dict[str, Any]:
     from evalspec.agents.wire import WIRES
     from evalspec.datasets.base import DATASETS
-    from evalspec.manifest.schema import manifest_json_schema
+    from evalspec.manifest.json_schema import manifest_json_schema
 
     schema = manifest_json_schema()
     schema["$defs"]["ChatEndpoint"]["properties"]["protocol"]["anyOf"][0] = {"enum": WIRES.names(), "type": "string"}
@@ -25,8 +25,9 @@ def _manifest() -> dict[str, Any]:
 
 def _dataset() -> dict[str, Any]:
     from evalspec.datasets.jsonl import JsonlSample
+    from evalspec.manifest.json_schema import UntitledKeys
 
-    return JsonlSample.model_json_schema()
+    return JsonlSample.model_json_schema(schema_generator=UntitledKeys)
 
 
 def _report() -> dict[str, Any]:

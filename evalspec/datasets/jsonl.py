@@ -58,8 +58,8 @@ class JsonlMessage(BaseModel):
     """One turn of a conversation."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
-    role: Literal["system", "user", "assistant", "tool"]
-    content: StrictStr
+    role: Literal["system", "user", "assistant", "tool"] = Field(description="Who speaks.")
+    content: StrictStr = Field(description="The text.")
 
 
 Text = Annotated[StrictStr, Field(min_length=1)]
@@ -85,7 +85,7 @@ class JsonlSample(BaseModel):
         Annotated[
             Annotated[list[Text], Tag("list")]
             | Annotated[dict[Text, Grade], Tag("map")]
-            | Annotated[list[Annotated[list[Text], Field(min_length=1)]], Tag("groups")],
+            | Annotated[list[Annotated[list[Text], Field(min_length=1)]], Field(min_length=1), Tag("groups")],
             Discriminator(_relevant_shape),
         ]
         | None
@@ -97,8 +97,10 @@ class JsonlSample(BaseModel):
     answerable: StrictBool | None = Field(
         None, description="Whether the documents contain an answer; if false, the agent should decline."
     )
-    tags: list[Text] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    tags: list[Text] = Field(default_factory=list, description="Words to select samples by and to group results by.")
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="Further data of any kind, to select samples by and to group results by."
+    )
     id: Text | None = Field(None, description="Stable name of the sample; by default, a hash of its content.")
 
     @model_validator(mode="after")

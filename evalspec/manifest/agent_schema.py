@@ -13,40 +13,77 @@ _OWN: Any = Field(None, description="Part of AgentSpec; not used.")
 class ResponseMapping(Strict):
     """JSONPath queries (RFC 9535) that select the parts of the agent's reply."""
 
-    answer: Name
-    contexts: Name | None = None
-    context_ids: Name | None = None
-    tool_calls: Name | None = None
-    usage: Name | None = None
-    finish_reason: Name | None = None
+    answer: Name = Field(description="The answer, a single text; in a stream, the texts of all events are joined.")
+    contexts: Name | None = Field(
+        None, description="The retrieved passages as texts, best first. They override the sample's `context`."
+    )
+    context_ids: Name | None = Field(
+        None, description="Ids of the retrieved documents, best first, which retrieval metrics need."
+    )
+    tool_calls: Name | None = Field(None, description="The agent's tool calls, which are stored with the reply.")
+    usage: Name | None = Field(
+        None,
+        description="An object with the input and output tokens, for `tokens_mean`: `input_tokens` and "
+        "`output_tokens`, or `prompt_tokens` and `completion_tokens`.",
+    )
+    finish_reason: Name | None = Field(
+        None,
+        description="Why the answer ended, such as stop or length, for `truncated_rate`. Default: "
+        "`$.choices[0].finish_reason`.",
+    )
     done: Name | None = Field(
-        None, description="What the last event of a stream has. A stream without it is incomplete."
+        None,
+        description="What only the last event of a stream has: any value but null, false, 0 and blank text. A stream "
+        "that ends without it fails the sample.",
     )
     error: Name | None = Field(
-        None, description="An error in place of the answer: any value but null, false, 0 and blank."
+        None, description="An error: any value but null, false, 0 and blank text fails the sample, whatever the answer."
     )
 
 
 class ChatEndpoint(Extensible):
-    """How to build a request from a sample, and read the answer from the reply."""
+    """How a sample becomes a request, and a reply becomes an answer."""
 
-    path: StrictStr = "/v1/chat"
-    protocol: Name | None = Field(
-        None, description="How requests and replies are written. Default: AgentSpec's message, as `agentspec`."
+    path: StrictStr = Field(
+        "/v1/chat",
+        description="Path under the url, for POST. Default for anthropic: /v1/messages; for ollama: /api/chat.",
     )
-    model: Name | None = Field(None, description="The model to name in the request.")
+    protocol: Name | None = Field(
+        None,
+        description='How requests and replies are written. Default: agentspec, which sends `{"message": question}` '
+        "and reads the first text among `response`, `message` and `content`.",
+    )
+    model: Name | None = Field(
+        None, description="The model named in requests of openai-compatible, anthropic and ollama. Default: agent."
+    )
     parameters: dict[StrictStr, Any] = Field(
         default_factory=dict,
-        description="Further keys of each request. Null leaves out a key that evalspec would send.",
+        description="Further keys of requests of openai-compatible, anthropic and ollama, such as max_tokens; null "
+        "leaves out a key that evalspec would send.",
     )
-    headers: dict[str, StrictStr] = Field(default_factory=dict)
+    headers: dict[str, StrictStr] = Field(
+        default_factory=dict,
+        description="HTTP headers of each request. Values may contain references, as in `Bearer ${env:TOKEN}`.",
+    )
     request: Any = Field(
-        None, description="JSON template of a custom request; {{input}} and {{messages}} are replaced."
+        None,
+        description="JSON template for protocol custom; {{input}}, {{messages}}, {{id}} and {{metadata.KEY}} are "
+        "replaced by values of the sample.",
     )
-    response: ResponseMapping | None = None
-    streaming: StrictBool | None = Field(None, description="Request a streamed reply.")
-    timeout_seconds: Seconds = 30.0
-    max_retries: Count = 2
+    response: ResponseMapping | None = Field(
+        None,
+        description="JSONPath queries (RFC 9535) that read the reply in place of the protocol; required for custom.",
+    )
+    streaming: StrictBool | None = Field(
+        None,
+        description="Whether to request streamed replies from openai-compatible, anthropic and ollama. Default: false.",
+    )
+    timeout_seconds: Seconds = Field(
+        30.0, description="Seconds for one attempt, from sending to the last byte of the reply; --timeout overrides it."
+    )
+    max_retries: Count = Field(
+        2, description="Retries after status 408, 425, 429 or 5xx, a timeout, or a failed or broken connection."
+    )
     session_mode: Literal["stateful", "stateless"] | None = _OWN
     thread_id_header: StrictStr | None = _OWN
 
@@ -64,21 +101,31 @@ class ChatEndpoint(Extensible):
 
 
 class Api(Extensible):
-    """The agent's address, and how to start it."""
+    """How to reach the agent, and how to start it."""
 
-    url: StrictStr | None = None
-    command: list[StrictStr] | None = Field(None, min_length=1)
+    url: StrictStr | None = Field(
+        None, description="Base URL of the agent, http:// or https://. --url and EVALSPEC_URL override it."
+    )
+    command: list[StrictStr] | None = Field(
+        None,
+        min_length=1,
+        description="Program and arguments to start in the manifest's folder, without a shell, if nothing answers at "
+        "the url. It is stopped after the run.",
+    )
     python: ModuleObject | None = Field(
         None,
-        description="module:object with the agent, beside the manifest: a function, an object or a class. In place of "
-        "url.",
+        description="The agent as Python code next to the manifest, module:object, in place of `url`: a function, an "
+        "object or a class.",
     )
     reuse: Literal["auto", True, False] = Field(
         "auto",
-        description="Use an agent that already runs at the url instead of starting `command`; auto: not in CI.",
+        description="Whether to use an agent that already answers at the url instead of starting `command`. auto: "
+        "unless the environment variable CI is set.",
     )
-    ready_path: StrictStr | None = None
-    ready_timeout_seconds: Seconds = 60.0
+    ready_path: StrictStr | None = Field(
+        None, description="Path under the url to poll with GET until the status is below 500. Default: the url itself."
+    )
+    ready_timeout_seconds: Seconds = Field(60.0, description="Seconds that `command` has to become ready.")
     chat_endpoint: ChatEndpoint = ChatEndpoint.model_construct()
     type: Any = _OWN
     port: Any = _OWN
@@ -101,7 +148,6 @@ class Api(Extensible):
 
 _OF_A_SERVICE = ("url", "command", "reuse", "ready_path", "ready_timeout_seconds")
 """Fields of `spec.api` for agents behind HTTP."""
-
 
 UNUSED_API_KEYS = frozenset(name for name, field in Api.model_fields.items() if field.description == _OWN.description)
 """AgentSpec's own keys of `spec.api`, as names of fields."""

@@ -11,22 +11,36 @@ from evalspec.manifest.fields import Confidence, Count, Drops, Name, Positive, S
 class CiGate(Strict):
     """The gate: which results decide the exit code, and how much must be measured for PASS."""
 
-    enabled: StrictBool = True
-    min_coverage: Share = 1.0
-    max_error_rate: Share = 0.0
+    enabled: StrictBool = Field(True, description="Whether the verdict decides the exit code.")
+    min_coverage: Share = Field(
+        1.0,
+        description="Share of the samples to which a metric applies that must be scored; with fewer, its limits "
+        "cannot pass.",
+    )
+    max_error_rate: Share = Field(
+        0.0,
+        description="Share of a dataset's samples, or attempts with --repeat, that may lack a usable reply; with "
+        "more, the verdict cannot be PASS.",
+    )
     max_not_applicable: Share = Field(
         0.1,
         description="Share of a limit's scores that may be not applicable because of the reply or the judge. If above "
         "0, those of one sample are always accepted.",
     )
-    min_samples: Positive = 1
+    min_samples: Positive = Field(1, description="Number of scores that each limit needs to pass or fail.")
     min_pass_rate: Share | None = Field(
-        None, description="Share of attempts in which each sample must pass (see --repeat)."
+        None, description="Share of its attempts in which each sample must pass (see --repeat). Default: not checked."
     )
     confidence: Confidence | None = Field(
-        None, description="Compare the worse end of the interval at this confidence with each limit, not the value."
+        None,
+        description="Compare the worse end of the interval at this confidence, such as 0.95, with each limit. "
+        "Default: compare only the value.",
     )
-    baseline: Name | None = Field(None, description="The baseline to compare the run with: a promoted name, or a file.")
+    baseline: Name | None = Field(
+        None,
+        description="What the run must not be worse than: the name of a promoted baseline, or its file. Default: no "
+        "comparison.",
+    )
     max_drop: Drops = Field(
         0.0,
         description="How much worse than the baseline a metric may be: one number for all metrics from 0 to 1, or one "
@@ -34,14 +48,16 @@ class CiGate(Strict):
     )
     regression: Literal["drop", "notWorse"] = Field(
         "drop",
-        description="What fails the comparison with the baseline. drop: a significant drop of more than maxDrop. "
-        "notWorse: any result that does not exclude a drop of maxDrop.",
+        description="What the comparison with the baseline requires. drop: no significant drop of more than maxDrop. "
+        "notWorse: data that exclude such a drop, else the verdict is INCOMPLETE.",
     )
     alpha: Confidence | None = Field(
         0.05, description="Significance level: a drop counts if its p-value is below this; null: every drop counts."
     )
     new_failures: Count | None = Field(
-        None, description="Number of samples that may fail although they passed in the baseline; null: any number."
+        None,
+        description="Number of samples of each dataset that may fail, beyond noise, although they passed in the "
+        "baseline; null: any number.",
     )
 
     @model_validator(mode="before")

@@ -30,13 +30,32 @@ def _is_json(value: Any) -> bool:
     return True
 
 
-class JudgeConfig(Strict):
-    """The judge: an OpenAI-compatible chat endpoint that grades replies."""
+ApiKey = Annotated[
+    StrictStr | None,
+    Field(
+        description="Bearer token, best as a reference such as `$env:NAME`. Default: OPENAI_API_KEY, if there is no "
+        "baseUrl."
+    ),
+]
+Headers = Annotated[
+    dict[Name, StrictStr],
+    Field(description="HTTP headers of each request. They override Authorization; values may contain references."),
+]
+RequestSeconds = Annotated[
+    Seconds, Field(description="Seconds for one request, from sending to the last byte of the reply.")
+]
 
-    model: Name = DEFAULT_JUDGE_MODEL
-    base_url: Name = DEFAULT_JUDGE_URL
-    api_key: StrictStr | None = None
-    headers: dict[Name, StrictStr] = Field(default_factory=dict)
+
+class JudgeConfig(Strict):
+    """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
+
+    model: Name = Field(DEFAULT_JUDGE_MODEL, description="Name of the model, as the endpoint knows it.")
+    base_url: Name = Field(
+        DEFAULT_JUDGE_URL,
+        description="URL to which /chat/completions is appended. OPENAI_BASE_URL overrides the default.",
+    )
+    api_key: ApiKey = None
+    headers: Headers = Field(default_factory=dict)
     parameters: dict[Name, Any] = Field(
         default_factory=dict,
         description="Further parameters of each request, such as reasoning_effort; null leaves out one that evalspec "
@@ -45,11 +64,17 @@ class JudgeConfig(Strict):
     response_format: Literal["auto", "json_schema", "json_object", "none"] = Field(
         "auto", description="The response_format to request; auto: json_object, or what the endpoint accepts instead."
     )
-    temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = 0.0
-    max_tokens: Positive = 4096
-    timeout_seconds: Seconds = 60.0
-    max_retries: Count = 2
-    concurrency: Positive = 8
+    temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = Field(
+        0.0, description="Sampling temperature; not sent to OpenAI's models that reject it (o1 …, gpt-5 …)."
+    )
+    max_tokens: Positive = Field(
+        4096, description="Limit on the output tokens of an answer. A truncated one is retried once with twice as many."
+    )
+    timeout_seconds: RequestSeconds = 60.0
+    max_retries: Count = Field(2, description="Retries after a failed request or an unusable answer.")
+    concurrency: Positive = Field(
+        8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
+    )
 
     @field_validator("parameters")
     @classmethod
@@ -68,13 +93,18 @@ class JudgeConfig(Strict):
 class EmbeddingsConfig(Strict):
     """The embedding model: the built-in static model, or an OpenAI-compatible endpoint."""
 
-    provider: Literal["local", "openai-compatible"] = "local"
-    model: Name | None = None
-    base_url: Name = DEFAULT_JUDGE_URL
-    api_key: StrictStr | None = None
-    headers: dict[Name, StrictStr] = Field(default_factory=dict)
-    timeout_seconds: Seconds = 60.0
-    max_retries: Count = 2
+    provider: Literal["local", "openai-compatible"] = Field(
+        "local",
+        description="Where texts are embedded: by wordllama on this machine (extra `local`), or by an endpoint.",
+    )
+    model: Name | None = Field(None, description="Name of the endpoint's model; required by openai-compatible.")
+    base_url: Name = Field(
+        DEFAULT_JUDGE_URL, description="URL to which /embeddings is appended. OPENAI_BASE_URL overrides the default."
+    )
+    api_key: ApiKey = None
+    headers: Headers = Field(default_factory=dict)
+    timeout_seconds: RequestSeconds = 60.0
+    max_retries: Count = Field(2, description="Retries after a failed request.")
 
     @model_validator(mode="after")
     def _endpoint_needs_a_model(self) -> "EmbeddingsConfig":

@@ -8,21 +8,40 @@ from evalspec.manifest.fields import Confidence, Name, Number, Strict
 
 
 class MetricEntry(Strict):
-    """One metric of a dataset: a name, or an object with options.
+    """One metric: a name, or a mapping with options. `rubric` or `scorer` defines a metric of your own."""
 
-    `reference: expected` (context_recall) uses the gold answer instead of the gold passages. `match: substring`
-    (string_match) also accepts an expected text inside a longer word. `rubric` with `labels` defines a judged metric,
-    and `scorer: module:function` a metric in Python.
-    """
-
-    name: Name
-    reference: Literal["expected", "reference_contexts"] | None = None
-    match: Literal["word", "substring"] = "word"
-    rubric: Name | None = None
-    labels: dict[StrictStr, Number] | None = Field(None, min_length=2)
-    scorer: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
-    direction: Literal["higher", "lower"] | None = None
-    range: tuple[Number, Number] | None = None
+    name: Name = Field(
+        description="A built-in metric in any case, with a cut-off if it takes one (Recall@5), or a new name for "
+        "your own."
+    )
+    reference: Literal["expected", "reference_contexts"] | None = Field(
+        None, description="For context_recall: the reference that the contexts must cover. Default: reference_contexts."
+    )
+    match: Literal["word", "substring"] = Field(
+        "word",
+        description="For string_match: whether the expected text must be whole words, or may be inside a longer word.",
+    )
+    rubric: Name | None = Field(
+        None,
+        description="Prompt for the judge, with {input}, {response}, {expected} and {contexts}. Without any of them, "
+        "input and response are appended.",
+    )
+    labels: dict[StrictStr, Number] | None = Field(
+        None,
+        min_length=2,
+        description="The labels that the judge chooses from, each with its score; required by `rubric`.",
+    )
+    scorer: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = Field(
+        None, description="Your own function that scores a reply, module:function, next to the manifest."
+    )
+    direction: Literal["higher", "lower"] | None = Field(
+        None, description="For a rubric or scorer: which values are better. Default: higher."
+    )
+    range: tuple[Number, Number] | None = Field(
+        None,
+        description="For a rubric or scorer: [lowest, highest] value; others fail. Default: the range of the labels; "
+        "for a scorer, any value.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -43,15 +62,21 @@ class MetricEntry(Strict):
 
 
 class Limit(Strict):
-    """One limit on one metric. `bound` is a bare number: a minimum or maximum, depending on the metric's direction."""
+    """One limit on one metric. A bare number is a minimum if higher is better, and a maximum if lower is better."""
 
-    bound: Number | None = None
-    min: Number | None = None
-    max: Number | None = None
-    slice: Name | None = None
-    stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = None
+    bound: Number | None = None  # the bare number
+    min: Number | None = Field(None, description="The lowest value that passes.")
+    max: Number | None = Field(None, description="The highest value that passes.")
+    slice: Name | None = Field(
+        None, description="Only samples with this tag, or with this key=value in their metadata. Default: all."
+    )
+    stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = Field(
+        None,
+        description="Statistic over the samples. Default: the metric's own, which is the mean for all but "
+        "percentiles of latencies.",
+    )
     confidence: Confidence | None = Field(
-        None, description="Overrides the gate's confidence for this limit; null: compare the value."
+        None, description="Overrides the gate's confidence for this limit; null: compare only the value."
     )
 
     @model_validator(mode="before")
@@ -78,8 +103,17 @@ class Limit(Strict):
 class WithThresholds(Strict):
     """Metrics and thresholds, which both a dataset and the whole evaluation may have."""
 
-    metrics: list[MetricEntry] | None = Field(None, min_length=1)
-    thresholds: dict[StrictStr, Annotated[list[Limit], Field(min_length=1)]] = Field(default_factory=dict)
+    metrics: list[MetricEntry] | None = Field(
+        None,
+        min_length=1,
+        description="What to compute. A dataset's list replaces the evaluation's. Default, with a warning: "
+        "string_match for answers, and Recall, nDCG and others if documents are judged.",
+    )
+    thresholds: dict[StrictStr, Annotated[list[Limit], Field(min_length=1)]] = Field(
+        default_factory=dict,
+        description="Limits by metric: a number, a mapping, or a list of them. A dataset's limits on a metric "
+        "replace the evaluation's.",
+    )
 
     @field_validator("thresholds", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ here; references.py resolves them when a run needs them.
 Defaults that are models use `model_construct`, because validating one at import would build its validator.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, StrictStr, field_validator
 
@@ -21,9 +21,12 @@ from evalspec.manifest.retriever_variants import RetrieverVariants
 
 
 class EvaluationConfig(WithThresholds, Extensible):
-    """`spec.evaluation`: datasets, metrics, thresholds, and the judge."""
+    """What to measure and what to require: datasets, metrics, thresholds, the judge and the gate."""
 
-    framework: StrictStr = "ragas"
+    framework: StrictStr = Field(
+        "ragas",
+        description="What computes the judged metrics. Any other value produces a warning, and ragas computes them.",
+    )
     judge: JudgeConfig | None = None
     embeddings: EmbeddingsConfig = EmbeddingsConfig.model_construct()
     retrievers: dict[Name, RetrieverVariants] = Field(
@@ -33,7 +36,11 @@ class EvaluationConfig(WithThresholds, Extensible):
     datasets: list[DatasetConfig] = Field(
         default_factory=list, min_length=1, description="Required to evaluate; a manifest without datasets is valid."
     )
-    ci_gate: CiGate = CiGate.model_construct(enabled=False)
+    ci_gate: CiGate = Field(
+        CiGate.model_construct(enabled=False),
+        description="Whether and how results decide the exit code: true, false, or a mapping with the rules. "
+        "Default: false.",
+    )
 
     @field_validator("datasets")
     @classmethod
@@ -48,13 +55,13 @@ class EvaluationConfig(WithThresholds, Extensible):
 class Metadata(Lenient):
     """The agent's name, version and description."""
 
-    name: Name
-    version: StrictStr | None = None
-    description: StrictStr | None = None
+    name: Name = Field(description="Name of the agent in reports.")
+    version: StrictStr | None = Field(None, description="Version of the agent, recorded with each run.")
+    description: StrictStr | None = Field(None, description="What the agent does; not used.")
 
 
 class Spec(Lenient):
-    """`spec`. evalspec reads `api` and `evaluation` only."""
+    """The agent and its evaluation. Keys other than `api` and `evaluation` are ignored."""
 
     api: Api = Api.model_construct()
     evaluation: EvaluationConfig
@@ -63,31 +70,7 @@ class Spec(Lenient):
 class Manifest(Lenient):
     """An agent.yaml file."""
 
-    api_version: Literal["agentspec.io/v1"]
-    kind: Literal["AgentSpec"]
+    api_version: Literal["agentspec.io/v1"] = Field(description="The version of AgentSpec.")
+    kind: Literal["AgentSpec"] = Field(description="The kind of manifest.")
     metadata: Metadata
     spec: Spec
-
-
-def manifest_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a manifest for editors, including the short forms that validation expands."""
-    from evalspec.manifest.retriever_schema import retriever_json_schema
-
-    schema = Manifest.model_json_schema(by_alias=True)
-    definitions = schema["$defs"]
-    _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})
-    _also(definitions, "Limit", {"type": "number"})
-    _also(definitions, "CiGate", {"type": "boolean"})
-    definitions["Limit"]["anyOf"][1]["properties"].pop("bound")
-    retrievers = retriever_json_schema("#/$defs/{model}")
-    definitions |= retrievers.pop("$defs")
-    definitions["EvaluationConfig"]["properties"]["retrievers"]["additionalProperties"] = retrievers
-    for model in ("EvaluationConfig", "DatasetConfig"):
-        thresholds = definitions[model]["properties"]["thresholds"]
-        limits = thresholds["additionalProperties"]
-        thresholds["additionalProperties"] = {"anyOf": [limits["items"], limits]}
-    return schema
-
-
-def _also(definitions: dict[str, Any], name: str, short_form: dict[str, Any]) -> None:
-    definitions[name] = {"anyOf": [short_form, definitions[name]]}

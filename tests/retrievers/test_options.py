@@ -4,6 +4,7 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from evalspec.manifest.json_schema import retriever_json_schema
 from evalspec.manifest.retriever_schema import (
     Bm25Options,
     HttpTarget,
@@ -11,7 +12,6 @@ from evalspec.manifest.retriever_schema import (
     PluginOptions,
     PythonTarget,
     QdrantOptions,
-    retriever_json_schema,
 )
 from evalspec.manifest.retriever_variants import RetrieverVariants
 
