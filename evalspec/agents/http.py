@@ -15,17 +15,8 @@ from msgspec.structs import replace
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.wire import StreamReader, blaming, build_request, open_stream, read_reply
 from evalspec.errors import ServiceError
-from evalspec.http.client import (
-    EVENT_STREAM,
-    JSON_LINES,
-    OutgoingRequest,
-    open_client,
-    parse_body,
-    read_events,
-    read_whole,
-    refuse_status,
-    send,
-)
+from evalspec.http.client import OutgoingRequest, open_client, parse_body, read_whole, refuse_status, send
+from evalspec.http.events import EVENT_STREAM, JSON_LINES, STREAM_END, read_events
 from evalspec.http.failures import Service
 from evalspec.http.routes import Route
 from evalspec.http.text import excerpt
@@ -35,7 +26,6 @@ if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
 AGENT = Service("the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url")
-_END = "[DONE]"
 
 
 class HttpAgent:
@@ -97,7 +87,7 @@ async def read_stream(
         async for event in events:
             if event.event == "error":
                 raise ServiceError(f"the agent sent an error event: {excerpt(event.data)}", retryable=True)
-            if event.data.strip() == _END:
+            if event.data.strip() == STREAM_END:
                 ended = True
                 break
             if event.data.strip():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from evalspec.errors import ServiceError
-from evalspec.http.completions import first_choice, read_usage
+from evalspec.http.completions import SingleChoice, first_choice, read_usage
 from evalspec.http.error_body import as_text, has_content, make_error, parse_error, parse_marked_error
 from evalspec.http.json_path import (
     as_id,
@@ -86,13 +86,15 @@ def refuse_mark(value: Any, *, retryable: bool = False) -> None:
 class MappedStream:
     """A stream read with the mapping. Answers are joined; other parts come from the last event with them.
 
-    `needs_end`: without `response.done`, a finish reason or `[DONE]` has to end the stream.
+    `needs_end`: the events are chunks of one chat completion. Without `response.done`, a finish reason or `[DONE]` has
+    to end the stream.
     """
 
     def __init__(self, mapping: ResponseMapping, *, needs_end: bool) -> None:
         self._mapping = mapping
         self._needs_end = needs_end
         self._is_finished = False
+        self._choice = SingleChoice()
         self._parts: list[str] = []
         keys = type(mapping).model_fields.keys() - _NOT_OF_REPLIES - {"finish_reason"}
         self._queries = {key: text for key in keys if (text := getattr(mapping, key))}
@@ -102,6 +104,8 @@ class MappedStream:
         """See wire.StreamReader."""
         value = parse_event(data)
         refuse_error(value, self._mapping, retryable=True)
+        if self._needs_end:
+            self._choice.check(first_choice(value))
         if read_finish_reason(value, self._mapping.finish_reason) is not None:
             self._latest["finish_reason"] = value
         self._is_finished = self._is_finished or self._ends(value)

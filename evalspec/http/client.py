@@ -1,10 +1,10 @@
 """Send requests and read bodies within a size limit. No other module opens connections."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 from msgspec import Struct
@@ -16,13 +16,7 @@ from evalspec.http.routes import Route
 from evalspec.http.text import decode_reply, excerpt, parse_reply_json
 from evalspec.http.unpacking import MAX_UNPACKED_BYTES, TooLarge, iterate_unpacked
 
-if TYPE_CHECKING:
-    from httpx_sse import ServerSentEvent
-
 MAX_REPLY_BYTES = 10 * 1_048_576
-EVENT_STREAM = "text/event-stream"
-JSON_LINES = "application/x-ndjson"
-_LINES = (JSON_LINES, "application/ndjson", "application/jsonl", "application/x-jsonlines")
 _ERROR_BODY_BYTES = 4096
 _MAX_CONNECT_SECONDS = 10.0
 _DEFAULT_HEADERS = {
@@ -116,36 +110,7 @@ async def read_whole(response: httpx.Response) -> bytes:
     Raises:
         ServiceError: the body is larger than MAX_REPLY_BYTES.
     """
-    return b"".join([chunk async for chunk in _read_limited(response)])
-
-
-def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None] | None":
-    """Return the events of a stream within the size limit: server-sent events, or lines of JSON as their data.
-
-    None if the body is no stream. The last event may lack its line end.
-    """
-    content_type: str = response.headers.get("content-type", "").lower()
-    if content_type.startswith(EVENT_STREAM):
-        return _read_sent_events(response)
-    return _read_lines(response) if content_type.startswith(_LINES) else None
-
-
-async def _read_lines(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
-    from httpx_sse import ServerSentEvent
-
-    beginning = b""
-    async for chunk in _read_limited(response):
-        *lines, beginning = (beginning + chunk).split(b"\n")
-        for line in lines:
-            yield ServerSentEvent(data=decode_reply(line))
-    yield ServerSentEvent(data=decode_reply(beginning))
-
-
-def _read_sent_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
-    from httpx_sse import EventSource
-
-    limited = httpx.Response(200, headers={"content-type": EVENT_STREAM}, stream=_LimitedStream(response))
-    return EventSource(limited).aiter_sse()
+    return b"".join([chunk async for chunk in read_limited(response)])
 
 
 def parse_body(raw: bytes, url: str, service: Service) -> Any:
@@ -171,28 +136,17 @@ def encode_headers(headers: Mapping[str, str]) -> EncodedHeaders:
     return [(name.encode(errors=escape), text.strip().encode(errors=escape)) for name, text in headers.items()]
 
 
-class _LimitedStream(httpx.AsyncByteStream):
-    """A body within the size limit, followed by a blank line, because services often omit the last one."""
-
-    def __init__(self, response: httpx.Response) -> None:
-        self._response = response
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in _read_limited(self._response):
-            yield chunk
-        yield b"\n\n"
-
-
 def _bound_waits(timeout: float) -> httpx.Timeout:
     """Return timeouts. Connecting may take half of the time, to distinguish an unreachable host from a slow service."""
     return httpx.Timeout(timeout, connect=min(_MAX_CONNECT_SECONDS, timeout / 2))
 
 
-async def _read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
+async def read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
     """Yield the unpacked body in pieces.
 
     Raises:
         ServiceError: the body is larger than MAX_REPLY_BYTES, or exceeds the limit while it is unpacked.
+        httpx.HTTPError: the body is incomplete, or does not match its content-encoding.
     """
     size = 0
     encoding = response.headers.get("content-encoding")
@@ -208,9 +162,9 @@ async def _read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 async def _read_beginning(response: httpx.Response) -> str:
-    """Return the first few KiB of a body for quoting, as far as they can be unpacked."""
+    """Return the first few KiB of a body for quoting, as far as they arrive and can be unpacked."""
     beginning = b""
-    with suppress(TooLarge, httpx.DecodingError):
+    with suppress(TooLarge, httpx.HTTPError):
         async for chunk in iterate_unpacked(response):
             beginning += chunk
             if len(beginning) >= _ERROR_BODY_BYTES:

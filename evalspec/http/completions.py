@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalspec.errors import ServiceError
 from evalspec.model import Usage
 
 _MOST_TOKENS = 10**15
@@ -20,6 +21,26 @@ def first_choice(value: Any) -> dict[str, Any] | None:
     """Return the first choice of a chat completion or of one of its chunks; None if there is none."""
     choices = value.get("choices") if isinstance(value, dict) else None
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
+class SingleChoice:
+    """The one choice of a streamed chat completion. With several, the end of one would pass as the end of another."""
+
+    def __init__(self) -> None:
+        self._index: Any = None
+
+    def check(self, choice: Mapping[str, Any] | None) -> None:
+        """Note the index of a chunk's choice.
+
+        Raises:
+            ServiceError: an earlier chunk has a choice with another index.
+        """
+        index = choice.get("index") if choice else None
+        if self._index is not None and index not in (None, self._index):
+            raise ServiceError(
+                "the stream has several choices, but evalspec reads one choice; request no more than one"
+            )
+        self._index = index if self._index is None else self._index
 
 
 def read_content(content: Any) -> str | None:

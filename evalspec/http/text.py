@@ -41,8 +41,12 @@ def decode_reply(raw: bytes) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"the reply is not UTF-8 text (byte {error.start + 1}); JSON must be UTF-8"
-        raise ServiceError(message) from error
+        raise refuse_encoding(error.start) from error
+
+
+def refuse_encoding(position: int) -> ServiceError:
+    """Return the error for a reply that is not UTF-8 at a position, counted from 0."""
+    return ServiceError(f"the reply is not UTF-8 text (byte {position + 1}); JSON must be UTF-8")
 
 
 def parse_event(data: str) -> Any:

@@ -4,26 +4,43 @@ httpx unpacks each chunk as a whole, which can make gigabytes of a few bytes bef
 """
 
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 
 MAX_UNPACKED_BYTES = 64 * 1_048_576
 """Limit over all encodings of a reply: the output of inner encodings counts too."""
 
+_GZIP = zlib.MAX_WBITS | 16
+_ZLIB_HEADER = 2
 _MAX_ENCODINGS = 4
 _PIECE_BYTES = 65_536
 _SLICE_BYTES = 16
 """Bytes per call for unpackers without an output limit: zstd makes 128 KiB of 4 bytes, br 16 MiB."""
 
-Unpacker = Callable[[bytes], Iterator[bytes]]
-
 
 class TooLarge(Exception):
     """A reply unpacks to more than the limit."""
+
+
+class Unpacker(Protocol):
+    """Unpacks one encoding."""
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        """Yield what a piece of the packed body contains.
+
+        Raises:
+            httpx.DecodingError: the body has another encoding.
+        """
+        ...
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the packed body has begun and its end is missing."""
+        ...
 
 
 def list_encodings() -> str:
@@ -37,12 +54,15 @@ async def iterate_unpacked(response: httpx.Response) -> AsyncIterator[bytes]:
     Raises:
         TooLarge: the body unpacks to more than MAX_UNPACKED_BYTES.
         httpx.DecodingError: the body does not match its header, or the encoding is not supported.
+        httpx.RemoteProtocolError: the packed body ends before its end.
     """
     unpackers = _open_unpackers(response.headers.get_list("content-encoding", split_commas=True))
     budget = _Budget()
     async for chunk in response.aiter_raw():
         for piece in _unpack(chunk, unpackers, budget):
             yield piece
+    if any(unpacker.is_cut for unpacker in unpackers):
+        raise httpx.RemoteProtocolError("the packed body is incomplete")
 
 
 class _Budget:
@@ -61,7 +81,7 @@ def _unpack(data: bytes, unpackers: Sequence[Unpacker], budget: _Budget) -> Iter
     if not unpackers:
         yield data
         return
-    for piece in unpackers[0](data):
+    for piece in unpackers[0].unpack(data):
         budget.spend(piece)
         yield from _unpack(piece, unpackers[1:], budget)
 
@@ -76,35 +96,65 @@ def _open_unpackers(encodings: Sequence[str]) -> list[Unpacker]:
 
 def _open_unpacker(name: str) -> Unpacker:
     if name in ("gzip", "x-gzip"):
-        return _Inflater(zlib.MAX_WBITS | 16)
+        return _Inflater(_GZIP)
     if name == "deflate":
-        return _Inflater(zlib.MAX_WBITS, otherwise=-zlib.MAX_WBITS)
-    if _find_module(name) is None:
+        return _Deflated()
+    package = _find_module(name)
+    if package is None:
         raise httpx.DecodingError(f"'{name}' is not supported; supported: {list_encodings()}")
-    return _open_sliced(name)
+    module = import_module(package)
+    return _Sliced(_Zstd(module) if name == "zstd" else _Brotli(module))
 
 
 class _Inflater:
-    """gzip, or deflate. `otherwise`: the window to try if the data does not begin with zlib's header."""
+    """gzip with any number of members, or deflate."""
 
-    def __init__(self, window: int, otherwise: int | None = None) -> None:
+    def __init__(self, window: int) -> None:
+        self._window = window
         self._inflate = zlib.decompressobj(window)
-        self._otherwise = otherwise
+        self._has_begun = False
 
-    def __call__(self, data: bytes) -> Iterator[bytes]:
+    @property
+    def is_cut(self) -> bool:
+        return self._has_begun and not self._inflate.eof
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
         is_more = bool(data)
         while is_more:
+            if self._inflate.eof:
+                data = data.lstrip(b"\0")  # padding
+                if not data or self._window != _GZIP:
+                    return
+                self._inflate = zlib.decompressobj(self._window)
+            self._has_begun = True
             try:
                 piece = self._inflate.decompress(data, _PIECE_BYTES)
             except zlib.error as error:
-                if self._otherwise is None:
-                    raise httpx.DecodingError(str(error)) from error
-                self._inflate, self._otherwise = zlib.decompressobj(self._otherwise), None
-                continue
-            self._otherwise = None
+                raise httpx.DecodingError(str(error)) from error
             yield piece
-            data = self._inflate.unconsumed_tail
-            is_more = bool(data) or len(piece) == _PIECE_BYTES
+            data = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+            is_more = bool(data) or (len(piece) == _PIECE_BYTES and not self._inflate.eof)
+
+
+class _Deflated:
+    """deflate, with or without the header of zlib, which has two bytes."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._inflater: _Inflater | None = None
+
+    @property
+    def is_cut(self) -> bool:
+        return bool(self._head) if self._inflater is None else self._inflater.is_cut
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        if self._inflater is None:
+            self._head += data
+            if len(self._head) < _ZLIB_HEADER:
+                return
+            is_zlib = self._head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(self._head[:2]) % 31 == 0
+            self._inflater, data = _Inflater(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS), self._head
+        yield from self._inflater.unpack(data)
 
 
 def _find_module(encoding: str) -> str | None:
@@ -113,39 +163,60 @@ def _find_module(encoding: str) -> str | None:
     return next((name for name in names if find_spec(name) is not None), None)
 
 
-def _open_sliced(encoding: str) -> Unpacker:
-    module = import_module(_find_module(encoding) or "")
-    opener, failures = (_open_zstd, module.ZstdError) if encoding == "zstd" else (_open_brotli, module.error)
-    unpack = opener(module)
+class _Sliced:
+    """An unpacker without an output limit, which gets a few bytes a call."""
 
-    def sliced(data: bytes) -> Iterator[bytes]:
+    def __init__(self, unpacker: "_Brotli | _Zstd") -> None:
+        self._unpacker = unpacker
+        self._has_begun = False
+
+    @property
+    def is_cut(self) -> bool:
+        return self._has_begun and not self._unpacker.is_finished
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _SLICE_BYTES):
+            self._has_begun = True
             try:
-                yield unpack(data[start : start + _SLICE_BYTES])
-            except failures as error:
+                yield self._unpacker.unpack(data[start : start + _SLICE_BYTES])
+            except self._unpacker.failure as error:
                 raise httpx.DecodingError(str(error)) from error
 
-    return sliced
 
+class _Brotli:
+    def __init__(self, module: Any) -> None:
+        self.failure: type[Exception] = module.error
+        self._opened = module.Decompressor()
 
-def _open_brotli(module: Any) -> Callable[[bytes], bytes]:
-    opened = module.Decompressor()
-    unpack: Callable[[bytes], bytes] = opened.decompress if hasattr(opened, "decompress") else opened.process
-    return unpack
+    @property
+    def is_finished(self) -> bool:
+        return bool(self._opened.is_finished())
 
-
-def _open_zstd(module: Any) -> Callable[[bytes], bytes]:
-    opened = module.ZstdDecompressor().decompressobj()
-
-    def unpack(data: bytes) -> bytes:
-        """Unpack a piece of a body, which may have several frames. One object reads one of them."""
-        nonlocal opened
-        unpacked = b""
-        while data:
-            if opened.eof:
-                opened = module.ZstdDecompressor().decompressobj()
-            unpacked += opened.decompress(data)
-            data = opened.unused_data if opened.eof else b""
+    def unpack(self, data: bytes) -> bytes:
+        unpack = self._opened.decompress if hasattr(self._opened, "decompress") else self._opened.process
+        unpacked: bytes = unpack(data)
         return unpacked
 
-    return unpack
+
+class _Zstd:
+    def __init__(self, module: Any) -> None:
+        self.failure: type[Exception] = module.ZstdError
+        self._module = module
+        self._opened = self._open_frame()
+
+    @property
+    def is_finished(self) -> bool:
+        return bool(self._opened.eof)
+
+    def unpack(self, data: bytes) -> bytes:
+        """Unpack a piece of a body, which may have several frames. One object reads one of them."""
+        unpacked = b""
+        while data:
+            if self._opened.eof:
+                self._opened = self._open_frame()
+            unpacked += self._opened.decompress(data)
+            data = self._opened.unused_data if self._opened.eof else b""
+        return unpacked
+
+    def _open_frame(self) -> Any:
+        return self._module.ZstdDecompressor().decompressobj()

@@ -233,7 +233,7 @@ def test_a_stream_that_breaks_off_or_never_ends(agent, tls, mode, says):
 
 
 def test_a_last_event_without_its_blank_line_counts(agent, tls):
-    agent.mode = Answer(body=b"data: Pa\n\ndata: ris", content_type="text/event-stream")
+    agent.mode = Answer(body=b"data: Pa\n\ndata: ris\n", content_type="text/event-stream")
     assert ask(agent.url, tls)[0].response == "Paris"
 
 

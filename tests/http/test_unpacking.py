@@ -4,8 +4,10 @@ import asyncio
 import gzip
 import json
 import zlib
+from collections.abc import AsyncIterator
 from time import process_time
 
+import httpx
 import pytest
 
 from doors import DOORS
@@ -13,6 +15,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent
 from evalspec.errors import ServiceError
 from evalspec.http.routes import choose_route
+from evalspec.http.unpacking import iterate_unpacked
 from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
 from servers.faulty_agent import Answer
@@ -79,6 +82,38 @@ def test_every_encoding_is_unpacked(agent, encoding):
             await worker.aclose()
 
     assert asyncio.run(ask()).response == json.loads(body)["response"]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw deflate", "br", "zstd", "gzip, deflate"])
+def test_a_packed_body_is_whole_or_an_error(encoding):
+    packed = body = b'{"response": "Paris"}'
+    for name in encoding.split(", "):
+        packed = pack(packed, name)
+
+    async def unpack(*chunks: bytes) -> bytes:
+        async def arrive() -> AsyncIterator[bytes]:
+            for chunk in chunks:
+                yield chunk
+
+        headers = {"content-encoding": encoding.removeprefix("raw ")}
+        response = httpx.Response(200, headers=headers, content=arrive())
+        return b"".join([piece async for piece in iterate_unpacked(response)])
+
+    last_frame = len(pack(b"", "zstd")) // 2 if encoding == "zstd" else 0  # the body before it is whole
+    for size in range(1, len(packed)):
+        assert asyncio.run(unpack(packed[:size], packed[size:])) == body
+        if size != len(packed) - last_frame:
+            with pytest.raises(httpx.RemoteProtocolError):
+                asyncio.run(unpack(packed[:size]))
+    assert asyncio.run(unpack()) == b""
+
+
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_a_status_with_a_broken_body_is_still_known(agent, door):
+    agent.mode = Answer(401, body=b'{"detail": "no', cut=True)
+    with pytest.raises(ServiceError, match="401") as caught:
+        asyncio.run(door(agent.url))
+    assert caught.value.fatal
 
 
 def pack(data: bytes, encoding: str) -> bytes:

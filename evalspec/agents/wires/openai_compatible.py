@@ -5,7 +5,7 @@ from typing import Any
 from evalspec.agents.mapping import read_finish_reason, refuse_error, refuse_mark
 from evalspec.agents.wire import Wire, add_parameters, build_messages, first_string
 from evalspec.errors import ServiceError
-from evalspec.http.completions import first_choice, read_content, read_usage
+from evalspec.http.completions import SingleChoice, first_choice, read_content, read_usage
 from evalspec.http.json_path import describe_keys
 from evalspec.http.text import excerpt, parse_event
 from evalspec.manifest.agent_schema import ChatEndpoint
@@ -61,6 +61,7 @@ class _CompletionChunks:
         self._calls: dict[int, dict[str, Any]] = {}
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
+        self._choice = SingleChoice()
 
     def find_missing_end(self, *, has_done: bool) -> str | None:
         return None if has_done or self._finish_reason is not None else "finish_reason or [DONE]"
@@ -70,6 +71,7 @@ class _CompletionChunks:
         refuse_error(value, retryable=True)
         choice = first_choice(value) or {}
         refuse_error(choice, retryable=True)
+        self._choice.check(choice)
         self._finish_reason = read_finish_reason(value) or self._finish_reason
         delta = choice.get("delta")
         if isinstance(delta, dict):
