@@ -1,7 +1,7 @@
 """An agent behind HTTP: one request per sample, and a reply in one piece or as a stream of events or of JSON lines.
 
 The texts of all events are joined. Every other part is read from the last event that has it. `[DONE]` ends a stream,
-and anything after it is not read.
+and anything after it is ignored.
 """
 
 import json
@@ -10,13 +10,14 @@ from contextlib import aclosing
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.wire import StreamReader, blaming, build_request, open_stream, read_reply
 from evalspec.errors import ServiceError
 from evalspec.http.client import OutgoingRequest, open_client, parse_body, read_whole, refuse_status, send
-from evalspec.http.events import EVENT_STREAM, JSON_LINES, STREAM_END, read_events
+from evalspec.http.events import EVENT_STREAM, JSON_LINES, STREAM_END, read_events, read_rest
 from evalspec.http.failures import Service
 from evalspec.http.routes import Route
 from evalspec.http.text import excerpt
@@ -57,9 +58,9 @@ class HttpAgent:
             await refuse_status(response, AGENT)
             events = read_events(response)
             if events is not None:
-                reply, first_token_at = await read_stream(events, open_stream(endpoint))
-                finished = perf_counter()
-                reply = _add_first_token(reply, first_token_at, started)
+                streamed = await read_stream(events, open_stream(endpoint))
+                finished = streamed.finished_at
+                reply = _add_first_token(streamed.reply, streamed.first_token_at, started)
             else:
                 raw = await read_whole(response)
                 finished = perf_counter()
@@ -73,10 +74,16 @@ def _add_first_token(reply: AgentReply, first_token_at: float | None, started: f
     return replace(reply, trace=SearchTrace({FIRST_TOKEN: (first_token_at - started) * 1000}))
 
 
-async def read_stream(
-    events: "AsyncGenerator[ServerSentEvent, None]", reader: StreamReader
-) -> tuple[AgentReply, float | None]:
-    """Return the reply of a whole stream, and when its first text arrived by `perf_counter`. Closes the generator.
+class StreamedReply(Struct, frozen=True):
+    """The reply of a whole stream. `first_token_at`: when its first text arrived, if any; both by `perf_counter`."""
+
+    reply: AgentReply
+    first_token_at: float | None
+    finished_at: float
+
+
+async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", reader: StreamReader) -> StreamedReply:
+    """Return the reply of a whole stream. Closes the generator.
 
     Raises:
         ServiceError: the stream has an error event, an unreadable event, no data or no text, or is incomplete.
@@ -94,9 +101,12 @@ async def read_stream(
                 has_data = True
                 if reader.add(event.data) and first_token_at is None:
                     first_token_at = perf_counter()
+        finished_at = perf_counter()
+        if ended:
+            await read_rest(events)
     if not has_data:
         raise ServiceError("the stream ended without any data", retryable=True)
     missing = reader.find_missing_end(has_done=ended)
     if missing is not None:
         raise ServiceError(f"the stream ended before {missing}", retryable=True)
-    return reader.reply(), first_token_at
+    return StreamedReply(reader.reply(), first_token_at, finished_at)

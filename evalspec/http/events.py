@@ -1,7 +1,9 @@
 """Read the events of streams: server-sent events, or lines of JSON. A line without its end is the sign of a cut."""
 
+import asyncio
 import codecs
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import httpx
@@ -20,6 +22,9 @@ STREAM_END = "[DONE]"
 """The data of an event that ends a stream."""
 
 _LINES = (JSON_LINES, "application/ndjson", "application/jsonl", "application/x-jsonlines")
+_REST_SECONDS = 0.1
+"""A service may keep the connection open after the end of its stream. Then the connection is closed."""
+
 _DATA = "data:"
 _COMMENT = ":"
 
@@ -34,6 +39,17 @@ def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, No
     if content_type.startswith(EVENT_STREAM):
         return _read_sent_events(response)
     return _read_lines(response) if content_type.startswith(_LINES) else None
+
+
+async def read_rest(events: "AsyncGenerator[ServerSentEvent, None]") -> None:
+    """Read what follows the end of a stream, which is usually nothing, so that the connection can be used again.
+
+    Nothing in it matters any more, not even an error.
+    """
+    with suppress(TimeoutError, ServiceError, httpx.HTTPError):
+        async with asyncio.timeout(_REST_SECONDS):
+            async for _ in events:
+                pass
 
 
 async def _read_lines(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":
@@ -91,6 +107,7 @@ async def _read_text(response: httpx.Response) -> AsyncIterator[str]:
         try:
             text = decoder.decode(chunk)
         except UnicodeDecodeError as error:
+            yield error.object[: error.start].decode("utf-8-sig" if size == held else "utf-8")
             raise refuse_encoding(size - held + error.start) from error
         size += len(chunk)
         if text:

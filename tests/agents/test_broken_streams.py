@@ -105,7 +105,17 @@ STREAMS = (
     ),
     Stream("custom-lines", {"response": MAPPING}, (*DELTAS, '{"end": true}'), NDJSON),
 )
+RUNNER: list[asyncio.Runner] = []
 every_stream = pytest.mark.parametrize("stream", STREAMS, ids=lambda stream: stream.name)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def runner() -> Iterator[None]:
+    """One event loop for thousands of streams."""
+    with asyncio.Runner() as opened:
+        RUNNER.append(opened)
+        yield
+        RUNNER.clear()
 
 
 class Body(httpx.AsyncByteStream):
@@ -124,19 +134,14 @@ def read(stream: Stream, *chunks: bytes) -> AgentReply | ServiceError:
     async def whole() -> AgentReply:
         events = read_events(httpx.Response(200, headers=headers, stream=Body(chunks)))
         assert events is not None
-        return (await read_stream(events, open_stream(ChatEndpoint.model_validate(stream.settings))))[0]
+        return (await read_stream(events, open_stream(ChatEndpoint.model_validate(stream.settings)))).reply
 
-    reading = whole()
     try:
-        reading.send(None)  # nothing waits here, so it needs no event loop
-    except StopIteration as finished:
-        reply: AgentReply = finished.value
-        return reply
+        return RUNNER[0].run(whole())
     except ServiceError as error:
         return error
     except httpx.RemoteProtocolError:
         return ServiceError("the connection was closed", retryable=True)
-    raise AssertionError("reading a body waited")
 
 
 def answer_of(outcome: AgentReply | ServiceError) -> str:
@@ -256,6 +261,23 @@ def test_interleaved_choices_are_refused():
     stream = Stream("two", {"protocol": "openai-compatible"}, sse(chunk("Zür"), *second))
     refused = read(stream, stream.body)
     assert "one choice" in str(refused)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+@pytest.mark.parametrize("tail", [b"", b"data: {\n\n", b"\xff", b"data: x"])
+def test_what_follows_the_end_changes_nothing(agent, tail, is_cut):
+    stream = next(stream for stream in STREAMS if stream.name == "openai")
+    agent.mode = Answer(body=stream.body + tail, content_type=SSE, cut=is_cut)
+
+    async def ask_twice() -> list[str]:
+        http = HttpAgent(AgentTarget(agent.url, ChatEndpoint.model_validate(stream.settings)), choose_route(agent.url))
+        answers = [(await http.ask(Sample("s", "Where?"))).response for _ in range(2)]
+        await http.aclose()
+        return answers
+
+    assert asyncio.run(ask_twice()) == [ANSWER] * 2
+    if not tail and not is_cut:
+        assert len({request.port for request in agent.requests}) == 1, "each stream opens a connection"
 
 
 class TestPacked:

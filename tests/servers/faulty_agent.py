@@ -36,7 +36,7 @@ _HUGE = 11 * 1_048_576
 
 @dataclass
 class Request:
-    """One request as it arrived."""
+    """One request as it arrived. `port`: of the client, so that requests of one connection share it."""
 
     path: str
     headers: Mapping[str, str]
@@ -44,6 +44,7 @@ class Request:
     arrived: float
     answered: float | None = None
     last: bool = False
+    port: int = 0
 
 
 @dataclass(frozen=True)
@@ -236,6 +237,7 @@ class _Handler(BaseHTTPRequestHandler):
             {name.lower(): text for name, text in self.headers.items()},
             json.loads(raw) if raw else None,
             arrived,
+            port=self.client_address[1],
         )
         mode = agent.begin(request)
         if request.last:
