@@ -1,6 +1,7 @@
 """An agent that is the user's Python code, called with the question: in a thread, unless it is async."""
 
 import asyncio
+import warnings
 from time import perf_counter
 from typing import Any
 
@@ -29,6 +30,7 @@ class FunctionAgent:
         self._timeout = timeout
         self._thread = CallThread()
         self._instance: AgentInstance | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def ask(self, sample: Sample) -> AgentReply:
         """Return what the agent returns, as a reply with its latency. Creating and resetting it are not included.
@@ -68,12 +70,23 @@ class FunctionAgent:
             if isinstance(error, TimeoutError) and timeout.expired():
                 if not instance.is_shared:
                     self._instance = None  # its thread is still busy with this call
+                    self._closing.add(asyncio.create_task(self._close(instance)))
                 raise ServiceError(f"the agent's function took longer than {self._timeout:g} s") from None
             raise _describe_failure(error) from error
 
     async def aclose(self) -> None:
-        """End the thread."""
+        """Close the worker's own instance of a class, and end the thread."""
+        if self._instance is not None and not self._instance.is_shared:
+            await self._agent.close(self._instance.own, self._thread)
         self._thread.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _close(self, instance: AgentInstance) -> None:
+        """Close an instance that still answers, in a thread of its own."""
+        thread = CallThread()
+        await self._agent.close(instance.own, thread)
+        thread.close()
 
 
 def _describe_failure(error: BaseException) -> ServiceError:
@@ -83,8 +96,10 @@ def _describe_failure(error: BaseException) -> ServiceError:
 async def call_function(agent: AgentFunction, question: Any) -> Any:
     """Return what the user's agent returns. Sync code runs in a thread, so that it does not block the event loop."""
     thread = CallThread()
+    opened = UserAgent(agent)
+    instance = None
     try:
-        instance = await UserAgent(agent).open(thread)
+        instance = await opened.open(thread)
         await instance.reset()
         result = await instance.answer(instance.prepare(question))
         return result.result if isinstance(result, Streamed) else result
@@ -92,4 +107,8 @@ async def call_function(agent: AgentFunction, question: Any) -> Any:
         is_allowed = not isinstance(raised.error, StopIteration)  # which a coroutine cannot raise
         raise raised.error if is_allowed else RuntimeError("StopIteration") from raised.error.__cause__
     finally:
+        if instance is not None and not instance.is_shared:
+            await opened.close(instance.own, thread)
         thread.close()
+        for notice in opened.notices:
+            warnings.warn(notice, RuntimeWarning, stacklevel=2)

@@ -11,6 +11,7 @@ from typing import Any
 
 from evalspec.agents.call_thread import CallThread, RaisedInThread
 from evalspec.agents.chunks import join_stream, join_stream_async, open_stream
+from evalspec.agents.closing import can_be_closed, close_object
 from evalspec.errors import ServiceError
 from evalspec.user_code.calls import describe_exception, ends_the_run
 
@@ -48,11 +49,14 @@ def describe_misfit(agent: Any) -> str | None:
 class UserAgent:
     """The user's agent, for all workers of a run. Each worker instantiates a class; any other object is shared.
 
-    An object with a method `reset` has a state. The workers take turns with it if they share it.
+    An object with a method `reset` has a state. The workers take turns with it if they share it. `is_ours`: evalspec
+    created the object, so it closes it. `notices`: why objects could not be closed.
     """
 
-    def __init__(self, agent: Any) -> None:
+    def __init__(self, agent: Any, *, is_ours: bool = False) -> None:
         self._agent = agent
+        self._is_ours = is_ours
+        self.notices: list[str] = []
         self._is_class = inspect.isclass(agent) and _defines_entry(agent)
         has_state = not inspect.isclass(agent) and callable(getattr(agent, "reset", None))
         self.turns = asyncio.Lock() if has_state else nullcontext()
@@ -76,6 +80,25 @@ class UserAgent:
                 raise
             raise _describe_construction(error) from error
 
+    async def close(self, own: Any, thread: CallThread) -> None:
+        """Close an object of the user's, and note why that failed."""
+        failure = await close_object(own, thread)
+        if failure is not None and failure not in self.notices:
+            self.notices.append(failure)
+
+    async def aclose(self) -> bool:
+        """Close the object that all workers shared, if evalspec created it, and return whether it can be closed.
+
+        Of a method, that is its object.
+        """
+        owner = self._agent.__self__ if inspect.ismethod(self._agent) else self._agent
+        if not self._is_ours or inspect.isclass(owner) or not can_be_closed(owner):
+            return False
+        thread = CallThread()
+        await self.close(owner, thread)
+        thread.close()
+        return True
+
 
 def _describe_construction(error: BaseException) -> ServiceError:
     return ServiceError(f"the agent cannot be created: {describe_exception(error)}", unreachable=True)
@@ -86,7 +109,7 @@ class AgentInstance:
 
     def __init__(self, own: Any, thread: CallThread, *, is_shared: bool) -> None:
         self.is_shared = is_shared
-        self._own = own
+        self.own = own
         self._thread = thread
         entry = _find_entry(own) or _CALL
         self._call = own if entry == _CALL else getattr(own, entry)
@@ -99,7 +122,7 @@ class AgentInstance:
         Raises:
             RaisedInThread: it raised an exception in the thread.
         """
-        reset = None if inspect.isclass(self._own) else getattr(self._own, "reset", None)
+        reset = None if inspect.isclass(self.own) else getattr(self.own, "reset", None)
         if callable(reset):
             await self._thread.call(reset)
 

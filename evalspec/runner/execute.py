@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
-from evalspec.errors import EvalspecError
+from evalspec.errors import EvalspecError, RetrieverError
 from evalspec.judge.usage import JudgeListener
 from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
 from evalspec.outline import RunOutline
@@ -145,7 +145,7 @@ class _Execution(Struct):
         for number, group in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
             asked = Jobs(list(group), lambda job: self._find(job)[1])
             if number == _AGENT:
-                targets.append(open_agent(self.plan, asked, receive))
+                targets.append(open_agent(self.plan, asked, receive, self.progress))
             else:
                 from evalspec.runner.retriever_targets import open_retriever_target
 
@@ -281,18 +281,33 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
     execution = _Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
     plan.services.listener = JudgeListener(execution.keep_refused, progress.judge_waits)
     execution.sort_out()
+    run = None
     try:
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
-            return await execution.run()
+            run = await execution.run()
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
         await plan.services.aclose()
-        for retriever in plan.opened:
+        notices = await _close_retrievers(plan)
+        if run is None:  # there will be no report
+            for notice in notices:
+                progress.say(notice)
+    return structs.replace(run, notes=(*run.notes, *notices))
+
+
+async def _close_retrievers(plan: Plan) -> list[str]:
+    """Close all retrievers, and return why some cannot be closed, which must not cost a finished run."""
+    notices = []
+    for retriever in plan.opened:
+        try:
             await retriever.aclose()
+        except RetrieverError as error:
+            notices.append(f"a retriever cannot be closed: {error}")
+    return notices
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -11,6 +11,7 @@ from evalspec.agents.user_agent import UserAgent
 from evalspec.model import Exchange, Sample
 from evalspec.planning.build import Plan
 from evalspec.runner.worker_pool import Replay, WorkerPool
+from evalspec.user_code.modules import forget_module, is_imported_here
 
 Job = TypeVar("Job")
 Receive = Callable[[Job, Exchange], Awaitable[None]]
@@ -91,12 +92,43 @@ class JobTarget(Struct, Generic[Job]):
         await self.pool.ask_all(self.jobs)
 
 
-def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job]) -> JobTarget[Job]:
+def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener) -> JobTarget[Job]:
     """Return the agent, or its recorded replies, as a target. Each worker gets its own Agent."""
-    if plan.replies is not None or (plan.target is None and plan.agent is None):
-        return JobTarget("the agent", Replay(plan.replies or {}, receive), jobs)
-    retries = plan.target.endpoint.max_retries if plan.target else 0
-    return JobTarget("the agent", open_pool(plan, _agent_factory(plan), receive, jobs, retries), jobs)
+    name = "the agent"
+    if plan.agent is not None and plan.replies is None:
+        return _open_own_agent(name, plan, jobs, receive, progress)
+    if plan.replies is not None or plan.target is None:
+        return JobTarget(name, Replay(plan.replies or {}, receive), jobs)
+    from evalspec.agents.http import HttpAgent
+    from evalspec.http.routes import choose_route
+
+    target, route = plan.target, choose_route(plan.target.url)
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, target.endpoint.max_retries)
+    return JobTarget(name, pool, jobs)
+
+
+def _open_own_agent(
+    name: str, plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
+) -> JobTarget[Job]:
+    """Return the user's agent as a target, which is closed after the last sample."""
+    timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
+    module = None if plan.own_agent is None else plan.own_agent.partition(":")[0]
+    is_ours = module is not None and is_imported_here(plan.loaded.path.parent, module)
+    agent = UserAgent(plan.agent, is_ours=is_ours)
+
+    async def ask_and_close(target: JobTarget[Job]) -> None:
+        is_complete = False
+        try:
+            await target.ask()
+            is_complete = True
+        finally:
+            if await agent.aclose() and module is not None:
+                forget_module(module)  # another run of this process gets a new object
+            for notice in () if is_complete else agent.notices:
+                progress.say(notice)  # there is no report
+
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0)
+    return JobTarget(name, pool, jobs, ask_and_close, own_notes=agent.notices)
 
 
 def open_pool(
@@ -105,17 +137,3 @@ def open_pool(
     """Return the workers of a target."""
     concurrency = min(plan.options.concurrency, len(jobs))
     return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries)
-
-
-def _agent_factory(plan: Plan) -> Callable[[], Agent]:
-    if plan.agent is not None:
-        timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
-        user_agent = UserAgent(plan.agent)
-        return lambda: FunctionAgent(user_agent, timeout)
-    if plan.target is None:
-        raise ValueError("the plan has no agent")
-    from evalspec.agents.http import HttpAgent
-    from evalspec.http.routes import choose_route
-
-    target, route = plan.target, choose_route(plan.target.url)
-    return lambda: HttpAgent(target, route)

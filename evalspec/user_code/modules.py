@@ -179,6 +179,19 @@ def import_module(folder: Path, module: str) -> ModuleType:
                 sys.modules.update(foreign)
 
 
+def is_imported_here(folder: Path, module: str) -> bool:
+    """Return whether a module of a folder is loaded, and `import_module` or the folder's own code has loaded it."""
+    top = module.partition(".")[0]
+    entry = str(folder.resolve())
+    return bool(_IN_USE) and _IN_USE[0].entry == entry == _home(top) and top not in _IN_USE[0].loaded_before
+
+
+def forget_module(module: str) -> None:
+    """Remove a module and its package, so that the next import runs it again."""
+    with _IMPORTING:
+        _forget(module.partition(".")[0])
+
+
 def _use_folder(folder: str) -> str:
     """Replace the folder at the end of sys.path, and remove the modules of the previous one from sys.modules."""
     if _IN_USE and _IN_USE[0].entry == folder:

@@ -214,3 +214,15 @@ def test_a_name_that_is_not_there_is_found_without_running_the_module(tmp_path):
     assert "does not define 'serch'; did you mean 'search'?" in problem
     [problem] = check_target(tmp_path, "mime:search")
     assert "there is no module 'mime' beside the manifest" in problem
+
+
+def test_a_retriever_that_cannot_be_closed_costs_no_report(project):
+    code = "class mine:\n    def search(self, request):\n        return ['d1']\n    def close(self):\n        1 / 0"
+    (project.folder / "mine.py").write_text(code)
+    project.evaluation["retrievers"] = {"mine": {"python": "mine:mine"}}
+    project.dataset("qa", [{"id": "q1", "relevant": ["d1"]}], retriever="mine", metrics=["Recall@5"])
+    done = project.evaluate("--json")
+    assert done.code == 0
+    assert done.document["datasets"][0]["metrics"]["Recall@5"]["value"] == 1
+    said = "a retriever cannot be closed: close: ZeroDivisionError: division by zero, mine.py:5"
+    assert said in done.document["notes"]

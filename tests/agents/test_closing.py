@@ -1,0 +1,196 @@
+"""Agents in Python with `close` or `aclose`: closed once, at the end, and never at the cost of a verdict."""
+
+import importlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from evalspec.agents import closing
+from evalspec.api import public as api
+from evalspec.api.checking import check
+
+LOG = """
+import asyncio, threading, time
+def log(*words):
+    with open("log", "a") as file:
+        print(*words, file=file)
+"""
+CLASS = (
+    LOG
+    + """
+class answer:
+    def __init__(self):
+        self.thread = threading.get_ident()
+        log("open")
+    def __call__(self, question):
+        time.sleep(0.02)
+        return "Paris"
+    def close(self):
+        assert self.thread == threading.get_ident()
+        log("close")
+"""
+)
+OBJECT = (
+    LOG
+    + """
+class Bot:
+    is_open = True
+    def __call__(self, question):
+        assert self.is_open
+        return "Paris"
+    stream = __call__
+    async def aclose(self):
+        await asyncio.sleep(0)
+        self.is_open = False
+        log("aclose")
+    def close(self):
+        log("close")
+answer = Bot()
+"""
+)
+
+
+@pytest.fixture
+def bot(project):
+    """A project whose agent is `bot.py`. `bot(code, name)` writes it and names the agent in it."""
+    project.samples(4)
+
+    def write(code, name="answer"):
+        (project.folder / "bot.py").write_text(code)
+        project.api["python"] = f"bot:{name}"
+        project.write()
+        return project
+
+    return write
+
+
+def logged(project):
+    log = project.folder / "log"
+    return log.read_text().split() if log.exists() else []
+
+
+def notices(done):
+    return [note for note in done.document["notes"] if "closed" in note]
+
+
+def test_each_instance_of_a_class_is_closed_in_its_thread(bot):
+    project = bot(CLASS)
+    done = project.evaluate("--json", "-j", "2")
+    assert (done.code, notices(done)) == (0, [])
+    assert logged(project) == ["open", "open", "close", "close"]
+
+
+@pytest.mark.parametrize("name", ["answer", "answer.stream"])
+def test_an_object_is_closed_once_and_is_new_for_the_next_run(bot, name):
+    project = bot(OBJECT, name)
+    for _ in range(2):
+        done = project.evaluate("--json", "-j", "3")
+        assert [sample["error"] for sample in done.document["datasets"][0]["samples"]] == [None] * 4
+    assert logged(project) == ["aclose", "aclose"]
+
+
+def test_an_object_of_the_caller_stays_open_but_instances_do_not(bot, monkeypatch):
+    project = bot(OBJECT)
+    monkeypatch.syspath_prepend(str(project.folder))
+    scope = {}
+    exec(OBJECT.replace("answer =", "own ="), scope)
+    exec(CLASS, scope)
+    for _ in range(2):
+        assert {sample.error for sample in api.evaluate("agent.yaml", agent=scope["own"]).datasets[0].samples} == {None}
+    assert logged(project) == []
+    api.evaluate("agent.yaml", agent=scope["answer"], concurrency=1)
+    assert logged(project) == ["open", "close"]
+
+
+def test_an_object_of_a_module_that_the_process_imported_first_stays_open(bot, monkeypatch):
+    project = bot(OBJECT)
+    monkeypatch.syspath_prepend(str(project.folder))
+    monkeypatch.delitem(sys.modules, "bot", raising=False)
+    own = importlib.import_module("bot")
+    assert project.evaluate().code == 0
+    assert logged(project) == []
+    assert sys.modules["bot"] is own
+    monkeypatch.delitem(sys.modules, "bot")
+
+
+def test_a_check_closes_its_instance(project):
+    scope = {}
+    exec(CLASS, scope)
+    check(input="?", agent=scope["answer"], metrics={"string_match": 1}, expected="Paris")
+    assert logged(project) == ["open", "close"]
+    exec(CLASS + "        1 / 0", scope)
+    with pytest.warns(RuntimeWarning, match="cannot be closed: ZeroDivisionError"):
+        check(input="?", agent=scope["answer"], metrics={"string_match": 1}, expected="Paris")
+
+
+FAILING = {
+    "raise OSError('no disk')": "OSError: no disk",
+    "raise SystemExit(3)": "SystemExit: 3",
+    "raise asyncio.CancelledError": "CancelledError",
+    "raise KeyboardInterrupt": "KeyboardInterrupt",
+    "time.sleep(5)": "it took longer than 0.2 s",
+}
+
+
+@pytest.mark.parametrize("kind", ["class", "object", "async"])
+@pytest.mark.parametrize("act", FAILING)
+def test_an_agent_that_cannot_be_closed_is_a_notice(bot, monkeypatch, kind, act):
+    if kind == "async" and "Keyboard" in act:
+        pytest.skip("in the thread of the event loop this is Ctrl-C")
+    monkeypatch.setattr(closing, "CLOSE_SECONDS", 0.2)
+    act = act.replace("time.sleep", "await asyncio.sleep") if kind == "async" else act
+    method = "async def aclose" if kind == "async" else "def close"
+    code = f"""
+import asyncio, time
+class Bot:
+    def __call__(self, question):
+        return "Paris"
+    {method}(self):
+        {act}
+answer = {"Bot" if kind == "class" else "Bot()"}
+"""
+    done = bot(code).evaluate("--json", "-j", "2")
+    said = FAILING[act.replace("await asyncio.sleep", "time.sleep")]
+    assert (done.code, notices(done)) == (0, [f"the agent cannot be closed: {said}"])
+
+
+def test_an_instance_that_exceeds_the_timeout_is_closed_at_once(bot):
+    code = CLASS.replace("time.sleep(0.02)", "released.wait()").replace("assert", "released.set() #")
+    project = bot(code + "\nreleased = threading.Event()")
+    project.evaluate("-j", "1", "--timeout", "0.3")
+    log = logged(project)
+    assert log.count("close") == log.count("open") > 1
+    assert log.index("close") < 4
+
+
+BUSY = (CLASS.replace("0.02", "30").replace("assert", "#"), OBJECT.replace("assert self", "time.sleep(30)#"))
+
+
+@pytest.mark.parametrize("code", BUSY, ids=["class", "object"])
+def test_ctrl_c_closes(bot, code):
+    call = "def __call__(self, question):"
+    project = bot(code.replace(call, f"{call}\n        log('called')"))
+    command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "-j", "1"]
+    with subprocess.Popen(command, cwd=project.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        while "called" not in logged(project):
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert [word for word in logged(project) if "close" in word] in (["close"], ["aclose"])
+
+
+def test_a_run_that_fails_closes_and_says_what_went_wrong_there(bot, monkeypatch):
+    bot(CLASS.replace("assert self", "raise OSError('no disk')#"))
+    said = []
+
+    def progress(step):
+        said.append(step.message)
+        if step.asked and len(said) < 5:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        api.evaluate("agent.yaml", progress=progress, concurrency=1)
+    assert "the agent cannot be closed: OSError: no disk" in said
