@@ -53,12 +53,12 @@ class FunctionAgent:
         return reply if first is None else replace(reply, trace=SearchTrace({FIRST_TOKEN: (first - started) * 1000}))
 
     async def _call(self, instance: AgentInstance, prepared: Any) -> tuple[Any, float]:
-        """Return what the agent returned, and when the call began."""
+        """Return what the agent returned, and when the call began. Code that survives its cancellation is too late."""
         try:
             async with asyncio.timeout(self._timeout) as timeout:
                 await instance.reset()
                 started = perf_counter()
-                return await instance.answer(prepared), started
+                answered = await instance.answer(prepared)
         except ServiceError:
             raise
         except RaisedInThread as raised:
@@ -67,12 +67,14 @@ class FunctionAgent:
         except BaseException as error:  # user code may raise anything, also SystemExit
             if ends_the_run(error):
                 raise
-            if isinstance(error, TimeoutError) and timeout.expired():
-                if not instance.is_shared:
-                    self._instance = None  # its thread is still busy with this call
-                    self._closing.add(asyncio.create_task(self._close(instance)))
-                raise ServiceError(f"the agent's function took longer than {self._timeout:g} s") from None
-            raise _describe_failure(error) from error
+            if not timeout.expired():
+                raise _describe_failure(error) from error
+        if not timeout.expired():
+            return answered, started
+        if not instance.is_shared:
+            self._instance = None  # its thread may still be busy with this call
+            self._closing.add(asyncio.create_task(self._close(instance)))
+        raise ServiceError(f"the agent's function took longer than {self._timeout:g} s")
 
     async def aclose(self) -> None:
         """Close the worker's own instance of a class, and end the thread."""

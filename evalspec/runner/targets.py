@@ -113,7 +113,8 @@ def _open_own_agent(
     """Return the user's agent as a target, which is closed after the last sample."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
     module = None if plan.own_agent is None else plan.own_agent.partition(":")[0]
-    is_ours = module is not None and is_imported_here(plan.loaded.path.parent, module)
+    folder = plan.loaded.path.parent
+    is_ours = module is not None and is_imported_here(folder, module)
     agent = UserAgent(plan.agent, is_ours=is_ours)
 
     async def ask_and_close(target: JobTarget[Job]) -> None:
@@ -123,7 +124,7 @@ def _open_own_agent(
             is_complete = True
         finally:
             if await agent.aclose() and module is not None:
-                forget_module(module)  # another run of this process gets a new object
+                forget_module(folder, module)  # another run of this process gets a new object
             for notice in () if is_complete else agent.notices:
                 progress.say(notice)  # there is no report
 

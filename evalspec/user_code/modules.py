@@ -180,16 +180,19 @@ def import_module(folder: Path, module: str) -> ModuleType:
 
 
 def is_imported_here(folder: Path, module: str) -> bool:
-    """Return whether a module of a folder is loaded, and `import_module` or the folder's own code has loaded it."""
+    """Return whether `import_module` or the folder's own code has loaded a module, rather than the calling program."""
     top = module.partition(".")[0]
     entry = str(folder.resolve())
-    return bool(_IN_USE) and _IN_USE[0].entry == entry == _home(top) and top not in _IN_USE[0].loaded_before
+    is_callers = _home(top) == entry and any(one.entry == entry and top in one.loaded_before for one in _IN_USE)
+    return not is_callers
 
 
-def forget_module(module: str) -> None:
-    """Remove a module and its package, so that the next import runs it again."""
+def forget_module(folder: Path, module: str) -> None:
+    """Remove a module of a folder and its package, so that the next import runs it again."""
+    top = module.partition(".")[0]
     with _IMPORTING:
-        _forget(module.partition(".")[0])
+        if _home(top) == str(folder.resolve()):
+            _forget(top)
 
 
 def _use_folder(folder: str) -> str:

@@ -16,7 +16,7 @@ from evalspec.agents.wire import open_stream
 from evalspec.errors import ServiceError
 from evalspec.http.events import read_events
 from evalspec.http.routes import choose_route
-from evalspec.manifest.schema import ChatEndpoint
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from servers.faulty_agent import Answer, chunk
 

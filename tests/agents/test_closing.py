@@ -4,6 +4,7 @@ import importlib
 import signal
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -107,12 +108,20 @@ def test_an_object_of_the_caller_stays_open_but_instances_do_not(bot, monkeypatc
 def test_an_object_of_a_module_that_the_process_imported_first_stays_open(bot, monkeypatch):
     project = bot(OBJECT)
     monkeypatch.syspath_prepend(str(project.folder))
-    monkeypatch.delitem(sys.modules, "bot", raising=False)
+    sys.modules.pop("bot", None)
     own = importlib.import_module("bot")
     assert project.evaluate().code == 0
     assert logged(project) == []
-    assert sys.modules["bot"] is own
-    monkeypatch.delitem(sys.modules, "bot")
+    assert sys.modules.pop("bot") is own
+
+
+def test_an_object_is_closed_beside_another_module_of_that_name(bot, monkeypatch):
+    project = bot(OBJECT)
+    others = ModuleType("bot")
+    monkeypatch.setitem(sys.modules, "bot", others)
+    assert project.evaluate().code == 0
+    assert logged(project) == ["aclose"]
+    assert sys.modules["bot"] is others
 
 
 def test_a_check_closes_its_instance(project):

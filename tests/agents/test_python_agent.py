@@ -144,6 +144,21 @@ def test_a_stream_without_an_end_fails_one_sample(bot, kind, said):
     assert set(errors_of(measure(bot(ENDLESS[kind]), "--timeout", "30" if kind == "large" else "1"))) == {said}
 
 
+@pytest.mark.parametrize("act", ["return 'Paris'", "raise KeyError", "raise TimeoutError", "await asyncio.sleep(0.1)"])
+def test_an_answer_after_the_timeout_is_too_late(bot, act):
+    code = f"""
+import asyncio
+
+async def answer(question):
+    try:
+        await asyncio.sleep(30)
+    except asyncio.CancelledError:
+        {act}
+    return "Paris"
+"""
+    assert set(errors_of(measure(bot(code), "--timeout", "0.2"))) == {"the agent's function took longer than 0.2 s"}
+
+
 def test_an_agent_that_ends_the_process_passes_no_gate(bot):
     project = bot("import os\ndef answer(question):\n    os._exit(0)")
     command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "--json"]
