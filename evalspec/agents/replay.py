@@ -12,7 +12,7 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.http.completions import read_usage
 from evalspec.http.text import excerpt
 from evalspec.jsonl import open_unpacked, read_json_lines
-from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.model import AgentReply, Exchange, Sample, SearchTrace
 from evalspec.ranking.trec_files import looks_like_run, read_run
 from evalspec.registry import near_miss
 
@@ -80,7 +80,10 @@ def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> dict[st
     run = read_run(path, shown_as, problems, warnings)
     if problems:
         raise InvalidInput(problems)
-    return {query: AgentReply("", retrieved_context_ids=_by_score(scores)) for query, scores in run.items()}
+    return {
+        query: AgentReply("", retrieved_context_ids=_by_score(scores), trace=SearchTrace())
+        for query, scores in run.items()
+    }
 
 
 def _is_run(path: Path) -> bool:

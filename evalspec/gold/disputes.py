@@ -180,7 +180,7 @@ def refuse_upheld(
     if checked.unknown is not None:
         fix = "name the corpus: --corpus FILE"
     if kind is Kind.ADJUDICATE:
-        fix += ", or say in --note why it is right"
+        fix += ", or say in a note (--note) why it is right"
     raise InvalidInput(Problem(line, fix, show(entry.path), field="expected_answer") for line in checked.render())
 
 

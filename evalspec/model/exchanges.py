@@ -120,6 +120,12 @@ class AgentReply(Record, frozen=True):
     trace: SearchTrace | None = None
     finish_reason: str | None = None
 
+    @property
+    def answer(self) -> str | None:
+        """The response. None for the ranking of a retriever, which has no answer."""
+        is_ranking = self.trace is not None and FIRST_TOKEN not in self.trace.timings_ms
+        return None if is_ranking and not self.response else self.response
+
 
 def is_cut_off(finish_reason: str) -> bool | None:
     """Return whether this finish reason means that the answer was cut off or filtered. None for an unknown reason."""
@@ -147,6 +153,11 @@ class Exchange(Record, frozen=True):
     def response(self) -> str:
         """The agent's answer, empty without a reply. Only metrics that score failures get exchanges without a reply."""
         return self.reply.response if self.reply else ""
+
+    @property
+    def answer(self) -> str | None:
+        """The agent's answer. None without a reply, and for a ranking."""
+        return self.reply.answer if self.reply else None
 
     @property
     def answered(self) -> str:

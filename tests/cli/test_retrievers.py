@@ -227,6 +227,17 @@ def test_a_limit_on_a_stage_breaks_the_gate(faq):
     assert outcome.code == 1 and "gain.RR@2" in outcome.out
 
 
+@pytest.mark.parametrize("source", [(), ("--responses", "run.trec")])
+def test_documents_without_an_answer_are_not_an_empty_answer(faq, source):
+    (faq.folder / "run.trec").write_text("".join(f"{name} Q0 {SCOPE}seats 1 0.9 mine\n" for name in QUERIES))
+    configure(faq, retriever="bm25", topK=1, thresholds={"RR@1": {"min": 1, "stat": "min"}}, metrics=["RR@1"])
+    faq.evaluation["ciGate"] = True
+    write_faq(faq.folder, my_data={"query": "a password", "relevant": {"sourceIds": [f"{SCOPE}refund"]}})
+    for done in (faq.evaluate(*source), faq("show", "my-data")):
+        assert "question  a password" in done.out and "contexts" in done.out
+        assert "got " not in done.out
+
+
 def test_who_decides_is_said(faq):
     configure(faq, topK=3, mode="retrieve+rerank")
     shown = faq.evaluate("--dry-run").out

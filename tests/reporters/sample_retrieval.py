@@ -20,6 +20,7 @@ from evalspec.model import (
     SampleResult,
     SampleStatus,
     Score,
+    SearchTrace,
     StageLatency,
     StoredExchange,
     Summary,
@@ -63,7 +64,8 @@ def retrieval_exchanges() -> list[StoredExchange]:
 
 
 def _exchange(sample: SampleResult) -> Exchange:
-    reply = AgentReply("", None, ("faq-1", HOSTILE_DOCUMENT), candidate_ids=(HOSTILE_DOCUMENT, "faq-1"))
+    ranking = ("faq-1", HOSTILE_DOCUMENT)
+    reply = AgentReply("", None, ranking, candidate_ids=ranking[::-1], trace=SearchTrace())
     return Exchange(Sample(sample.id, "How long can I return a lamp?", qrels={"faq-1": 2, "faq-9": 1}), reply)
 
 

@@ -93,7 +93,7 @@ def _question(sample: Sample | None) -> str | list[list[str]] | None:
 
 
 def _answer(exchange: Exchange | None) -> str | None:
-    return exchange.reply.response if exchange and exchange.reply else None
+    return exchange.answer if exchange else None
 
 
 def _describe(

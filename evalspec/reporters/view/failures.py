@@ -88,11 +88,11 @@ def describe_trouble(trouble: FailedSample) -> Words:
 
 
 def _text_lines(exchange: Exchange) -> Iterator[Line]:
-    sample, reply = exchange.sample, exchange.reply
+    sample, answer = exchange.sample, exchange.answer
     if sample.user_input:
         yield Line((Foreign(cut(_flatten(sample.question), _LONGEST), Role.TEXT),), label="question")
-    answer = _flatten(reply.response) if reply else None
-    yield from build_answers(answer, [_flatten(one) for one in sample.references], _LONGEST)
+    given = None if answer is None else _flatten(answer)
+    yield from build_answers(given, [_flatten(one) for one in sample.references], _LONGEST)
     if exchange.ranking is not None or exchange.retrieved_contexts is not None:
         titles = name_contexts(exchange)
         words = () if titles else ("none",)

@@ -122,7 +122,7 @@ def _text_parts(row: AttemptRow, *, is_full: bool) -> Iterator[Part]:
     exchange = row.exchange
     if exchange is not None:
         yield from _list_turns(exchange)
-        yield from build_answers(exchange.reply.response if exchange.reply else None, exchange.sample.references)
+        yield from build_answers(exchange.answer, exchange.sample.references)
     if row.attempt.error:
         yield Line(prose(row.attempt.error), tone=Tone.FAIL, label="error")
     if exchange is not None:

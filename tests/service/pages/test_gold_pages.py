@@ -186,7 +186,7 @@ def test_a_dispute_is_settled_by_those_who_may(person, root):
     assert "Decide as a third person" in page
     assert "The block decides" in text_of(page)
     refused = text_of(dan.fill(page, "/gold/help/settle", 409, outcome="upheld"))
-    assert "say in --note why it is right" in refused
+    assert "say in a note (--note) why it is right" in refused
     review(root, "refund", "dan", at="2026-11-01T12:00:00Z")
     assert "was changed after it was shown" in text_of(dan.fill(page, "/gold/help/settle", 409, outcome="dropped"))
     page = ada.get(place)

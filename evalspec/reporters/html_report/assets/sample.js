@@ -111,9 +111,11 @@ function renderAsking(dataset, answer, rest, index) {
   const reply =
     attempt.error !== null && answer === null
       ? prose(attempt.error, "error")
-      : answer === null
-        ? notKept()
-        : prose(answer);
+      : answer !== null
+        ? prose(answer)
+        : rest.references === null
+          ? notKept()
+          : el("p", { class: "muted" }, "none: a retriever returns documents");
   return [
     el(
       "div",
