@@ -22,7 +22,7 @@ _HEAD_BYTES = 65_536
 def replay(replies: Mapping[str, AgentReply], sample: Sample) -> Exchange:
     """Return the recorded reply to a sample, with its recorded latency, if any."""
     reply = replies.get(sample.id)
-    return Exchange(sample, reply, None if reply else f"no recorded reply for sample {sample.id}")
+    return Exchange(sample, reply, None if reply else "there is no recorded reply")
 
 
 def load_replies(path: Path, shown_as: str) -> dict[str, AgentReply]:

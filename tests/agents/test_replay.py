@@ -95,7 +95,7 @@ def test_a_recorded_reply_is_the_answer_and_a_missing_one_a_failure(write):
     replies = load_replies(write({"id": "s1", "response": "Paris"}), "replies.jsonl")
     answered, unanswered = Sample("s1", "Where?"), Sample("s2", "Where?")
     assert replay(replies, answered) == Exchange(answered, AgentReply("Paris"))
-    assert replay(replies, unanswered) == Exchange(unanswered, error="no recorded reply for sample s2")
+    assert replay(replies, unanswered) == Exchange(unanswered, error="there is no recorded reply")
 
 
 def test_ids_without_a_sample(write):
