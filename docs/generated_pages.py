@@ -202,18 +202,37 @@ def _describe(metric: MetricDefinition) -> tuple[str, ...]:
 
 
 def render_manifest() -> str:
-    """Return the keys of the manifest: a table for each object, under the path of its first place."""
-    schema = read_schema("manifest")
+    """Return the keys of the manifest."""
+    return _render_schema("manifest", defaults=True)
+
+
+def render_report() -> str:
+    """Return the keys of the JSON report, which has all of them."""
+    return _render_schema("report", defaults=False)
+
+
+def _render_schema(what: str, *, defaults: bool) -> str:
+    """Return the keys of a JSON Schema: a table for each object, under the path of its first place."""
+    schema = read_schema(what)
     definitions = schema["$defs"]
-    places = {"": "Top level"} | dict(_list_places(schema, "", definitions))
+    top = definitions[_name_of(schema)] if "$ref" in schema else schema
+
+    def link(name: str) -> str:
+        return _link_key(what, name, definitions)
+
     blocks = []
-    for name, place in places.items():
-        whole = definitions[name] if name else schema
+    for name, place in {"": "Top level", **dict(_list_places(top, "", definitions))}.items():
+        whole = definitions[name] if name else top
         definition = _find_object(whole)
         if definition:
-            blocks += [f"({_anchor(name)})=", f"## {place}", escape(whole.get("description", ""))]
-            blocks.append(describe_keys(definition, lambda one: _link_key(one, definitions), definitions))
+            blocks += [f"({_anchor(what, name)})=", f"## {place}", escape(whole.get("description", ""))]
+            blocks.append(describe_keys(definition, link, definitions, defaults=defaults))
     return join(blocks)
+
+
+def _name_of(reference: Mapping[str, Any]) -> str:
+    """Return the name of the definition that a reference points to."""
+    return str(reference["$ref"]).rpartition("/")[2]
 
 
 @cache
@@ -229,7 +248,7 @@ def _list_places(schema: Mapping[str, Any], place: str, definitions: Mapping[str
 
     def walk(found: Any, place: str, *, is_variant: bool = False) -> Iterator[tuple[str, str]]:
         if "$ref" in found:
-            name = found["$ref"].rpartition("/")[2]
+            name = _name_of(found)
             if name not in seen:
                 seen.add(name)
                 yield name, place + (f" ({_name_variant(definitions[name])})" if is_variant else "")
@@ -258,18 +277,21 @@ def _find_object(definition: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return next((one for one in options if one.get("properties")), None)
 
 
-def _anchor(name: str) -> str:
-    return f"keys-{name.lower()}"
+def _anchor(what: str, name: str) -> str:
+    return f"{what}-{name.lower()}"
 
 
-def _link_key(name: str, definitions: Mapping[str, Any]) -> str:
+def _link_key(what: str, name: str, definitions: Mapping[str, Any]) -> str:
+    def link(other: str) -> str:
+        return _link_key(what, other, definitions)
+
     definition = definitions[name]
     found = _find_object(definition)
     if found is None:
-        return describe_type(definition, lambda one: _link_key(one, definitions)) if definition else "any value"
+        return describe_type(definition, link) if definition else "any value"
     others = [one for one in definition.get("anyOf", ()) if one is not found and one.get("type") != "null"]
-    words = [describe_type(one, lambda inner: _link_key(inner, definitions)) for one in others]
-    return " or ".join([*words, f"[{name}](#{_anchor(name)})"])
+    words = [describe_type(one, link) for one in others]
+    return " or ".join([*words, f"[{name}](#{_anchor(what, name)})"])
 
 
 @cache
@@ -373,6 +395,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/generated/python": render_python,
     "reference/generated/metrics": render_metrics,
     "reference/generated/manifest": render_manifest,
+    "reference/generated/report": render_report,
     "reference/generated/rest": render_rest,
     "reference/generated/rest-objects": render_rest_objects,
 }

@@ -24,6 +24,8 @@ _WORDS = {
     "array": "list",
 }
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+_NO_BOUND = 1e99
+"""From here on, a bound only protects sums from overflow."""
 
 
 def escape(text: str) -> str:
@@ -76,13 +78,20 @@ def describe_default(schema: Mapping[str, Any], is_required: bool) -> str:
     return "–" if default is None or isinstance(default, dict) else code(_show(default))
 
 
-def describe_keys(schema: Mapping[str, Any], link: Link, definitions: Mapping[str, Any]) -> str:
-    """Return the table of an object's keys. A key without a description has that of its type."""
+def describe_keys(
+    schema: Mapping[str, Any], link: Link, definitions: Mapping[str, Any], *, defaults: bool = True
+) -> str:
+    """Return the table of an object's keys. A key without a description has that of its type.
+
+    `defaults`: the object is input, whose keys have defaults. Of output, the types include null instead.
+    """
     required = schema.get("required", ())
     rows = []
     for key, one in schema.get("properties", {}).items():
         meaning = escape(find_description(one, definitions))
-        rows.append((code(key), describe_type(one, link), describe_default(one, key in required), meaning))
+        default = describe_default(one, key in required) if defaults else ""
+        or_null = " or null" if not defaults and {"type": "null"} in one.get("anyOf", ()) else ""
+        rows.append((code(key), describe_type(one, link) + or_null, default, meaning))
     return table(("key", "type", "default", "meaning"), rows)
 
 
@@ -95,13 +104,16 @@ def find_description(schema: Mapping[str, Any], definitions: Mapping[str, Any]) 
 
 def _describe_plain(schema: Mapping[str, Any], link: Link) -> str:
     name = schema.get("type")
+    if "prefixItems" in schema:
+        items = [describe_type(one, link) for one in schema["prefixItems"]]
+        return f"list of {len(items)}: {', '.join(items)}"
     if name == "array":
         return f"list of {describe_type(schema['items'], link)}" if schema.get("items") else "list"
     inner = schema.get("additionalProperties")
     if name == "object" and isinstance(inner, dict) and inner:
         return f"mapping to {describe_type(inner, link)}"
     names = name if isinstance(name, list) else [name]
-    bounds = [f"{sign} {schema[key]:g}" for key, sign in _BOUNDS.items() if key in schema]
+    bounds = [f"{sign} {schema[key]:g}" for key, sign in _BOUNDS.items() if abs(schema.get(key, _NO_BOUND)) < _NO_BOUND]
     return ", ".join([" or ".join(_WORDS.get(str(one), "any value") for one in names), *bounds])
 
 

@@ -40,15 +40,9 @@ from evalspec.model.exchanges import (
 from evalspec.model.runs import (
     MAX_REPEATS,
     DatasetResult,
-    Direction,
-    RepeatSummary,
     RetrieverSettings,
     Run,
-    SliceResult,
     StageLatency,
-    Summary,
-    Threshold,
-    Variance,
     describe_reuse,
 )
 from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample
@@ -60,6 +54,14 @@ from evalspec.model.scores import (
     Score,
     ScoreStatus,
     StoredExchange,
+)
+from evalspec.model.summaries import (
+    Direction,
+    RepeatSummary,
+    SliceResult,
+    Summary,
+    Threshold,
+    Variance,
 )
 from evalspec.model.verdicts import UNDECIDED, RegressionOutcome, Verdict, VerdictStatus
 

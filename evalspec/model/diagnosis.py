@@ -10,18 +10,20 @@ from evalspec.model.base import Number, Record
 class MissingDocument(Record, frozen=True):
     """A relevant document that is not retrieved within the cut-off."""
 
-    document: str
-    grade: int
+    document: Annotated[str, Meta(description="Id of the document.")]
+    grade: Annotated[int, Meta(description="Its grade of relevance; 1 if it has none.")]
     rank: Annotated[int | None, Meta(description="Rank from 1 in the deep ranking; null: not retrieved there either.")]
-    alternatives: Annotated[tuple[str, ...], Meta(description="Documents that would satisfy the query equally.")] = ()
+    alternatives: Annotated[
+        tuple[str, ...], Meta(description="Ids of documents that would satisfy the query as well.")
+    ] = ()
 
 
 class Intruder(Record, frozen=True):
     """An irrelevant document at a rank where a relevant one should be."""
 
-    document: str
-    rank: int
-    grade: Annotated[int | None, Meta(description="null: unjudged.")]
+    document: Annotated[str, Meta(description="Id of the document.")]
+    rank: Annotated[int, Meta(description="Its rank, from 1.")]
+    grade: Annotated[int | None, Meta(description="Its grade of relevance, too low to count; null: unjudged.")]
 
 
 class QueryDiagnosis(Record, frozen=True):
@@ -34,8 +36,17 @@ class QueryDiagnosis(Record, frozen=True):
     query: Annotated[str, Meta(description="The id of the sample.")]
     wanted: Annotated[int, Meta(description="Number of relevant documents, or groups of alternatives.")]
     searched: Annotated[int, Meta(description="Number of documents in the deep ranking.")]
-    missing: Annotated[tuple[MissingDocument, ...], Meta(description="Best rank first; not retrieved ones last.")]
-    pushed_out_by: tuple[Intruder, ...]
+    missing: Annotated[
+        tuple[MissingDocument, ...],
+        Meta(description="The missing documents: best rank first, not retrieved ones last."),
+    ]
+    pushed_out_by: Annotated[
+        tuple[Intruder, ...],
+        Meta(
+            description="The irrelevant documents above the best missing one; if that is not retrieved, those within "
+            "the cut-off."
+        ),
+    ]
 
     @property
     def harm(self) -> float:
@@ -46,29 +57,38 @@ class QueryDiagnosis(Record, frozen=True):
 class NeverRetrieved(Record, frozen=True):
     """A relevant document that is within the cut-off of no query."""
 
-    document: str
-    queries: Annotated[tuple[str, ...], Meta(description="The queries that miss it.")]
+    document: Annotated[str, Meta(description="Id of the document.")]
+    queries: Annotated[tuple[str, ...], Meta(description="Ids of the samples that miss it.")]
     best_rank: Annotated[
         int | None, Meta(description="Its best rank in the rankings of these queries; null: not retrieved in any.")
     ]
-    harm: Annotated[Number, Meta(description="The recall lost by these queries, summed.")]
+    harm: Annotated[Number, Meta(description="The recall that these queries lose, summed: 1 is a whole query.")]
 
 
 class AlwaysRetrieved(Record, frozen=True):
     """A document that is within the cut-off of almost every query, though not relevant to them."""
 
-    document: str
-    share: Annotated[Number, Meta(description="The share of answered queries that retrieve it, and it is irrelevant.")]
+    document: Annotated[str, Meta(description="Id of the document.")]
+    share: Annotated[
+        Number, Meta(description="The share of answered queries that retrieve it though it is irrelevant, 0 to 1.")
+    ]
     blocking: Annotated[int, Meta(description="The number of these queries that miss a relevant document.")]
 
 
 class Diagnosis(Record, frozen=True):
-    """Why rankings miss relevant documents. Every list starts with the most harmful entry."""
+    """Why rankings miss relevant documents. Queries and documents are listed by their harm, the worst first."""
 
-    cutoff: int
-    depth: int
-    answered: Annotated[int, Meta(description="Queries that have a ranking.")]
-    unanswered: Annotated[tuple[str, ...], Meta(description="Judged queries without a ranking; not diagnosed.")]
+    cutoff: Annotated[int, Meta(description="Rank down to which documents count as retrieved.")]
+    depth: Annotated[int, Meta(description="Rank down to which missing documents were searched for.")]
+    answered: Annotated[int, Meta(description="Number of judged queries that have a ranking.")]
+    unanswered: Annotated[
+        tuple[str, ...], Meta(description="Ids of the judged queries without a ranking, which are not diagnosed.")
+    ]
     queries: Annotated[tuple[QueryDiagnosis, ...], Meta(description="Queries that miss relevant documents.")]
-    never_retrieved: tuple[NeverRetrieved, ...]
-    always_retrieved: tuple[AlwaysRetrieved, ...]
+    never_retrieved: Annotated[
+        tuple[NeverRetrieved, ...], Meta(description="Relevant documents within the cut-off of no query.")
+    ]
+    always_retrieved: Annotated[
+        tuple[AlwaysRetrieved, ...],
+        Meta(description="Documents within the cut-off of almost every query, though not relevant."),
+    ]

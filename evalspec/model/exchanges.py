@@ -11,15 +11,23 @@ from evalspec.model.samples import Sample
 Timings = Annotated[
     Mapping[str, Number],
     Meta(
-        description="Time in ms by stage of the retriever, or to the `first_token` of a stream; empty: none is known."
+        description="Time in ms by stage of the retriever, or to the `first_token` of a stream. Empty: not known, or "
+        "in `attempts`."
     ),
 ]
 Oddities = Annotated[
-    Mapping[str, int], Meta(description="Anomalies of a retriever's hits that are not errors: counts by kind.")
+    Mapping[str, int],
+    Meta(
+        description="Irregularities of a retriever's hits that are not errors: number by kind. Empty: none, or in "
+        "`attempts`."
+    ),
 ]
 FinishReason = Annotated[
     str | None,
-    Meta(description="Finish reason, as the agent reports it; null: not reported, or attempts differ."),
+    Meta(
+        description="Why the answer ended, as the agent reports it, such as `stop` or `length`; null: not reported, "
+        "or in `attempts`."
+    ),
 ]
 
 NOT_ASKED = "not asked: "
@@ -52,14 +60,14 @@ class Usage(Record, frozen=True):
 
 
 class JudgeUsage(Record, frozen=True):
-    """Usage of the judge. Tokens as counted by the service."""
+    """Usage of the judge."""
 
-    calls: Annotated[int, Meta(description="Answered requests.")] = 0
-    retries: Annotated[int, Meta(description="Retried requests.")] = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+    calls: Annotated[int, Meta(description="Number of answered requests.")] = 0
+    retries: Annotated[int, Meta(description="Number of repeated requests.")] = 0
+    input_tokens: Annotated[int, Meta(description="Tokens of the prompts, as the service counts them.")] = 0
+    output_tokens: Annotated[int, Meta(description="Tokens of the answers, as the service counts them.")] = 0
     uncounted: Annotated[
-        int, Meta(description="Answers without a token count. The sums do not include their tokens.")
+        int, Meta(description="Number of answers without a token count. The sums lack their tokens.")
     ] = 0
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":

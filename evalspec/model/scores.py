@@ -12,7 +12,7 @@ from evalspec.model.exchanges import Exchange, FinishReason, Oddities, Timings
 
 
 class ScoreStatus(StrEnum):
-    """Status of the score of one (sample, metric) pair. Only SCORED has a value."""
+    """Whether a score has a value: only scored ones do."""
 
     SCORED = "scored"
     NOT_APPLICABLE = "not_applicable"
@@ -40,24 +40,32 @@ class SampleStatus(StrEnum):
 
 
 class Score(Record, frozen=True):
-    """The score of one metric on one sample. Only scores with status SCORED have a value. All others have a reason.
+    """The score of one metric on one sample. Only scores with status scored have a value. All others have a reason.
 
     `evidence`: the basis of the value (statements with their verdicts, counts), ready for JSON. Only the run log keeps
     evidence. The scores of a Run have none.
     """
 
-    status: ScoreStatus
-    value: Number | None = None
-    reason: str | None = None
+    status: Annotated[
+        ScoreStatus,
+        Meta(
+            description="`scored`: it has a value; `not_applicable`: the metric is undefined here; `skipped`: "
+            "deliberately not computed; `failed`: could not be computed."
+        ),
+    ]
+    value: Annotated[
+        Number | None, Meta(description="The value, in the metric's unit; null unless the status is `scored`.")
+    ] = None
+    reason: Annotated[str | None, Meta(description="Why the score has this value or none; null: not given.")] = None
     repeats: Annotated[
         tuple[Number, ...],
-        Meta(description="Each grade of the judge, if it graded the reply several times. value is their mean."),
+        Meta(description="Each grade, if the judge graded the reply several times. `value` is their mean. Else empty."),
     ] = ()
     cause: Annotated[
         Cause | None,
         Meta(
-            description="Why a score is failed or not applicable. A scored one has a cause if it is a mean over "
-            "attempts and some of them are not applicable; else null."
+            description="What made the score failed or not applicable; else null. A mean over attempts also has a "
+            "cause if reply or judge made some of them not applicable."
         ),
     ] = None
     evidence: Any | UnsetType = UNSET
@@ -118,31 +126,41 @@ class Score(Record, frozen=True):
         return cls(ScoreStatus.FAILED, reason=reason, cause=cause)
 
 
+Scores = Annotated[Mapping[str, Score], Meta(description="The score of each metric, by name.")]
+
+
 class StoredExchange(Record, frozen=True):
     """One attempt with all its texts, as the run store keeps it. `attempt` counts from 1."""
 
     dataset: str
     attempt: int
     exchange: Exchange
-    scores: Mapping[str, Score]
+    scores: Scores
 
 
 class Attempt(Record, frozen=True):
     """One attempt at a sample after scoring. It keeps no texts, so that memory does not grow with the answers."""
 
-    status: SampleStatus
-    latency_ms: Number | None = None
-    error: str | None = None
+    status: Annotated[SampleStatus, Meta(description="Whether there is a usable reply.")]
+    latency_ms: Annotated[
+        Number | None,
+        Meta(description="Time from sending the request to the last byte of the reply, in ms; null: unknown."),
+    ] = None
+    error: Annotated[str | None, Meta(description="Why there is no usable reply; null: there is one.")] = None
     unreachable: Annotated[
-        bool, Meta(description="No connection could be made, so the error says nothing about the agent's quality.")
+        bool,
+        Meta(
+            description="Whether no connection could be made, so that the error says nothing about the agent's quality."
+        ),
     ] = False
     passed: Annotated[
         bool | None,
         Meta(
-            description="Whether every score is within the limits that apply to the sample; null: unknown, or no limit."
+            description="Whether every score is within the limits that apply to single replies of the sample; false "
+            "without a usable reply; null: unknown, or no limit."
         ),
     ] = None
-    scores: Mapping[str, Score] = {}
+    scores: Scores = {}
     timings_ms: Timings = {}
     oddities: Oddities = {}
     finish_reason: FinishReason = None
@@ -151,32 +169,44 @@ class Attempt(Record, frozen=True):
 class SampleResult(Record, frozen=True, kw_only=True):
     """The result of one sample: status, and scores by metric."""
 
-    id: str
-    line: Annotated[int | None, Meta(description="Line in the dataset's file, from 1.")] = None
-    tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = {}
-    status: SampleStatus
-    latency_ms: Annotated[
-        Number | None, Meta(description="From sending the request to the last byte of the reply.")
+    id: Annotated[str, Meta(description="Id of the sample in the dataset.")]
+    line: Annotated[
+        int | None, Meta(description="Line in the dataset's file, from 1; null: the format has no lines.")
     ] = None
-    error: Annotated[str | None, Meta(description="Why there is no usable reply.")] = None
-    scores: Mapping[str, Score] = {}
+    tags: Annotated[tuple[str, ...], Meta(description="Tags of the sample.")] = ()
+    metadata: Annotated[
+        Mapping[str, Any],
+        Meta(description="Metadata of the sample; after --no-content only what slices and `cluster` need."),
+    ] = {}
+    status: Annotated[SampleStatus, Meta(description="Whether there is a usable reply to every attempt.")]
+    latency_ms: Annotated[
+        Number | None,
+        Meta(
+            description="Time from sending the request to the last byte of the reply, in ms; the mean of several "
+            "attempts; null: unknown."
+        ),
+    ] = None
+    error: Annotated[str | None, Meta(description="Why there is no usable reply; null: there is one.")] = None
+    scores: Scores = {}
     pass_rate: Annotated[
         Number | None,
-        Meta(description="Share of its attempts that passed; null: some attempt is undecided, or no limit applies."),
+        Meta(
+            description="Share of the attempts that passed, 0 to 1; null: some attempt is undecided, or no limit "
+            "applies."
+        ),
     ] = None
     attempts: Annotated[
         tuple[Attempt, ...],
-        Meta(description="The attempts, if there are several. The other fields then combine all of them."),
+        Meta(description="The attempts, if there are several, else empty. The other keys then combine all of them."),
     ] = ()
     timings_ms: Timings = {}
     oddities: Oddities = {}
     digest: Annotated[
         str | None,
         Meta(
-            description="Hash of everything in the sample that a score may depend on, so not its id and tags; null: "
-            "unknown."
+            description="Hash of everything in the sample that a score may depend on, so not of its id and tags; "
+            "null: unknown."
         ),
     ] = None
     finish_reason: FinishReason = None
-    slices: Annotated[tuple[str, ...], Meta(description="Slices with a threshold that the sample belongs to.")] = ()
+    slices: Annotated[tuple[str, ...], Meta(description="The slices with a threshold that the sample belongs to.")] = ()

@@ -24,33 +24,55 @@ class VerdictStatus(StrEnum):
 class RegressionOutcome(Record, frozen=True):
     """The outcome of one limit on regressions from the baseline. `dataset`: empty if the limit is for all datasets."""
 
-    dataset: str
-    metric: Annotated[str | None, Meta(description="null: the limit on newly failing samples, unless ofBaseline.")]
-    status: VerdictStatus
-    baseline: Number | None = None
-    candidate: Number | None = None
-    delta: Annotated[Number | None, Meta(description="Candidate minus baseline, over the pairs.")] = None
-    interval: Interval | None = None
+    dataset: Annotated[str, Meta(description="Name of the dataset; empty: all datasets.")]
+    metric: Annotated[
+        str | None, Meta(description="Name of the metric; null: the limit is `newFailures`, or see `ofBaseline`.")
+    ]
+    status: Annotated[
+        VerdictStatus,
+        Meta(description="The outcome of this limit. NOT_GATED: the metric was deliberately not measured."),
+    ]
+    baseline: Annotated[
+        Number | None,
+        Meta(description="The metric's value in the baseline, over the pairs; null: no pairs, or no metric."),
+    ] = None
+    candidate: Annotated[
+        Number | None, Meta(description="The metric's value in this run, over the pairs; null: no pairs, or no metric.")
+    ] = None
+    delta: Annotated[Number | None, Meta(description="`candidate` minus `baseline`; null: one of them is null.")] = None
+    interval: Annotated[
+        Interval | None,
+        Meta(
+            description="Interval of `delta` with confidence 1 − `alpha`; null: nothing was tested, or it is unknown."
+        ),
+    ] = None
     p_value: Annotated[
         Number | None,
-        Meta(description="Of the one-sided paired test for a deterioration, adjusted over all metrics (maxT)."),
+        Meta(
+            description="One-sided p-value of the deterioration, adjusted over all metrics (maxT), or of so many new "
+            "failures; null: nothing was tested."
+        ),
     ] = None
-    pairs: Annotated[int, Meta(description="Samples that are scored in both runs.")] = 0
-    reason: Annotated[str | None, Meta(description="The evidence for the status.")] = None
-    units: Annotated[
-        int, Meta(description="Independent samples or clusters among the pairs; 0: nothing was tested.")
+    pairs: Annotated[
+        int, Meta(description="Samples that are scored in both runs. Of `newFailures`: samples that are in both runs.")
     ] = 0
-    unpaired: Annotated[int, Meta(description="Samples that are scored in only one of the runs.")] = 0
+    reason: Annotated[str | None, Meta(description="The evidence for the status; null: not given.")] = None
+    units: Annotated[
+        int, Meta(description="Independent samples or clusters among the pairs that were tested; 0: nothing was.")
+    ] = 0
+    unpaired: Annotated[int, Meta(description="Samples that are in both runs, and scored in only one.")] = 0
     proven: Annotated[
-        bool, Meta(description="Whether the data exclude a drop beyond maxDrop. Without that, a PASS may be noise.")
+        bool, Meta(description="Whether the data exclude a drop of `maxDrop`. If not, a PASS may hide one.")
     ] = False
     of_baseline: Annotated[
-        bool, Meta(description="Whether the baseline is missing, or has a dataset that this run lacks.")
+        bool,
+        Meta(description="Whether the outcome is that the baseline is missing, or has a dataset that this run lacks."),
     ] = False
-
     worsened: Annotated[
         Mapping[str, Number],
-        Meta(description="The value in the baseline of each sample that got worse, by id. Empty: the limit holds."),
+        Meta(
+            description="The value in the baseline of each sample that got worse, by id. Empty if the status is PASS."
+        ),
     ] = {}
 
     def __post_init__(self) -> None:
