@@ -69,7 +69,7 @@ class UserCode:
         import asyncio
 
         if inspect.iscoroutinefunction(function):
-            return await self._finish(function(*arguments))
+            return await self._finish(self.call_here(function, *arguments))
         result = await asyncio.to_thread(self.call_here, function, *arguments)
         return await self._finish(result) if inspect.isawaitable(result) else result
 

@@ -41,6 +41,13 @@ def test_a_function_is_given_the_request(write, kind):
     assert not any(isinstance(retriever, ability) for ability in (Ingests, Deletes, Reranks, Prepares))
 
 
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_function_with_other_parameters_is_an_error_of_its_own(write, kind):
+    retriever = write(f"{kind} search(query, top_k):\n    return []")
+    with pytest.raises(RetrieverError, match=r"^search: TypeError: search\(\) missing 1 required .* 'top_k'$"):
+        search(retriever)
+
+
 def test_sync_functions_run_beside_each_other(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from threading import Barrier\nboth = Barrier(2)\ndef search(request):\n    both.wait(10)\n    return []"
