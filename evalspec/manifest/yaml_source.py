@@ -50,7 +50,11 @@ class _TooManyNodes(Exception):
 
 
 class _CountingLoader(yaml.SafeLoader):
-    """PyYAML's Python loader, limited to `most` values: 70 µs per value. Its error messages are shown to the user."""
+    """PyYAML's Python loader, limited to `most` values: 70 µs per value. Its error messages are shown to the user.
+
+    As libyaml and other tools do, it takes a question mark within a text in brackets for a part of the text:
+    `{question: How long is the trial?}`.
+    """
 
     def __init__(self, text: str, most: int) -> None:
         super().__init__(text)
@@ -61,6 +65,20 @@ class _CountingLoader(yaml.SafeLoader):
         if self._left < 0:
             raise _TooManyNodes
         return super().compose_node(parent, index)
+
+    def scan_plain(self) -> yaml.ScalarToken:
+        if not self.flow_level:
+            return super().scan_plain()
+        vars(self)["peek"] = self._peek_no_key
+        try:
+            return super().scan_plain()
+        finally:
+            del vars(self)["peek"]
+
+    def _peek_no_key(self, index: int = 0) -> str:
+        """Return the sign at `index`, or a letter for a question mark, which would end the text."""
+        sign = super().peek(index)
+        return "x" if sign == "?" else sign
 
 
 def _compose(text: str, most: int) -> tuple["_Loader", yaml.Node | None]:

@@ -58,3 +58,17 @@ def test_what_would_take_too_long_is_refused(text, said):
         return
     with pytest.raises(InvalidInput, match=said):
         parse_yaml(text, "f")
+
+
+@pytest.mark.parametrize("padding", ["", PADDING])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{question: How long is the trial?}", {"question": "How long is the trial?"}),
+        ("[Why? No, a?b, c]", ["Why? No", "a?b", "c"]),
+        ("a: {b: [who?, {c: d?\n  e?}]}", {"a": {"b": ["who?", {"c": "d? e?"}]}}),
+        ("{? key : value, other: 1}", {"key": "value", "other": 1}),
+    ],
+)
+def test_a_question_mark_within_a_text_in_brackets_is_part_of_it(text, value, padding):
+    assert parse_yaml(text + padding, "f").data == value
