@@ -41,6 +41,8 @@ from evalspec.service.uploaded_datasets import (
 ROUTER = APIRouter(include_in_schema=False)
 
 _PROBLEMS_SHOWN = 50
+_NAME_SHOWN = 80
+"""How much of a file's name is shown, from its end."""
 _KEPT = ("queries", "description", "metadata")
 """What a posted dataset has."""
 
@@ -63,21 +65,21 @@ def show_upload(visit: Uploader) -> HTMLResponse:
 @ROUTER.post("/datasets/upload", response_model=None)
 def upload(visit: Uploader, file: UploadFile, name: Name = "") -> Response:
     """Keep a file, and show its preview."""
-    given = file.filename or ""
-    proposed = name.strip() or Path(given.replace("\\", "/")).name.partition(".")[0].strip()
+    given = Path((file.filename or "").replace("\\", "/")).name
+    proposed = name.strip() or given.partition(".")[0].strip()
     try:
         staged = stage_file(visit.project, file.file, given, proposed, visit.access.caller.user)
-        _keep_preview(visit, staged)
+        _keep_preview(visit, staged, given[-_NAME_SHOWN:])
     except ApiProblem as problem:
         return _render_form(visit, _say(problem), name, problem.status)
     return RedirectResponse(visit.link(f"/datasets/upload/{staged.token}"), HTTPStatus.SEE_OTHER)
 
 
-def _keep_preview(visit: Visit, staged: StagedFile) -> None:
-    """Look at a waiting file. One that cannot be looked at is deleted."""
+def _keep_preview(visit: Visit, staged: StagedFile, shown_as: str) -> None:
+    """Look at a waiting file, whose problems name it as its author does. One that cannot be looked at is deleted."""
     try:
         _, path = find_staged(visit.project, staged.token, staged.user)
-        keep_check(visit.project, staged, look_at(path, staged.data_name))
+        keep_check(visit.project, staged, look_at(path, shown_as))
     except BaseException:
         discard_staged(visit.project, staged.token)
         raise

@@ -174,7 +174,7 @@ def test_an_upload_with_errors_then_a_good_one(ben, shop, client, engine):
     place = ben.upload(BROKEN, "support.jsonl")
     page = ben.get(place)
     rows = cells_of(page, "Errors of the dataset")
-    assert [row[0] for row in rows] == ["data.jsonl:2", "data.jsonl:3", "data.jsonl:4"]
+    assert [row[0] for row in rows] == ["support.jsonl:2", "support.jsonl:3", "support.jsonl:4"]
     assert "Store it" not in page
     assert "the file has errors" in ben.post(place, 409, name="support")
     ben.post(f"{place}/discard")

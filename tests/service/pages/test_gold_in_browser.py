@@ -210,7 +210,7 @@ def test_an_upload_with_errors_then_a_good_one(visit, root, tmp_path, has_script
             page.get_by_label(re.compile("Name")).fill(name)
             page.get_by_role("button", name="Show the preview").click()
             if "expected" not in content:
-                expect(page.get_by_role("table", name="Errors of the dataset")).to_contain_text("data.jsonl:1")
+                expect(page.get_by_role("table", name="Errors of the dataset")).to_contain_text("file.jsonl:1")
                 page.get_by_role("button", name="Discard it").click()
         page.get_by_role("button", name="Store it").click()
         expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
