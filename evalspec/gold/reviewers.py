@@ -2,7 +2,7 @@
 
 from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.layout import SET_FILE
-from evalspec.gold.schema import Kind
+from evalspec.gold.schema import Kind, Outcome
 from evalspec.gold.states import CONFIRMATIONS, State
 from evalspec.plural import counted
 
@@ -80,9 +80,11 @@ def describe_missing(entry: Entry) -> str:
         return "its block changed: gold pin if the answer is still right, or gold revise, carry or retire"
     if entry.state is State.DISPUTED:
         writers, flaggers = sorted(current.writers), " and ".join(sorted(current.open_flags))
+        upheld = " and ".join(sorted(current.list_people(Kind.RESOLVE, Outcome.UPHELD)))
+        done = f"; {upheld} upheld it" if upheld else ""
         if len(writers) == 1:
-            return f"to be settled by {writers[0]} and {flaggers}"
-        return f"to be settled by {flaggers} and either {' or '.join(writers)}"
+            return f"to be settled by {writers[0]} and {flaggers}{done}"
+        return f"to be settled by {flaggers} and either {' or '.join(writers)}{done}"
     return ""
 
 

@@ -332,6 +332,14 @@ def test_the_author_is_who_added_the_content_whatever_the_clocks_say():
         assert compute_standing(order, HASH, PEOPLE).author == "ada"
 
 
+def test_a_dispute_names_who_upheld_the_triple(root):
+    add_triple(root, "refund", make_triple(), "ada")
+    review(root, "refund", "ben", Flag.OVERSTATED)
+    assert describe_missing(read_entry(root, "refund")) == "to be settled by ada and ben"
+    resolve(root, "refund", "ada", "upheld")
+    assert describe_missing(read_entry(root, "refund")) == "to be settled by ada and ben; ada upheld it"
+
+
 def test_who_adjudicated_does_not_take_it_back_by_a_review(root):
     add_triple(root, "refund", make_triple(), "ada")
     review(root, "refund", "ben", Flag.OVERSTATED)
