@@ -31,6 +31,7 @@ from evalspec.store.run_log import is_being_written
 from evalspec.store.stored_run import open_run
 
 TOKEN_VARIABLE = "EVALSPEC_TOKEN"  # noqa: S105 - the name of a variable
+_CREATE_TOKEN = "evalspec token create --user EMAIL --scope push --namespace NS"  # noqa: S105 - a command
 _RETRIES = 6
 _SECONDS = 60.0
 _COMMIT_SECONDS = 900.0
@@ -82,7 +83,7 @@ def choose_server(url: str | None, environment: Mapping[str, str], *, allow_http
     problems = []
     token = environment.get(TOKEN_VARIABLE, "").strip()
     if not token:
-        fix = "set it to a token of the scope push: `evalspec token create --scope push`"
+        fix = f"set it to what `{_CREATE_TOKEN}` prints on the server"
         problems.append(Problem("not set", fix, field=TOKEN_VARIABLE))
     elif not _PRINTED.fullmatch(token):
         fix = "copy it again from the output of `evalspec token create`"

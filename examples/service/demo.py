@@ -25,6 +25,8 @@ BUILDS = ((0.6, "main"), (0.8, "main"), (1.0, "more-pages"))
 """The share of the help pages that the agent of each run knows, and the branch that is built."""
 YOU = "you@example.com"
 """Whom the printed link logs in. In the gold set, this is a reviewer and an author."""
+CI = "ci@example.com"
+"""Who pushes runs, and may do nothing else."""
 BROKEN_THRESHOLD = 1
 """The exit code of a run that misses a threshold, as some of these do."""
 START_SECONDS = 60
@@ -52,6 +54,8 @@ def main() -> None:
         try:
             if wait_until_healthy(server, url):
                 push_runs(project, build, url)
+                path = create_token(project, YOU, "admin", "--login")
+                print(f"the runs are there. log in once, within 10 minutes: {url}{path}", flush=True)
             sys.exit(server.wait())
         except KeyboardInterrupt:  # the terminal signals the server too, which ends its worker
             sys.exit(server.wait())
@@ -78,7 +82,7 @@ def push_runs(project: Path, build: Path, url: str) -> None:
     known = len(list((project / ".evalspec" / "runs").glob("2*/pushed.json")))
     environment = dict(os.environ)
     for share, branch in BUILDS[known:]:
-        environment |= {"GITLAB_CI": "true", "CI_COMMIT_BRANCH": branch, "EVALSPEC_TOKEN": create_token(project)}
+        environment |= {"GITLAB_CI": "true", "CI_COMMIT_BRANCH": branch, "EVALSPEC_TOKEN": create_token(project, CI, "push")}
         content = pages[: round(share * len(pages))]
         (build / "corpus.jsonl").write_text("".join(content), encoding="utf-8")
         print(f"evaluating the agent with {len(content)} of {len(pages)} help pages", file=sys.stderr)
@@ -88,9 +92,9 @@ def push_runs(project: Path, build: Path, url: str) -> None:
             sys.exit(done.returncode)
 
 
-def create_token(project: Path) -> str:
-    """Return a token that may push runs, and nothing else."""
-    options = ("--user", "ci@example.com", "--scope", "push", "--namespace", "demo", "--days", "1")
+def create_token(project: Path, user: str, scope: str, *more: str) -> str:
+    """Return a token of a user for the project. With the option `--login`, return the path of a link to log in."""
+    options = ("--user", user, "--scope", scope, "--namespace", "demo", "--days", "1", *more)
     command = (*EVALSPEC, "token", "create", *options)
     return subprocess.run(command, cwd=project, check=True, capture_output=True, text=True).stdout.strip()
 

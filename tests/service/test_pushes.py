@@ -264,6 +264,7 @@ def test_a_bad_address_is_reported_before_anything_is_asked(ci, agent, url, word
 def test_a_token_is_needed_and_nothing_untrusted_is_near_it(ci, agent):
     done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", "http://localhost:9")
     assert (done.returncode, "EVALSPEC_TOKEN: not set" in done.stderr) == (2, True)
+    assert "`evalspec token create --user EMAIL --scope push --namespace NS` prints on the server" in done.stderr
     arguments = ("evaluate", "agent.yaml", "--push", "--to", "http://localhost:9", "--untrusted", "--url", agent.url)
     done = evalspec_of(ci, *arguments, token="t0ken")
     assert (done.returncode, "untrusted" in done.stderr) == (2, True)
