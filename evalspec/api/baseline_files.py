@@ -1,14 +1,16 @@
 """Promoted baselines of a project: find them, and take samples out of them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from evalspec.comparison.baseline import KIND
+from evalspec.comparison.baseline import KIND, build_baseline, render_baseline
 from evalspec.model import Run
+from evalspec.output_files import write_file
 from evalspec.store.erasing import Key
+from evalspec.typed_json import parse_document, read_bytes
 
 _HEAD_BYTES = 4096
 
@@ -26,7 +28,25 @@ def find_baselines(folder: Path) -> Iterator[Path]:
                         yield path
 
 
-def drop_samples(run: Run, keys: set[Key]) -> tuple[Run, int]:
+def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
+    """Take samples out of a baseline, and return their number. A baseline without other samples is deleted.
+
+    `find_keys`: returns the samples to take out by the id of the baseline's run.
+
+    Raises:
+        EvalspecError, OSError: It cannot be read, written or deleted.
+    """
+    run = build_baseline(parse_document(read_bytes(path), shown), shown)
+    kept, removed = _drop_samples(run, find_keys(run.id))
+    if removed and not is_dry_run:
+        if kept.datasets:
+            write_file(path, [render_baseline(kept).encode()])
+        else:
+            path.unlink()
+    return removed
+
+
+def _drop_samples(run: Run, keys: set[Key]) -> tuple[Run, int]:
     """Return a baseline without some samples, and their number. A dataset without other samples is dropped."""
     datasets, removed = [], 0
     for dataset in run.datasets:

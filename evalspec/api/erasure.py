@@ -6,19 +6,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from evalspec.api.baseline_files import drop_samples, find_baselines
+from evalspec.api.baseline_files import find_baselines, shorten_baseline
 from evalspec.api.gold_labels import erase_revoked_labels
-from evalspec.comparison.baseline import build_baseline, render_baseline
 from evalspec.errors import EvalspecError, InvalidInput
 from evalspec.gold.quotes import Quotes, find_quoting
-from evalspec.output_files import write_file
 from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.store.inputs import INPUTS_NAME
 from evalspec.store.log_records import TEXT, read_log
 from evalspec.store.run_log import LOG_NAME
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
-from evalspec.typed_json import parse_document, read_bytes
 
 SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
@@ -136,14 +133,11 @@ def _shorten_baselines(project: Path, samples: set[Key], keys: Mapping[str, set[
     for path in sorted(find_baselines(project)):
         shown = str(path.relative_to(project))
         try:
-            run = build_baseline(parse_document(read_bytes(path), shown), shown)
-            kept, removed = drop_samples(run, keys.get(run.id, set()) | samples)
+            removed = shorten_baseline(
+                path, shown, lambda run: keys.get(run, set()) | samples, is_dry_run=done.is_dry_run
+            )
             if removed:
                 done.baselines[shown] = removed
-            if removed and not done.is_dry_run and kept.datasets:
-                write_file(path, [render_baseline(kept).encode()])
-            elif removed and not done.is_dry_run:
-                path.unlink()
         except (EvalspecError, OSError) as error:
             done.failed.append(_shorten(project, str(error)))
 

@@ -8,11 +8,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from evalspec.api.baseline_files import drop_samples, find_baselines
+from evalspec.api.baseline_files import find_baselines, shorten_baseline
 from evalspec.api.erasure import render_scores
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
 from evalspec.api.gold_labels import erase_revoked_labels
-from evalspec.comparison.baseline import build_baseline, render_baseline
 from evalspec.errors import EvalspecError, InvalidInput
 from evalspec.gold.git_history import describe_git
 from evalspec.gold.gold_set import GoldSet, open_set, read_config, show
@@ -36,11 +35,9 @@ from evalspec.gold.revoking import (
     shorten_slice,
 )
 from evalspec.gold.schema import Export
-from evalspec.output_files import write_file
 from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun, open_run
-from evalspec.typed_json import parse_document, read_bytes
 
 _LONG_LINE = 40
 """Shorter lines of a passage may be in any text."""
@@ -254,14 +251,11 @@ def _reissue_baselines(folder: Path, found: GoldSet, content: Content, runs: _Ru
     known = {(name, one) for name in names for one in content.ids}.union(*runs.keys.values())
     for path in sorted(find_baselines(folder)):
         try:
-            run = build_baseline(parse_document(read_bytes(path), show(path)), show(path))
-            kept, removed = drop_samples(run, runs.keys.get(run.id, known))
+            removed = shorten_baseline(
+                path, show(path), lambda run: runs.keys.get(run, known), is_dry_run=done.is_dry_run
+            )
             if removed:
                 done.baselines[show(path)] = removed
-            if removed and not done.is_dry_run and kept.datasets:
-                write_file(path, [render_baseline(kept).encode()])
-            elif removed and not done.is_dry_run:
-                path.unlink()
         except (EvalspecError, OSError) as error:
             done.failed.append(f"{show(path)}: {error}")
 
