@@ -12,11 +12,12 @@ EvalspecError
     └── JudgeError          (also a ServiceError) the judge returned no usable verdict
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import IntEnum
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 
 class ExitCode(IntEnum):
@@ -45,6 +46,11 @@ class Problem(Struct, frozen=True):
         end = "" if self.message.endswith("?") else "."
         sentence = f"{self.message}{end} {self.fix}" if self.fix else self.message
         return ": ".join([*parts, sentence])
+
+    def redacted(self, redact: Callable[[str], str]) -> "Problem":
+        """Return a copy with secrets redacted."""
+        message, fix, file, field = map(redact, (self.message, self.fix, self.file, self.field))
+        return replace(self, message=message, fix=fix, file=file, field=field)
 
 
 class EvalspecError(Exception):

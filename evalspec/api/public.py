@@ -352,11 +352,7 @@ def redacting(loaded: LoadedManifest) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        problems = [
-            replace(p, message=redact(p.message), fix=redact(p.fix), file=redact(p.file), field=redact(p.field))
-            for p in error.problems
-        ]
-        raise InvalidInput(problems) from None
+        raise InvalidInput(problem.redacted(redact) for problem in error.problems) from None
     except EvalspecError as error:
         error.args = tuple(redact(part) if isinstance(part, str) else part for part in error.args)
         raise error from None

@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec.structs import replace
-
 from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
 from evalspec.json_text import render_lines
 
@@ -39,10 +37,7 @@ class CommandFailed(Exception):
 
     def redacted(self, redact: Callable[[str], str]) -> "CommandFailed":
         """Return a copy with secrets redacted."""
-        problems = [
-            replace(p, message=redact(p.message), fix=redact(p.fix), file=redact(p.file), field=redact(p.field))
-            for p in self.problems
-        ]
+        problems = [problem.redacted(redact) for problem in self.problems]
         return CommandFailed(self.exit_code, [redact(line) for line in self.lines], problems)
 
 
