@@ -1,11 +1,12 @@
 """`evalspec serve`: the REST API and its workers."""
 
 import getpass
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from evalspec.cli.options import option
+from evalspec.cli.options import Command, option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.service_options import (
     check_user,
@@ -18,6 +19,14 @@ from evalspec.cli.service_options import (
     require_service,
 )
 from evalspec.cli.streams import emit_line, notify
+
+
+def _limit(
+    flag: str, name: str, meaning: str, default: int | None = None, *, least: int = 1, unit: str = "N"
+) -> Callable[[Command], Command]:
+    """Return the option of one of the limits."""
+    bounds, is_shown = click.IntRange(min=least), default is not None
+    return option(flag, name, type=bounds, default=default, show_default=is_shown, metavar=unit, help=meaning)
 
 
 @click.command("serve", cls=OrderedCommand)
@@ -43,49 +52,12 @@ from evalspec.cli.streams import emit_line, notify
 )
 @option("--login-user", metavar="EMAIL", help="Whom the printed link logs in. Default: the user of the system.")
 @max_runs_option
-@option("--calls-a-day", type=click.IntRange(min=1), metavar="N", help="Calls of targets per namespace in 24 hours.")
-@option(
-    "--retention",
-    "retention_days",
-    type=click.IntRange(min=1),
-    metavar="DAYS",
-    help="Delete runs that are older, except labelled and promoted ones.",
-)
-@option(
-    "--audit-retention",
-    "audit_days",
-    type=click.IntRange(min=1),
-    default=365,
-    show_default=True,
-    metavar="DAYS",
-    help="Delete audit entries that are older.",
-)
-@option(
-    "--requests-a-minute",
-    type=click.IntRange(min=1),
-    default=600,
-    show_default=True,
-    metavar="N",
-    help="Requests per token or session.",
-)
-@option(
-    "--max-body",
-    "body_bytes",
-    type=click.IntRange(min=1024),
-    default=16 * 1024 * 1024,
-    show_default=True,
-    metavar="BYTES",
-    help="Largest body of a request.",
-)
-@option(
-    "--max-push",
-    "push_bytes",
-    type=click.IntRange(min=1024),
-    default=256 * 1024 * 1024,
-    show_default=True,
-    metavar="BYTES",
-    help="Largest run that can be pushed.",
-)
+@_limit("--calls-a-day", "calls_a_day", "Calls of targets per namespace in 24 hours.")
+@_limit("--retention", "retention_days", "Delete runs that are older, except labelled and promoted ones.", unit="DAYS")
+@_limit("--audit-retention", "audit_days", "Delete audit entries that are older.", 365, unit="DAYS")
+@_limit("--requests-a-minute", "requests_a_minute", "Requests per token or session.", 600)
+@_limit("--max-body", "body_bytes", "Largest body of a request.", 16 * 1024 * 1024, least=1024, unit="BYTES")
+@_limit("--max-push", "push_bytes", "Largest run that can be pushed.", 256 * 1024 * 1024, least=1024, unit="BYTES")
 @option("--reindex", is_flag=True, help="Rebuild the index of the runs, and adopt folders that have moved.")
 @option("--check", "is_check", is_flag=True, help="Check options, database, port and projects. Start nothing.")
 def command(
