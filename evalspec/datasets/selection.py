@@ -91,18 +91,6 @@ def select(samples: Sequence[Sample], selection: Selection) -> Sequence[Sample]:
     return spool(sample for sample in kept if sample.id in chosen)
 
 
-def select_samples(
-    samples: Sequence[Sample],
-    *,
-    tags: Collection[str] = (),
-    exclude_tags: Collection[str] = (),
-    size: int | None = None,
-    seed: int = 0,
-) -> Sequence[Sample]:
-    """Return the samples that `select` returns for a selection without conditions and strata."""
-    return select(samples, Selection(tags, exclude_tags, size=size, seed=seed))
-
-
 def rank_ids(ids: Iterable[str], seed: int) -> list[str]:
     """Return the ids in the order in which a draw takes them: by a hash of seed and id."""
     return sorted(ids, key=lambda name: (_rank(seed, name), name))

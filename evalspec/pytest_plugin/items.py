@@ -44,7 +44,7 @@ class ManifestFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Collector | pytest.Item]:
         """Yield a collector for each dataset, after an item for the gate's baseline if there is one."""
-        from evalspec.datasets.selection import select_samples
+        from evalspec.datasets.selection import Selection, select
         from evalspec.errors import InvalidInput
         from evalspec.manifest.loader import load_manifest
         from evalspec.planning.checks import check_datasets
@@ -61,7 +61,7 @@ class ManifestFile(pytest.File):
             yield BaselineItem.from_parent(self, name="baseline")
         size = self.config.getoption("--evalspec-sample-size")
         for dataset, part in zip(datasets, parts, strict=True):
-            samples = select_samples(take_part(part, dataset.samples), size=size)
+            samples = select(take_part(part, dataset.samples), Selection(size=size))
             yield DatasetCollector.from_parent(self, name=dataset.name, dataset=dataset, samples=samples)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.datasets.filters import find_stratum, parse_condition
-from evalspec.datasets.selection import Selection, parse_selection, select, select_samples
+from evalspec.datasets.selection import Selection, parse_selection, select
 from evalspec.errors import InvalidInput
 from evalspec.model import Sample
 
@@ -101,5 +101,5 @@ def test_draws_are_nested_and_do_not_depend_on_the_order_of_the_file(group, one,
 
 @given(samples, st.integers(1, 45), st.integers())
 def test_a_key_with_one_value_changes_no_draw(group, size, seed):
-    plain = [sample.id for sample in select_samples(group, size=size, seed=seed)]
+    plain = [sample.id for sample in select(group, Selection(size=size, seed=seed))]
     assert [one.id for one in select(group, Selection(size=size, seed=seed, stratify=("none",)))] == plain

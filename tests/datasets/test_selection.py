@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.datasets.selection import add_digest, select_samples
+from evalspec.datasets.selection import Selection, add_digest, select
 from evalspec.model import Message, Sample
 
 tags = st.lists(st.sampled_from("abc"), unique=True).map(tuple)
@@ -14,8 +14,8 @@ samples = st.lists(st.tuples(st.text(), tags), unique_by=lambda pair: pair[0]).m
 @given(samples, st.integers(), st.integers(0, 30), st.integers(0, 30))
 def test_a_smaller_selection_lies_within_a_larger_one(samples, seed, small, large):
     small, large = sorted((small, large))
-    few = select_samples(samples, size=small, seed=seed)
-    many = select_samples(samples, size=large, seed=seed)
+    few = select(samples, Selection(size=small, seed=seed))
+    many = select(samples, Selection(size=large, seed=seed))
     assert {sample.id for sample in few} <= {sample.id for sample in many}
     assert len(few) == min(small, len(samples))
 
@@ -23,14 +23,14 @@ def test_a_smaller_selection_lies_within_a_larger_one(samples, seed, small, larg
 @given(samples, st.integers(), st.integers(0, 30), st.randoms())
 def test_the_selection_does_not_depend_on_the_order_of_the_file(samples, seed, size, random):
     shuffled = random.sample(samples, len(samples))
-    first, second = (select_samples(group, size=size, seed=seed) for group in (samples, shuffled))
+    first, second = (select(group, Selection(size=size, seed=seed)) for group in (samples, shuffled))
     assert {sample.id for sample in first} == {sample.id for sample in second}
     assert [*first] == [sample for sample in samples if sample in first], "the order is the dataset's"
 
 
 @given(samples, tags, tags)
 def test_tags(samples, wanted, unwanted):
-    kept = select_samples(samples, tags=wanted, exclude_tags=unwanted)
+    kept = select(samples, Selection(wanted, unwanted))
     for sample in samples:
         chosen = (not wanted or bool(set(sample.tags) & set(wanted))) and not set(sample.tags) & set(unwanted)
         assert (sample in kept) == chosen
@@ -38,9 +38,9 @@ def test_tags(samples, wanted, unwanted):
 
 def test_seeds_differ_and_are_the_same_on_every_machine():
     many = [Sample(id=str(n), user_input="q") for n in range(100)]
-    first = [sample.id for sample in select_samples(many, size=5, seed=1)]
+    first = [sample.id for sample in select(many, Selection(size=5, seed=1))]
     assert first == ["30", "39", "71", "72", "90"]
-    assert first != [sample.id for sample in select_samples(many, size=5, seed=2)]
+    assert first != [sample.id for sample in select(many, Selection(size=5, seed=2))]
 
 
 CONTENT = {
