@@ -142,61 +142,35 @@ def test_a_negative_grade_is_unjudged(load):
             ".",
             "trec/queries.jsonl:1: the id is a number (and those of 1 more lines). put ids in quotes",
         ),
-        (
-            {"qrels.txt": QRELS, "topics.tsv": TOPICS + "q1\tagain"},
-            ".",
-            "trec/topics.tsv:3: duplicate id 'q1', first at",
-        ),
-        (
-            {"qrels.txt": QRELS, "topics.tsv": TOPICS + "q3 third"},
-            ".",
-            "trec/topics.tsv:3: the line is not an id, a tab",
-        ),
-        ({"qrels.txt": QRELS, "topics.tsv": TOPICS + "q3\t "}, ".", "trec/topics.tsv: the query 'q3' has no text"),
-        ({"qrels.txt": QRELS, "topics.tsv": ""}, ".", "trec/topics.tsv: the file is empty"),
-        ({"qrels.txt": QRELS, "topics.tsv": b"q1\tx\nq2\t\xe9\n"}, ".", "trec/topics.tsv:2: not UTF-8"),
-        ({"qrels.txt": QRELS, "queries.jsonl": QUERIES + "{"}, ".", "trec/queries.jsonl:3: not valid JSON"),
-        ({"qrels.txt": QRELS, "queries.jsonl": QUERIES + "[" * 100_000}, ".", "trec/queries.jsonl:3: not valid JSON"),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl": QUERIES + "3"},
-            ".",
-            "trec/queries.jsonl:3: the line is not a JSON object",
-        ),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl": QUERIES + '{"text": "x"}'},
-            ".",
-            "trec/queries.jsonl:3: there is no '_id'",
-        ),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl": QUERIES + '{"_id": "3"}'},
-            ".",
-            "trec/queries.jsonl:3: there is no 'text'",
-        ),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl": QUERIES + '{"_id": "3", "text": null}'},
-            ".",
-            "trec/queries.jsonl:3: text: it should be text",
-        ),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl": QUERIES + '{"_id": "", "text": "x"}'},
-            ".",
-            "trec/queries.jsonl:3: _id: empty",
-        ),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl.gz": gzip.compress(QUERIES.encode())[:-12]},
-            ".",
-            "trec/queries.jsonl.gz: incomplete gzip file: it ends too early",
-        ),
-        (
-            {"qrels.txt": QRELS, "queries.jsonl.gz": b"\x1f\x8bno gzip"},
-            ".",
-            "trec/queries.jsonl.gz: incomplete gzip file: ",
-        ),
     ],
 )
 def test_bad_content_is_one_clear_problem(load, files, path, problem):
     (found,) = load(files, path).problems
     assert found.render().startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("topics.tsv", TOPICS + "q1\tagain", "3: duplicate id 'q1', first at"),
+        ("topics.tsv", TOPICS + "q3 third", "3: the line is not an id, a tab"),
+        ("topics.tsv", TOPICS + "q3\t ", " the query 'q3' has no text"),
+        ("topics.tsv", "", " the file is empty"),
+        ("topics.tsv", b"q1\tx\nq2\t\xe9\n", "2: not UTF-8"),
+        ("queries.jsonl", QUERIES + "{", "3: not valid JSON"),
+        ("queries.jsonl", QUERIES + "[" * 100_000, "3: not valid JSON"),
+        ("queries.jsonl", QUERIES + "3", "3: the line is not a JSON object"),
+        ("queries.jsonl", QUERIES + '{"text": "x"}', "3: there is no '_id'"),
+        ("queries.jsonl", QUERIES + '{"_id": "3"}', "3: there is no 'text'"),
+        ("queries.jsonl", QUERIES + '{"_id": "3", "text": null}', "3: text: it should be text"),
+        ("queries.jsonl", QUERIES + '{"_id": "", "text": "x"}', "3: _id: empty"),
+        ("queries.jsonl.gz", gzip.compress(QUERIES.encode())[:-12], " incomplete gzip file: it ends too early"),
+        ("queries.jsonl.gz", b"\x1f\x8bno gzip", " incomplete gzip file: "),
+    ],
+)
+def test_bad_queries_are_one_clear_problem(load, name, content, problem):
+    (found,) = load({"qrels.txt": QRELS, name: content}).problems
+    assert found.render().startswith(f"trec/{name}:{problem}")
 
 
 def test_bad_judgements_are_told_by_their_reader(load):
