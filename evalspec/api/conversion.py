@@ -83,7 +83,6 @@ def convert_dataset(
 
 
 def _select(data: LoadedDataset, selection: Selection) -> LoadedDataset:
-    """Return the dataset with its selected samples."""
     samples = data.content.samples
     selection.check_keys(lambda: samples)
     kept = select(samples, selection)

@@ -240,7 +240,6 @@ def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> Data
 
 
 def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChange:
-    """Return the conclusion for a metric."""
     if not pairs.before.samples or not pairs.after.samples:
         return _without_samples(pairs.before, pairs.after, metric)
     statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction

@@ -9,8 +9,6 @@ from evalspec.errors import Problem
 _SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}")
 _PREFERRED = "test"
 _SUFFIXES = (".arrow", ".parquet")
-_SINGLE = "data"
-"""The name of the shards of a dataset without splits."""
 
 
 def find_splits(folder: Path) -> dict[str, list[Path]]:

@@ -36,7 +36,6 @@ def _measure_gain(compute: Compute) -> Compute:
 
 
 def _before_reranking(exchange: Exchange) -> Exchange:
-    """Return the exchange with the ranking before reranking."""
     if exchange.reply is None or exchange.candidates is None:
         raise MetricError("nothing was reranked, so there is only one ranking")
     return structs.replace(exchange, reply=structs.replace(exchange.reply, retrieved_context_ids=exchange.candidates))

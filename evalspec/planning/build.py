@@ -212,7 +212,6 @@ def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Seque
 
 
 def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
-    """Resolve the configs of the services that this run needs."""
     evaluation = draft.loaded.manifest.spec.evaluation
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:

@@ -56,7 +56,6 @@ class KnownAttempts(Struct, frozen=True):
         return KnownAttempt(self.index, stored, scores)
 
     def _select(self, key: AttemptKey, scores: Mapping[str, Score], metrics: Collection[str]) -> dict[str, Score]:
-        """Return the reusable scores."""
         if (key.dataset, key.sample_id) in self.changed:
             return {}
         counting = metrics if self.usable is None else self.usable.get(key.dataset, ())

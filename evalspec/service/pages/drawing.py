@@ -156,7 +156,6 @@ def draw_trend(values: Sequence[float | None], limits: Sequence[float] = ()) -> 
 
 
 def _render_end(value: float) -> str:
-    """Return the end of a scale."""
     decimals = 0 if abs(value) >= 10 or value == int(value) else 2
     return f"{value:,.{decimals}f}"
 

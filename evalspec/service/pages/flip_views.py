@@ -102,7 +102,6 @@ def _answer_of(row: AttemptRow) -> str | None:
 
 
 def _list_scores(one: AttemptRow, other: AttemptRow) -> list[ScoreMove]:
-    """Return the scores that differ."""
     moves = []
     for metric in dict.fromkeys([*one.scores, *other.scores]):
         before, after = _render_score(one, metric), _render_score(other, metric)
