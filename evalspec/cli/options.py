@@ -50,6 +50,17 @@ def option(*names: str, **settings: Any) -> Callable[[Command], Command]:
     return click.option(*names, cls=_Option, envvar=variable, show_envvar=True, **settings)
 
 
+def group_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return one decorator that adds several options, in this order of the help."""
+
+    def add_all(command: Command) -> Command:
+        for add in reversed(options):
+            command = add(command)
+        return command
+
+    return add_all
+
+
 def manifest_argument(command: Command) -> Command:
     """Add the MANIFEST argument, `agent.yaml` or `agent.yml` by default."""
     return click.argument("manifest", type=click.Path(path_type=Path), default=_find_manifest)(command)
@@ -143,7 +154,7 @@ tag_option = option(
     "--tag", "tags", multiple=True, metavar="T", help="Use only samples with any of these tags; repeatable."
 )
 
-_REQUESTS = (
+request_options = group_options(
     sample_size_option,
     seed_option,
     stratify_option,
@@ -157,13 +168,7 @@ _REQUESTS = (
     option("--repeat", type=click.IntRange(1, MAX_REPEATS), default=1, metavar="K", help="Send each sample K times."),
     judge_repeat_option,
 )
-
-
-def request_options(command: Command) -> Command:
-    """Add the options that select samples and set the number of attempts."""
-    for decorate in reversed(_REQUESTS):
-        command = decorate(command)
-    return command
+"""They select samples and set the number of attempts."""
 
 
 def warn_all(problems: Iterable[Problem]) -> None:

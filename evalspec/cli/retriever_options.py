@@ -1,12 +1,12 @@
 """Retriever options of `evaluate`, the output of `--dry-run`, and the confirmation of deletions."""
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
-from evalspec.cli.options import option
+from evalspec.cli.options import group_options, option
 from evalspec.cli.streams import notify
 from evalspec.errors import InvalidInput
 from evalspec.foreign_text import inert
@@ -19,9 +19,7 @@ from evalspec.plural import counted
 if TYPE_CHECKING:
     from evalspec.retrievers.ingest_plan import IngestPlan
 
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-_OPTIONS = (
+retriever_options = group_options(
     option("--retriever", "retrievers", multiple=True, metavar="NAME",
            help="Query this retriever instead of the agent; repeatable, or `all`. Several are compared."),
     option("--mode", type=click.Choice(["retrieve", "retrieve+rerank"]), metavar="MODE",
@@ -41,13 +39,6 @@ _OPTIONS = (
     option("--max-latency", type=click.FloatRange(min=0, min_open=True), metavar="MS",
            help="With --best-by: highest p95; exit 1 if none meets it."),
 )  # fmt: skip
-
-
-def retriever_options(command: Command) -> Command:
-    """Add the retriever options to a command."""
-    for add in reversed(_OPTIONS):
-        command = add(command)
-    return command
 
 
 def confirm_deletions(plans: Iterable[Plan], *, yes: bool) -> None:

@@ -4,14 +4,14 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.cli.failure import problem_document
-from evalspec.cli.options import json_option, option, quiet_option, verbose_option
+from evalspec.cli.options import Command, group_options, json_option, option, quiet_option, verbose_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import detect_terminal
 from evalspec.errors import EvalspecError, ExitCode, Problem
@@ -19,8 +19,6 @@ from evalspec.model import Run
 from evalspec.output_files import is_stream, write_file
 from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, reporter_for
 from evalspec.reporters.json_report import JSON, iterate_json
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
@@ -63,17 +61,13 @@ def with_shape(*options: Callable[[Command], Command]) -> Callable[[Command], Co
                 raise click.UsageError("--verbose and --quiet exclude each other")
             return command(*arguments, shape=Shape(as_json, verbose, quiet), **settings)
 
-        added: Any = shaped
-        for add in options:
-            added = add(added)
-        return added  # type: ignore[no-any-return]
+        return group_options(*options)(shaped)  # type: ignore[arg-type]
 
     return decorate
 
 
-def shape_options(command: Command) -> Command:
-    """Add the options of reports for `-v`, `-q` and `--json` to a command."""
-    return with_shape(json_option, quiet_option, verbose_option)(command)
+shape_options = with_shape(verbose_option, quiet_option, json_option)
+"""Add the options of reports for `-v`, `-q` and `--json` to a command."""
 
 
 def deliver_run(

@@ -27,9 +27,9 @@ from evalspec.store.stored_run import StoredRun, open_run
 @click.argument("names", nargs=-1, required=True, metavar="[RUN] SAMPLE", shell_complete=complete_run_or_sample)
 @option("--dataset", metavar="NAME", help="The dataset of the sample, if several have one with this id.")
 @with_shape(
-    json_option,
-    option("-q", "--quiet", is_flag=True, help="Print the id and the state of the sample on one line."),
     option("-v", "--verbose", is_flag=True, help="Do not cut passages."),
+    option("-q", "--quiet", is_flag=True, help="Print the id and the state of the sample on one line."),
+    json_option,
 )
 def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:
     """Show SAMPLE of RUN (default: the latest): question, expected answer, answer, contexts, scores and reasons.

@@ -5,16 +5,14 @@ import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from evalspec.cli.options import option
+from evalspec.cli.options import Command, group_options, option
 from evalspec.errors import InvalidInput, Problem
 from evalspec.store.run_store import OWN_INPUTS, STORE
 from evalspec.trust import Act, Host, Refused, Trust, explain, host_of, limiting, parse_host
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -33,7 +31,7 @@ def _parse_variables(_context: click.Context, _parameter: click.Parameter, names
     return frozenset(names)
 
 
-_OPTIONS = (
+_add_options = group_options(
     option("--untrusted", is_flag=True,
            help="Do not trust the project: allow no code, commands, plugins, variables, hosts or outside files."),
     option("--allow-env", multiple=True, metavar="NAME", callback=_parse_variables,
@@ -66,10 +64,7 @@ def trust_options(*inputs: str) -> Callable[[Command], Command]:
                 _refuse_linked_store()
                 return command(*arguments, **settings)
 
-        added: Any = limited
-        for add in reversed(_OPTIONS):
-            added = add(added)
-        return added  # type: ignore[no-any-return]
+        return _add_options(limited)  # type: ignore[return-value]
 
     return decorate
 
