@@ -15,7 +15,6 @@ from logging import WARNING
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from evalspec.datasets.filters import spell_value
@@ -23,8 +22,9 @@ from evalspec.errors import EvalspecError, StoreError
 from evalspec.foreign_text import cut, encodable
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
 from evalspec.reporters.concerned import Concerned, find_concerned
+from evalspec.service.kept_json import encode_kept
 from evalspec.service.logs import configure_logs, log_event
-from evalspec.service.pages.run_content import build_content, encode_content
+from evalspec.service.pages.run_content import build_content
 from evalspec.store.derived import derived_folder, sign_run
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
 from evalspec.store.inputs import INPUTS_NAME, parse_input
@@ -160,7 +160,7 @@ def _fill(database: sqlite3.Connection, stored: StoredRun, signature: str) -> No
         count += len(part)
     database.executemany("INSERT INTO marks VALUES (?, ?)", marks.list_pairs())
     database.executemany("INSERT INTO mark_names VALUES (?, ?, ?)", marks.list_names())
-    content = encode_content(build_content(run, concerned))
+    content = encode_kept(build_content(run, concerned))
     database.execute("INSERT INTO run VALUES (?, ?, ?)", (signature, count, content))
     database.execute("COMMIT")
     database.executescript(_INDEXES)
@@ -226,7 +226,7 @@ def _list_rows(
         places = [_find_places(index, AttemptKey(dataset, sample.id, n)) for n in range(1, stored.outline.repeats + 1)]
         question, responses = _read_texts(stored, index, dataset, sample)
         shown = (_begin(question), _begin(responses[0] if responses else None))
-        head = (position, name_sample(dataset, sample.id), dataset, _encode(result))
+        head = (position, name_sample(dataset, sample.id), dataset, encode_kept(result))
         whole = None if question is None else encodable("\n".join([question, *responses]))
         yield (*head, *shown, place, json.dumps([one for one in places if one])), whole
 
@@ -288,21 +288,6 @@ def _list_slices(result: SampleResult) -> Iterator[str]:
     yield from result.slices
     for key, value in result.metadata.items():
         yield from (f"{key}={spelling}" for spelling in spell_value(value))
-
-
-def _encode(result: SampleResult) -> bytes:
-    try:
-        return msgspec.json.encode(result)
-    except (UnicodeEncodeError, TypeError):  # a lone surrogate
-        return json.dumps(msgspec.to_builtins(result)).encode()
-
-
-def decode_result(content: bytes) -> SampleResult:
-    """Return the result of a sample in the index."""
-    try:
-        return msgspec.json.decode(content, type=SampleResult)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return msgspec.convert(json.loads(content), SampleResult)
 
 
 def _begin(text: str | None) -> str | None:

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from evalspec.model import Attempt, DatasetResult, Exchange, Run, Sample, SampleResult, StoredExchange
 from evalspec.reporters.rows import AttemptRow, read_attempts
+from evalspec.service.kept_json import decode_kept
 from evalspec.service.sample_index import (
     SampleRow,
-    decode_result,
     name_mark,
     name_sample,
     open_sample_index,
@@ -120,7 +120,7 @@ def list_results(run: Path, dataset: str) -> Iterator[tuple[SampleResult, bool]]
     asked = "SELECT result, question IS NOT NULL FROM samples WHERE dataset = ? ORDER BY position"
     with open_sample_index(run) as database:
         for result, is_kept in database.execute(asked, (dataset,)):
-            yield decode_result(result), bool(is_kept)
+            yield decode_kept(result, SampleResult), bool(is_kept)
 
 
 def _find_marks(database: sqlite3.Connection, names: Sequence[str]) -> list[int] | None:
@@ -156,7 +156,7 @@ def _build_statement(marks: Sequence[int], wanted: SampleFilter) -> tuple[str, l
 def _to_row(row: Sequence[Any]) -> SampleRow:
     position, dataset, result, question, response, input_place, places = row
     known = tuple((number, tuple(records), texts) for number, records, texts in json.loads(places))
-    return SampleRow(position, dataset, decode_result(result), question, response, input_place, known)
+    return SampleRow(position, dataset, decode_kept(result, SampleResult), question, response, input_place, known)
 
 
 def read_sample(run: Path, row: SampleRow) -> Sample:

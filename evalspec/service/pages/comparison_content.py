@@ -5,13 +5,11 @@ It is computed within a request for small runs and by a worker for large ones, a
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Struct
 
 from evalspec.comparison.new_failures import OutcomePair, pair_outcomes
@@ -20,6 +18,7 @@ from evalspec.output_files import replace_file
 from evalspec.reporters.view.fit import Limits, fit_view
 from evalspec.reporters.view.parts import View
 from evalspec.service.comparing import find_named, find_run_folder
+from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.settings import Project
 from evalspec.store.derived import derived_folder, sign_run
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
@@ -83,7 +82,7 @@ def load_content(project: Project, asked: Mapping[str, Any]) -> ComparisonConten
     if path is None:
         return None
     try:
-        found = _decode(path.read_bytes())
+        found = decode_kept(path.read_bytes(), ComparisonContent)
     except (OSError, ValueError):  # it is computed again
         return None
     return found if found.signature == _sign(project, asked) else None
@@ -147,7 +146,7 @@ def _keep(project: Project, asked: Mapping[str, Any], content: ComparisonContent
         return
     with store_errors(path):
         path.parent.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        replace_file(path, [_encode(content)], mode=PRIVATE_FILE)  # two requests may keep the same comparison
+        replace_file(path, [encode_kept(content)], mode=PRIVATE_FILE)  # two requests may keep the same comparison
 
 
 def _path_of(project: Project, asked: Mapping[str, Any]) -> Path | None:
@@ -166,16 +165,3 @@ def _sign(project: Project, asked: Mapping[str, Any]) -> str:
         folder = find_run_folder(project, name)
         signs.append(name if folder is None else f"{folder.name}:{sign_run(folder)}")
     return "|".join(signs)
-
-
-def _encode(content: ComparisonContent) -> bytes:
-    with suppress(UnicodeEncodeError):
-        return msgspec.json.encode(content)
-    return json.dumps(msgspec.to_builtins(content)).encode()  # with lone surrogates
-
-
-def _decode(content: bytes) -> ComparisonContent:
-    try:
-        return msgspec.json.decode(content, type=ComparisonContent)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return msgspec.convert(json.loads(content), ComparisonContent)

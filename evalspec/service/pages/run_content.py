@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from evalspec.model import DatasetResult, JudgeUsage, Run, Threshold
@@ -107,23 +106,3 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _flatten(item, f"{path}[{number}]")
     else:
         yield path, value if isinstance(value, str) else UNKNOWN if value is None else json.dumps(value)
-
-
-def encode_content(content: RunContent) -> bytes:
-    """Return the content as JSON."""
-    try:
-        return msgspec.json.encode(content)
-    except UnicodeEncodeError:  # a lone surrogate
-        return json.dumps(msgspec.to_builtins(content)).encode()
-
-
-def decode_content(content: bytes) -> RunContent:
-    """Return the content that was encoded.
-
-    Raises:
-        ValueError: Another version of evalspec encoded it.
-    """
-    try:
-        return msgspec.json.decode(content, type=RunContent)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return msgspec.convert(json.loads(content), RunContent)

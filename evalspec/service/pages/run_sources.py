@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from evalspec.reporters.view.parts import Line, Words
 from evalspec.service.access import Access
-from evalspec.service.pages.run_content import RunContent, decode_content
+from evalspec.service.kept_json import decode_kept
+from evalspec.service.pages.run_content import RunContent
 from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
@@ -59,7 +60,7 @@ def read_content(access: Access, run_id: str) -> RunContent:
 def _read_content(folder: Path, project: Path, _signature: tuple[int, ...]) -> RunContent:
     with open_sample_index(folder) as database:
         (content,) = database.execute("SELECT content FROM run").fetchone()
-    return _hide_places(decode_content(content), project)
+    return _hide_places(decode_kept(content, RunContent), project)
 
 
 def _sign_index(folder: Path) -> tuple[int, ...]:

@@ -13,8 +13,9 @@ import evalspec
 from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, VerdictStatus
 from evalspec.reporters.base import REPORTERS
 from evalspec.service import jobs, run_index
+from evalspec.service.kept_json import encode_kept
 from evalspec.service.pages.assets import load_assets
-from evalspec.service.pages.run_content import build_content, encode_content
+from evalspec.service.pages.run_content import build_content
 from evalspec.service.sample_index import index_path
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tokens import Scope, create_token
@@ -280,7 +281,7 @@ def test_a_run_is_followed_while_it_is_in_progress(server, agent):
 def store_content(folder, run: Run) -> None:
     """Let the page of a stored run show another run, as its index would have it."""
     with closing(sqlite3.connect(index_path(folder))) as database, database:
-        database.execute("UPDATE run SET content = ?", (encode_content(build_content(run, [])),))
+        database.execute("UPDATE run SET content = ?", (encode_kept(build_content(run, [])),))
 
 
 def crowded_run(datasets: int, metrics: int, slices: int) -> Run:
