@@ -79,6 +79,7 @@ def _load_environment() -> "Environment":
         "draw_interval": draw_interval,
         "draw_trend": draw_trend,
         "find_drawn": find_drawn,
+        "grouped": "{:,}".format,
         "is_latency": is_latency,
         "marks": {str(status): mark for status, mark in MARKS.items()},
         "tones": {str(status): str(tone) for status, tone in TONES.items()},
