@@ -82,7 +82,8 @@ def push_runs(project: Path, build: Path, url: str) -> None:
     known = len(list((project / ".evalspec" / "runs").glob("2*/pushed.json")))
     environment = dict(os.environ)
     for share, branch in BUILDS[known:]:
-        environment |= {"GITLAB_CI": "true", "CI_COMMIT_BRANCH": branch, "EVALSPEC_TOKEN": create_token(project, CI, "push")}
+        token = create_token(project, CI, "push")
+        environment |= {"GITLAB_CI": "true", "CI_COMMIT_BRANCH": branch, "EVALSPEC_TOKEN": token}
         content = pages[: round(share * len(pages))]
         (build / "corpus.jsonl").write_text("".join(content), encoding="utf-8")
         print(f"evaluating the agent with {len(content)} of {len(pages)} help pages", file=sys.stderr)
