@@ -24,8 +24,8 @@ _WORDS = {
     "array": "list",
 }
 _BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-_NO_BOUND = 1e99
-"""From here on, a bound only protects sums from overflow."""
+_NO_BOUND = 1e15
+"""From here on, a bound only prevents overflows."""
 
 
 def escape(text: str) -> str:

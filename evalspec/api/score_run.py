@@ -66,12 +66,14 @@ def _summarise(metric: str, scored: Scored) -> Summary:
     if metric.startswith(JUDGED):
         from_reply = sum(v is None and n > 0 for v, n in zip(column, measured.relevant, strict=True))
     away = {Cause.DATASET: len(column) - len(values) - failed - from_reply, Cause.REPLY: from_reply}
+    found = estimate(values, MEAN, SHARES)
     return Summary(
         statistic=MEAN,
         value=compute_statistic(values, MEAN) if values else None,
-        interval=estimate(values, MEAN, SHARES).interval,
-        interval_method="bounded",
-        units=len(values),
+        interval=found.interval,
+        interval_method=found.method,
+        no_interval=found.reason,
+        units=found.units,
         bounds=SHARES,
         scored=len(values),
         failed=failed,

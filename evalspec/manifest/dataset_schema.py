@@ -57,8 +57,8 @@ class DatasetConfig(WithThresholds):
     )
     top_k: Positive | None = Field(
         None,
-        description="Number of distinct documents to rank; the retriever and --top-k override it. Default: the "
-        "larger of the file's and the largest cut-off, else 10.",
+        description="Number of distinct documents to rank; the retriever and --top-k override it. Default: the larger "
+        "of the file's and the largest cut-off, else 10.",
     )
     rerank_top_k: Positive | None = Field(
         None,
@@ -71,13 +71,15 @@ class DatasetConfig(WithThresholds):
         "file, else eval:NAME: if documents are ingested.",
     )
     filters: dict[StrictStr, Any] = Field(
-        default_factory=dict, description="Passed unchanged to each search. Built-in retrievers accept none."
+        default_factory=dict,
+        description="Passed unchanged to each search. An error for built-in retrievers, and for a service whose "
+        "search has no {{filters}}.",
     )
     loader: ModuleObject | None = Field(
         None, description="module:function that takes a document's loaderRef and returns its text."
     )
     cluster: Name | None = Field(
         None,
-        description="Metadata key that groups samples (one document, one conversation). Intervals and tests then treat "
-        "clusters, not samples, as independent.",
+        description="Metadata key that groups samples (one document, one conversation). Intervals and tests then "
+        "treat clusters, not samples, as independent.",
     )

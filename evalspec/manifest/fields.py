@@ -87,6 +87,8 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
         return "it is empty", "write a value, or remove the key"
     if kind == "too_short" and not given:
         return "it is empty", "write at least one, or remove the key if it is optional"
+    if kind == "too_short":
+        return f"it has {context['actual_length']}, and needs at least {context['min_length']}", "add what is missing"
     if kind == "string_type" and isinstance(given, int | float):
         return f"{_shown(given)} is not text", "put it in quotes"
     text = error["msg"].removeprefix("Input should be ")

@@ -43,8 +43,8 @@ class CiGate(Strict):
     )
     max_drop: Drops = Field(
         0.0,
-        description="How much worse than the baseline a metric may be: one number for all metrics from 0 to 1, or one "
-        "per metric.",
+        description="How much worse than the baseline a metric may be: one number for all means of scores from −1 to "
+        "1, or one for each metric that is compared.",
     )
     regression: Literal["drop", "notWorse"] = Field(
         "drop",

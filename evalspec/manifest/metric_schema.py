@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, field_validator, model_validator
 
-from evalspec.manifest.fields import Confidence, Name, Number, Strict
+from evalspec.manifest.fields import Confidence, ModuleObject, Name, Number, Strict
 
 
 class MetricEntry(Strict):
@@ -31,7 +31,7 @@ class MetricEntry(Strict):
         min_length=2,
         description="The labels that the judge chooses from, each with its score; required by `rubric`.",
     )
-    scorer: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = Field(
+    scorer: ModuleObject | None = Field(
         None, description="Your own function that scores a reply, module:function, next to the manifest."
     )
     direction: Literal["higher", "lower"] | None = Field(

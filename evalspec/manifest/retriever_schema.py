@@ -143,7 +143,7 @@ class HttpSearch(HttpWire):
     def _complete(self) -> "HttpSearch":
         missing = [name for name in ("path", "request", "response") if getattr(self, name) is None]
         if self.preset is None and missing:
-            raise ValueError(f"a request without a preset needs {' and '.join(missing)}; add them, or a preset")
+            raise ValueError(f"a request without a preset needs {' and '.join(missing)}; complete it, or name a preset")
         return self
 
 
@@ -176,7 +176,9 @@ class HttpRetriever(Strict):
         None, description="The request that reranks hits; required by `mode: retrieve+rerank`."
     )
     ingest: HttpIngest | None = Field(
-        None, description="The request that indexes documents; required, with `delete`, if the dataset has documents."
+        None,
+        description="The request that indexes documents; required, with `delete`, if the dataset has documents, unless "
+        "--no-ingest searches what is indexed already.",
     )
     delete: HttpCall | None = Field(
         None, description="The request that deletes all documents of a scope; it must contain {{scopePrefix}}."
@@ -184,7 +186,7 @@ class HttpRetriever(Strict):
 
 
 class HttpTarget(Target):
-    """A retriever of one service."""
+    """A retriever behind HTTP."""
 
     http: HttpRetriever
 

@@ -68,7 +68,10 @@ class Score(Record, frozen=True):
             "cause if reply or judge made some of them not applicable."
         ),
     ] = None
-    evidence: Any | UnsetType = UNSET
+    evidence: Annotated[
+        Any | UnsetType,
+        Meta(description="The basis of the value, such as statements with their verdicts. Only run logs have it."),
+    ] = UNSET
 
     def __post_init__(self) -> None:
         """Refuse a scored value that is not a finite number, and a value with another status.

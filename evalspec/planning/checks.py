@@ -265,7 +265,8 @@ def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
     }
     if judged:
         fix = "set spec.evaluation.judge, export OPENAI_API_KEY, or skip these metrics with --no-judge"
-        draft.add(JUDGE_PLACE, f"no judge is configured, but {', '.join(judged)} need one", fix)
+        need = pluralize(len(judged), "needs", "need")
+        draft.add(JUDGE_PLACE, f"no judge is configured, but {', '.join(judged)} {need} one", fix)
 
 
 def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:

@@ -89,10 +89,16 @@ def _find_caller(request: Request) -> Caller | None:
     return find_caller(engine, token.strip()) if scheme.casefold() == "bearer" else None
 
 
+_Namespace = Annotated[
+    str | None,
+    Header(description="Namespace of the project; required if the token is valid for several."),
+]
+
+
 def permits(*scopes: Scope) -> Callable[..., Access]:
     """Return the dependency of a route that needs one of the scopes in the namespace of the request."""
 
-    def permit(request: Request, x_namespace: Annotated[str | None, Header()] = None) -> Access:
+    def permit(request: Request, x_namespace: _Namespace = None) -> Access:
         caller = identify(request)
         if not any(map(caller.may, scopes)):
             granted, needed = ", ".join(sorted(caller.scopes)), " or ".join(scopes)

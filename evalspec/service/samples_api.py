@@ -121,7 +121,7 @@ class SampleAnswer(BaseModel):
     attempts: list[AttemptAnswer]
 
 
-RunId = Annotated[str, Path(max_length=200)]
+RunId = Annotated[str, Path(max_length=200, description="Id of the run.")]
 Mark = Annotated[str, Field(max_length=LONGEST_MARK)]
 
 

@@ -351,6 +351,9 @@ def test_nothing_relevant_is_nothing_measured(files):
     assert (outcome.code, table(outcome)) == (3, {"RR": ("–", "0"), "no_answer": ("0.0000", "1")})
     outcome = files("score", "qrels.txt", "run.txt", "-m", "RR", "-m", "Judged@2")
     assert (outcome.code, table(outcome)["Judged@2"]) == (0, ("0.5000", "1"))
+    (dataset,) = files("score", "qrels.txt", "run.txt", "-m", "RR", "--json").document["datasets"]
+    unknown = {"interval": None, "intervalMethod": None, "noInterval": "no sample is scored"}
+    assert dataset["metrics"]["RR"].items() >= unknown.items()
 
 
 def test_warnings_are_told(files):
