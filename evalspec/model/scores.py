@@ -68,10 +68,7 @@ class Score(Record, frozen=True):
             "cause if reply or judge made some of them not applicable."
         ),
     ] = None
-    evidence: Annotated[
-        Any | UnsetType,
-        Meta(description="The basis of the value, such as statements with their verdicts. Only run logs have it."),
-    ] = UNSET
+    evidence: Any | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         """Refuse a scored value that is not a finite number, and a value with another status.
