@@ -21,7 +21,8 @@ _ANSWERED = Variant({"response": (*REPLIES, ANSWER)}, having=frozenset(ANSWERS))
 _QUIZ = Variant(
     {"expected": (ANSWER, "answers")},
     having=frozenset({ANSWER, "answers"}),
-    notice="`answer` is read as the right answer; if it is the system's reply, set `fields: {response: answer}`",
+    notice="`answer` is read as the right answer; set `fields: {expected: answer}` to confirm that, or "
+    "`fields: {response: answer}` if it is the system's reply",
 )
 FORM = RecordForm(
     columns={

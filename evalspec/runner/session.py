@@ -10,6 +10,7 @@ from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem, StoreError
@@ -31,7 +32,7 @@ from evalspec.summary import add_slices, limited_slices
 from evalspec.trust import in_force
 
 _NAMES_SHOWN = 5
-_SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|response\.\w+)|\((response\.\w+)\)")
+_SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
 
 
@@ -114,7 +115,8 @@ def resume_run(
         raise StoreError(f"{stored.folder}: the fingerprint is incomplete: {error}. start a new run") from error
     if changes:
         fix = f"undo the change, start a new run, or use `evalspec rescore {stored.id} {plan.loaded.path}`"
-        raise InputsChanged([Problem(f"run {stored.id} cannot be resumed: {change}", fix) for change in changes])
+        problems = [Problem(f"run {stored.id} cannot be resumed: {change}") for change in changes]
+        raise InputsChanged([*problems[:-1], replace(problems[-1], fix=fix)])  # one fix for all of them
     log = RunLog(stored.folder, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
     with ExitStack() as undo:
         undo.callback(log.close)

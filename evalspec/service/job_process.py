@@ -182,7 +182,8 @@ class Work(Struct, frozen=True):
             session = evaluation.begin()
         except InputsChanged as changed:
             fix = _FIXES_OF_CHANGES[self.job.kind]
-            raise InvalidInput([replace(problem, fix=fix) for problem in changed.problems]) from changed
+            problems = [replace(problem, fix=problem.fix and fix) for problem in changed.problems]
+            raise InvalidInput(problems) from changed
         try:
             jobs.note_run(self.engine, self.job, session.log.id)
             listener = ProgressCallback(evaluation.plan.total, self.lease.report)

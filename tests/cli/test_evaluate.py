@@ -140,6 +140,7 @@ def test_an_agent_that_fails_is_incomplete_never_a_wrong_answer(gated, agent, mo
     [
         (status(200, {}, '{"output": {"text": "Paris"}}'), "response.answer", "$.output.text"),
         (status(404), "path", "check chatEndpoint.path, which is appended to the url"),
+        (status(422), "request", "check chatEndpoint.request and protocol"),
     ],
 )
 @pytest.mark.parametrize("endpoint", [{}, {"response": {"answer": "$.answer"}}])

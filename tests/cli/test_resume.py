@@ -198,6 +198,7 @@ def test_a_run_that_is_not_what_it_was_is_refused(change, arguments, said, count
     outcome = counted.evaluate("--resume", *arguments)
     assert outcome.code == 2
     assert [line for line in outcome.err.splitlines() if "cannot be resumed" in line]
+    assert outcome.err.count("undo the change, start a new run") == 1, "one fix for all changes"
     assert re.search(said, outcome.err)
     assert len(agent.requests) == 12
 

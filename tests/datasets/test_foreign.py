@@ -323,8 +323,8 @@ def test_what_is_wrong_is_said_once(name, text, problems, tmp_path):
 
 def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
     assert [warning.render() for warning in load("plain.tsv").warnings] == [
-        "plain.tsv:2: `answer` is read as the right answer. if it is the system's reply, "
-        "set `fields: {response: answer}`"
+        "plain.tsv:2: `answer` is read as the right answer. set `fields: {expected: answer}` to confirm that, "
+        "or `fields: {response: answer}` if it is the system's reply"
     ]
     (kept,) = load("plain.csv").warnings
     assert kept.message == "columns kept as metadata only: category"
