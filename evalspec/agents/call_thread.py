@@ -22,11 +22,13 @@ class RaisedInThread(Exception):
 class CallThread:
     """A thread for the calls of one worker, so that no call waits for a thread. It cannot keep the process from ending.
 
-    If a call is cancelled, its thread ends with the call, and the next call gets a new thread.
+    If a call is cancelled, its thread ends with the call, and the next call gets a new thread. `is_busy`: the last call
+    was cancelled, and may still be running.
     """
 
     def __init__(self) -> None:
         self._idle: _Calls | None = None
+        self.is_busy = False
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return a function's result. Async functions are awaited here, all others are called in the thread.
@@ -37,13 +39,14 @@ class CallThread:
         if inspect.iscoroutinefunction(function):
             return await function(*arguments)
         calls = self._idle or _start_thread()
-        self._idle = None
+        self._idle, self.is_busy = None, False
         returned: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
         calls.put((partial(copy_context().run, function, *arguments), returned))
         try:
             result, error = await returned
         except BaseException:  # cancelled: the thread is still busy with this call, so it cannot take the next one
             calls.put(None)
+            self.is_busy = True
             raise
         self._idle = calls
         if error is not None:

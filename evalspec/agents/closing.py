@@ -1,11 +1,12 @@
 """Close objects of the user's agent that evalspec created. Whatever closing does, it never fails a run."""
 
 import asyncio
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from evalspec.agents.call_thread import CallThread, RaisedInThread
-from evalspec.user_code.calls import describe_exception, ends_the_run
+from evalspec.user_code.calls import describe_exception
 
 CLOSE_SECONDS = 10.0
 """How long closing one object may take. Ctrl-C waits for it too."""
@@ -13,9 +14,10 @@ CLOSE_SECONDS = 10.0
 _NAMES = ("aclose", "close")
 
 
-def can_be_closed(own: Any) -> bool:
-    """Return whether an object has a method to close it."""
-    return _find_close(own) is not None
+def find_owner(agent: Any) -> Any:
+    """Return the object to close for an agent: of a method, that is its object. None: there is nothing to close."""
+    owner = agent.__self__ if inspect.ismethod(agent) else agent
+    return None if inspect.isclass(owner) or _find_close(owner) is None else owner
 
 
 async def close_object(own: Any, thread: CallThread) -> str | None:
@@ -26,13 +28,8 @@ async def close_object(own: Any, thread: CallThread) -> str | None:
     close = _find_close(own)
     if close is None:
         return None
-    closing = asyncio.create_task(_call(close, thread))
-    await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
-    if closing.done():
-        failure = closing.result()
-        return failure and f"the agent cannot be closed: {failure}"
-    closing.cancel()
-    return f"the agent cannot be closed: it took longer than {CLOSE_SECONDS:g} s"
+    failure = await _call(close, thread)
+    return failure and f"the agent cannot be closed: {failure}"
 
 
 def _find_close(own: Any) -> Callable[[], Any] | None:
@@ -45,12 +42,17 @@ def _find_close(own: Any) -> Callable[[], Any] | None:
 
 
 async def _call(close: Callable[[], Any], thread: CallThread) -> str | None:
+    """Return why a call failed. Async code runs in this task, because it may have to leave what it entered there."""
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task else 0  # the run may be ending
+    failure = None
     try:
-        await thread.call(close)
+        async with asyncio.timeout(CLOSE_SECONDS) as timeout:
+            await thread.call(close)
     except RaisedInThread as raised:
-        return describe_exception(raised.error)
+        failure = describe_exception(raised.error)
     except BaseException as error:  # user code may raise anything, also SystemExit
-        if ends_the_run(error):
+        if isinstance(error, KeyboardInterrupt) or (task and task.cancelling() > cancels):
             raise
-        return describe_exception(error)
-    return None
+        failure = describe_exception(error)
+    return f"it took longer than {CLOSE_SECONDS:g} s" if timeout.expired() else failure

@@ -72,8 +72,11 @@ class FunctionAgent:
         if not timeout.expired():
             return answered, started
         if not instance.is_shared:
-            self._instance = None  # its thread may still be busy with this call
-            self._closing.add(asyncio.create_task(self._close(instance)))
+            self._instance = None
+            if self._thread.is_busy:  # with this call
+                self._closing.add(asyncio.create_task(self._close(instance)))
+            else:
+                await self._agent.close(instance.own, self._thread)
         raise ServiceError(f"the agent's function took longer than {self._timeout:g} s")
 
     async def aclose(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from evalspec.agents.call_thread import CallThread, RaisedInThread
 from evalspec.agents.chunks import join_stream, join_stream_async, open_stream
-from evalspec.agents.closing import can_be_closed, close_object
+from evalspec.agents.closing import close_object, find_owner
 from evalspec.errors import ServiceError
 from evalspec.user_code.calls import describe_exception, ends_the_run
 
@@ -50,7 +50,7 @@ class UserAgent:
     """The user's agent, for all workers of a run. Each worker instantiates a class; any other object is shared.
 
     An object with a method `reset` has a state. The workers take turns with it if they share it. `is_ours`: evalspec
-    created the object, so it closes it. `notices`: why objects could not be closed.
+    created the object for this run, so it closes it. `notices`: why objects could not be closed.
     """
 
     def __init__(self, agent: Any, *, is_ours: bool = False) -> None:
@@ -86,18 +86,13 @@ class UserAgent:
         if failure is not None and failure not in self.notices:
             self.notices.append(failure)
 
-    async def aclose(self) -> bool:
-        """Close the object that all workers shared, if evalspec created it, and return whether it can be closed.
-
-        Of a method, that is its object.
-        """
-        owner = self._agent.__self__ if inspect.ismethod(self._agent) else self._agent
-        if not self._is_ours or inspect.isclass(owner) or not can_be_closed(owner):
-            return False
-        thread = CallThread()
-        await self.close(owner, thread)
-        thread.close()
-        return True
+    async def aclose(self) -> None:
+        """Close the object that all workers shared, if it is the run's own."""
+        owner = find_owner(self._agent) if self._is_ours else None
+        if owner is not None:
+            thread = CallThread()
+            await self.close(owner, thread)
+            thread.close()
 
 
 def _describe_construction(error: BaseException) -> ServiceError:

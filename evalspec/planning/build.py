@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from evalspec.agents.base import AgentTarget
+from evalspec.agents.closing import find_owner
 from evalspec.agents.replay import load_recorded, unknown_ids
 from evalspec.agents.user_agent import describe_misfit, is_agent
 from evalspec.errors import InvalidInput, Problem, ServiceError
@@ -32,6 +33,7 @@ from evalspec.planning.services import (
     resolve_url,
 )
 from evalspec.user_code.calls import UserCode, describe_value
+from evalspec.user_code.modules import claim_module, is_imported_here, renew_module
 
 if TYPE_CHECKING:
     from evalspec.retrievers.base import Retriever
@@ -46,8 +48,9 @@ class Plan(Struct, frozen=True):
     """A checked plan of a run.
 
     At most one of `target`, `agent` (the user's code) and `replies` is set; none is if all replies are stored or all
-    datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `baseline`: the gate's
-    baseline file, if it has one and the file exists.
+    datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `owns_agent`: whether it
+    was created for this run, which has to close it. `baseline`: the gate's baseline file, if it has one and the file
+    exists.
     """
 
     loaded: LoadedManifest
@@ -61,6 +64,7 @@ class Plan(Struct, frozen=True):
     replies: dict[str, AgentReply] | None
     agent: Any
     own_agent: str | None
+    owns_agent: bool
     warnings: tuple[Problem, ...]
     partial: bool
     baseline: Path | None = None
@@ -127,12 +131,14 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     judge = _resolve_services(draft, needs)
     _check_routes(draft, target, judge, needs)
     draft.raise_problems()
+    if asks_agent and draft.own_agent is not None:
+        renew_module(loaded.path.parent, _name_module(draft.own_agent))  # before retrievers import from it
     if not options.has_replies and any(dataset.retriever is not None for dataset in datasets):
         from evalspec.planning.opening import open_retrievers
 
         datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
     draft.raise_problems()
-    agent = _load_agent(draft) if asks_agent else options.agent
+    agent, owns_agent = _load_agent(draft) if asks_agent else (options.agent, False)
     return Plan(
         loaded=loaded,
         options=options,
@@ -145,21 +151,37 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         replies=replies,
         agent=agent,
         own_agent=draft.own_agent if asks_agent else None,
+        owns_agent=owns_agent,
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
         baseline=existing_baseline(loaded),
     )
 
 
-def _load_agent(draft: Draft) -> Any:
-    """Return the agent in the user's code, or None. Imports the module of the manifest's, which runs it.
+def _name_module(target: str) -> str:
+    return target.partition(":")[0]
+
+
+def _load_agent(draft: Draft) -> tuple[Any, bool]:
+    """Return the agent in the user's code, or None, and whether it was created for this run, which has to close it.
 
     Raises:
         InvalidInput: importing the module raises, or the object is no agent.
     """
-    target = draft.own_agent
+    target, folder = draft.own_agent, draft.loaded.path.parent
     if target is None:
-        return draft.options.agent
+        return draft.options.agent, False
+    agent, module = _import_agent(draft, target), _name_module(target)
+    if find_owner(agent) is None or not is_imported_here(folder, module):
+        return agent, False
+    while not claim_module(folder, module):  # by a run that began at the same time
+        renew_module(folder, module)
+        agent = _import_agent(draft, target)
+    return agent, True
+
+
+def _import_agent(draft: Draft, target: str) -> Any:
+    """Return the agent of the manifest. Imports its module, which runs it."""
     place = (*API_PLACE, "python")
     try:
         agent = UserCode(target, draft.loaded.path.parent, ServiceError).load()

@@ -11,7 +11,6 @@ from evalspec.agents.user_agent import UserAgent
 from evalspec.model import Exchange, Sample
 from evalspec.planning.build import Plan
 from evalspec.runner.worker_pool import Replay, WorkerPool
-from evalspec.user_code.modules import forget_module, is_imported_here
 
 Job = TypeVar("Job")
 Receive = Callable[[Job, Exchange], Awaitable[None]]
@@ -112,10 +111,7 @@ def _open_own_agent(
 ) -> JobTarget[Job]:
     """Return the user's agent as a target, which is closed after the last sample."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
-    module = None if plan.own_agent is None else plan.own_agent.partition(":")[0]
-    folder = plan.loaded.path.parent
-    is_ours = module is not None and is_imported_here(folder, module)
-    agent = UserAgent(plan.agent, is_ours=is_ours)
+    agent = UserAgent(plan.agent, is_ours=plan.owns_agent)
 
     async def ask_and_close(target: JobTarget[Job]) -> None:
         is_complete = False
@@ -123,8 +119,7 @@ def _open_own_agent(
             await target.ask()
             is_complete = True
         finally:
-            if await agent.aclose() and module is not None:
-                forget_module(folder, module)  # another run of this process gets a new object
+            await agent.aclose()
             for notice in () if is_complete else agent.notices:
                 progress.say(notice)  # there is no report
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from evalspec.agents.base import Agent
 from evalspec.agents.replay import replay
-from evalspec.errors import ServiceError
+from evalspec.errors import ServiceError, Unmeasurable
 from evalspec.http.pacing import AdaptiveLimit, persist
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
 
@@ -100,12 +100,19 @@ class WorkerPool(Generic[Job]):
         return self._breaker.refused and not self._breaker.answered
 
     async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
-        """Send all samples. Once the agent is down, remaining samples fail immediately without a request."""
+        """Send all samples. Once the agent is down, remaining samples fail immediately without a request.
+
+        Raises:
+            Unmeasurable: the evaluated code cancelled a worker.
+        """
         remaining = iter(jobs)
+        workers = []
         async with asyncio.TaskGroup() as group:
             for _ in range(self._concurrency):
-                group.create_task(self._work(remaining))
+                workers.append(group.create_task(self._work(remaining)))
                 await asyncio.sleep(_RAMP_SECONDS / self._concurrency)
+        if any(worker.cancelled() for worker in workers):
+            raise Unmeasurable("the evaluated code cancelled the task that called it, so samples have no reply")
 
     async def _work(self, remaining: Iterable[tuple[Job, Sample]]) -> None:
         agent = self._open_agent()

@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from threading import Lock, get_ident
 from types import ModuleType
+from weakref import WeakSet
 
 from msgspec import Struct
 
@@ -153,6 +154,9 @@ class _FolderFirst(MetaPathFinder):
 
 _IN_USE: list[_Folder] = []
 _IMPORTING = Lock()
+_IMPORTED: WeakSet[ModuleType] = WeakSet()
+"""The modules that `import_module` has loaded, with those that they import."""
+_CLAIMED: WeakSet[ModuleType] = WeakSet()
 
 
 def import_module(folder: Path, module: str) -> ModuleType:
@@ -170,29 +174,45 @@ def import_module(folder: Path, module: str) -> ModuleType:
         finder = _FolderFirst(entry, top)
         sys.meta_path.insert(0, finder)
         importlib.invalidate_caches()
+        loaded_before = set(sys.modules)
         try:
             return importlib.import_module(module)
         finally:
             sys.meta_path.remove(finder)
+            _IMPORTED.update(sys.modules[name] for name in set(sys.modules) - loaded_before)
             if foreign:
                 _forget(top)
                 sys.modules.update(foreign)
 
 
 def is_imported_here(folder: Path, module: str) -> bool:
-    """Return whether `import_module` or the folder's own code has loaded a module, rather than the calling program."""
-    top = module.partition(".")[0]
-    entry = str(folder.resolve())
-    is_callers = _home(top) == entry and any(one.entry == entry and top in one.loaded_before for one in _IN_USE)
-    return not is_callers
-
-
-def forget_module(folder: Path, module: str) -> None:
-    """Remove a module of a folder and its package, so that the next import runs it again."""
-    top = module.partition(".")[0]
+    """Return whether `import_module` has loaded a module, rather than the calling program."""
     with _IMPORTING:
-        if _home(top) == str(folder.resolve()):
-            _forget(top)
+        loaded = _find_loaded(folder, module)
+        return loaded is None or loaded in _IMPORTED
+
+
+def claim_module(folder: Path, module: str) -> bool:
+    """Reserve a module for one run, which may use up its objects. Return False if another run has claimed it."""
+    with _IMPORTING:
+        loaded = _find_loaded(folder, module)
+        is_free = loaded is None or loaded not in _CLAIMED
+        if loaded is not None:
+            _CLAIMED.add(loaded)
+        return is_free
+
+
+def renew_module(folder: Path, module: str) -> None:
+    """If a run has claimed a module, remove it and its package, so that the next import runs it again."""
+    with _IMPORTING:
+        loaded = _find_loaded(folder, module)
+        if loaded is not None and loaded in _CLAIMED:
+            _forget(module.partition(".")[0])
+
+
+def _find_loaded(folder: Path, module: str) -> ModuleType | None:
+    """Return a module of a folder from sys.modules."""
+    return sys.modules.get(module) if _home(module.partition(".")[0]) == str(folder.resolve()) else None
 
 
 def _use_folder(folder: str) -> str:

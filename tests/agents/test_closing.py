@@ -1,5 +1,6 @@
 """Agents in Python with `close` or `aclose`: closed once, at the end, and never at the cost of a verdict."""
 
+import asyncio
 import importlib
 import signal
 import subprocess
@@ -115,6 +116,36 @@ def test_an_object_of_a_module_that_the_process_imported_first_stays_open(bot, m
     assert sys.modules.pop("bot") is own
 
 
+def test_an_object_that_the_process_imported_after_a_run_stays_open(bot, monkeypatch):
+    project = bot(OBJECT)
+    monkeypatch.syspath_prepend(str(project.folder))
+    assert project.evaluate().code == 0
+    sys.modules.pop("bot", None)
+    own = importlib.import_module("bot")
+    assert project.evaluate().code == 0
+    assert logged(project) == ["aclose"]
+    assert sys.modules["bot"] is own
+
+
+def test_runs_at_the_same_time_have_an_object_each(bot):
+    project = bot(OBJECT.replace("assert self.is_open\n", "time.sleep(0.05)\n        assert self.is_open\n"))
+
+    async def evaluate_twice():
+        return await asyncio.gather(*(api.aevaluate("agent.yaml", concurrency=number) for number in (1, 4)))
+
+    for run in asyncio.run(evaluate_twice()):
+        assert {sample.error for sample in run.datasets[0].samples} == {None}
+    assert logged(project) == ["aclose", "aclose"]
+
+
+def test_a_module_with_agent_and_metric_is_imported_once_a_run(bot):
+    project = bot(OBJECT + "log('imported')\ndef is_warm(exchange):\n    return True\n")
+    project.evaluation["datasets"][0]["metrics"] = [{"name": "warm", "scorer": "bot:is_warm"}]
+    for _ in range(2):
+        assert project.evaluate("--sample-size", "1").code == 0
+    assert logged(project) == ["imported", "aclose"] * 2
+
+
 def test_an_object_is_closed_beside_another_module_of_that_name(bot, monkeypatch):
     project = bot(OBJECT)
     others = ModuleType("bot")
@@ -122,6 +153,29 @@ def test_an_object_is_closed_beside_another_module_of_that_name(bot, monkeypatch
     assert project.evaluate().code == 0
     assert logged(project) == ["aclose"]
     assert sys.modules["bot"] is others
+
+
+@pytest.mark.parametrize("act", ["pass", "await asyncio.sleep(30)"])
+def test_an_async_instance_is_closed_in_the_task_that_called_it(bot, act):
+    code = f"""
+class answer:
+    async def __call__(self, question):
+        self.task = asyncio.current_task()
+        {act}
+        return "Paris"
+    async def aclose(self):
+        log("own" if self.task is asyncio.current_task() else "other")
+"""
+    project = bot(LOG + code)
+    project.evaluate("-j", "2", "--timeout", "0.1" if "sleep" in act else "9")
+    assert set(logged(project)) == {"own"}
+
+
+def test_an_agent_that_cancels_its_task_loses_no_samples_in_silence(bot):
+    code = "async def answer(question):\n    asyncio.current_task().cancel()\n    await asyncio.sleep(1)\n"
+    done = bot(f"import asyncio\n{code}").evaluate("-j", "2")
+    assert done.code == 3
+    assert "evalspec: the evaluated code cancelled the task that called it" in done.err
 
 
 def test_a_check_closes_its_instance(project):
