@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
 from evalspec.errors import InvalidInput
 from evalspec.gold.authoring import revise_words
@@ -38,6 +38,7 @@ from evalspec.service.gold_people import (
     list_project_sets,
     require_caller_person,
     require_no_withheld,
+    require_reviewed,
 )
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.places import hide_folder
@@ -50,7 +51,7 @@ MOST_WORDS = 20_000
 """The longest question, answer or claim that is written by the service, in characters."""
 
 Note = Annotated[str | None, Field(max_length=5000)]
-Words = Annotated[str, Field(max_length=MOST_WORDS)]
+Words = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MOST_WORDS)]
 Verdict = Literal["confirm", "question_unrealistic", "wrong_block", "not_entailed", "overstated", "understated"]
 
 _Hidden = Annotated[int, Field(description="Triples that are counted without reviews that the caller may not see.")]
@@ -187,12 +188,12 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
 def revise_triple(name: str, triple_id: str, asked: RevisionRequest, access: Reviewing) -> TripleAnswer:
     """Replace question, answer or claims by a new revision, whose reviews start again.
 
-    The author or the flagger of a disputed triple settles the dispute so.
+    The author or the flagger of a disputed triple settles the dispute so. Others have to review the triple first.
     """
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
     entry = _find_revision(root, triple_id, asked.revision)
-    require_no_withheld(entry, find_caller_sight(read_set(root), access))
+    require_reviewed(entry, find_caller_sight(read_set(root), access))
     words = {key: value for key in ("question", "expected_answer") if (value := getattr(asked, key)) is not None}
     if asked.claims is not None:
         words["claims"] = asked.claims or None

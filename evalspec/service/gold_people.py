@@ -69,6 +69,18 @@ def require_no_withheld(entry: Entry, sight: Sight) -> None:
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
 
 
+def require_reviewed(entry: Entry, sight: Sight) -> None:
+    """Refuse a revision by somebody whose review is wanted, because its outcome would show what others said.
+
+    Raises:
+        ApiProblem: 409: The caller has not reviewed the triple, or can take the review back.
+    """
+    require_no_withheld(entry, sight)
+    if sight.is_blind(entry):
+        detail = f"review '{entry.id}' first; who flags it can revise it"
+        raise ApiProblem(HTTPStatus.CONFLICT, detail)
+
+
 def require_caller_person(access: Access, root: Path) -> str:
     """Return which person of a set the caller is.
 

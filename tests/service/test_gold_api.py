@@ -128,6 +128,21 @@ def test_a_revision_replaces_what_it_names_and_starts_the_reviews_again(as_user,
     assert read_entry(root, "refund").triple.claims is None
 
 
+def test_a_revision_before_ones_review_is_refused_and_says_nothing_about_other_reviews(as_user, root, end_undo):
+    add_triple(root, "ship", GoldTriple.model_validate(CONTENT | {"question": "How long is shipping?"}), "ada")
+    review(as_user, "ben", "overstated")
+    end_undo()
+    words = {"revision": 1, "expected_answer": "15 days."}
+    answers = [as_user("dan", "POST", f"{TRIPLES}/{id}/revisions", json=words) for id in ("refund", "ship")]
+    assert {answer.status_code for answer in answers} == {409}
+    assert len({answer.json()["detail"].replace("ship", "refund") for answer in answers}) == 1
+    assert "review 'ship' first" in answers[1].json()["detail"]
+    own = as_user("ada", "POST", f"{TRIPLES}/ship/revisions", json={"revision": 1, "expected_answer": " 15 days.\n"})
+    assert (own.status_code, own.json()["expected_answer"]) == (201, "15 days.")
+    blank = as_user("ada", "POST", f"{TRIPLES}/ship/revisions", json={"revision": 2, "expected_answer": " \n"})
+    assert (blank.status_code, "it is empty" in blank.json()["detail"]) == (422, True)
+
+
 def test_refusals(as_user, root, projects):
     cases = [
         (as_user("eve@example.com", "GET", "/v1/gold/help/next"), 403, "not one of the people in help/set.yaml"),

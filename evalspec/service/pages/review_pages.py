@@ -30,6 +30,7 @@ from evalspec.service.gold_people import (
     find_project_triple,
     require_caller_person,
     require_no_withheld,
+    require_reviewed,
 )
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_pages import render_triple
@@ -196,7 +197,7 @@ def revise_disputed(
     done = _see(desk.links.triple(id))
     if _is_revision(entry, desk.person, words):
         return done
-    require_no_withheld(entry, find_caller_sight(desk.found, visit.access))
+    require_reviewed(entry, find_caller_sight(desk.found, visit.access))
     revise = partial(revise_words, desk.root, id, desk.person, words, replaces=entry.content_hash, note=note)
     refused = _try(visit, revise, is_current=sign_events(entry) == shown)
     if refused is not None:
