@@ -91,11 +91,15 @@ class _Held(Struct, frozen=True):
 
 
 class _Decision(NamedTuple):
-    """A decision on a metric. `proven`: whether the data rule out a drop beyond the limit."""
+    """A decision on a metric. `proven`: whether the data rule out a drop beyond the limit.
+
+    `is_of_scores`: whether the scores decide, and not those that are missing.
+    """
 
     status: VerdictStatus
     reason: str
     proven: bool = False
+    is_of_scores: bool = True
 
 
 def decide_regressions(
@@ -218,15 +222,25 @@ def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
         units=evidence.scores.count_units if evidence else 0,
         unpaired=len(list_unpaired(one.scores)),
         proven=decision.proven,
-        worsened={} if decision.status is PASS else _find_worsened(one),
+        worsened=_find_worsened(one) if decision.status is not PASS and decision.is_of_scores else {},
     )
 
 
 def _find_worsened(one: _Held) -> dict[str, float]:
-    """Return the value in the baseline of each sample that got worse, by id."""
+    """Return the value in the baseline of each sample that got worse, by id.
+
+    If the runs have different numbers of attempts, the values of all attempts have to be worse too: reports show those.
+    """
     better = sign_of(one.after.metrics[one.metric].direction)
-    found = zip(one.scores.members, one.scores.baseline, one.scores.differences, strict=True)
-    return {after.id: before for (_, after), before, difference in found if difference * better < 0}
+    before, after = (_list_values(part, one.metric) for part in (one.dataset.before, one.after))
+    pairs = zip(one.scores.members, one.scores.differences, strict=True)
+    worse = [sample.id for (_, sample), difference in pairs if difference * better < 0]
+    return {id: before[id] for id in worse if (after[id] - before[id]) * better < 0}
+
+
+def _list_values(part: DatasetResult | None, metric: str) -> dict[str, float]:
+    found = ((one.id, one.scores[metric].value) for one in (part.samples if part else ()) if metric in one.scores)
+    return {id: value for id, value in found if value is not None}
 
 
 def _judge(one: _Held, policy: CiGate) -> _Decision:
@@ -237,7 +251,7 @@ def _judge(one: _Held, policy: CiGate) -> _Decision:
     if one.found.baseline is None or one.found.candidate is None:
         return _Decision(INCOMPLETE, f"no sample is scored in both runs{_describe_alone(one)}")
     if gap := _find_gap(one, policy):
-        return _Decision(INCOMPLETE, gap)
+        return _Decision(INCOMPLETE, gap, is_of_scores=False)
     broken = one.drop > one.limit + _ROUNDING
     over = f"worse by {one.show(one.drop)}, maxDrop is {one.limit:g}"
     if one.evidence is None:

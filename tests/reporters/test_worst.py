@@ -79,6 +79,24 @@ def test_a_drop_from_the_baseline_lists_the_samples_that_got_worse(limits, worst
     assert "no limit applies" not in headline(run, 0)
 
 
+def test_a_drop_that_lacks_scores_does_not_blame_the_samples_that_have_them():
+    policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None, maxNotApplicable=0)
+    before, after = dataset("d", [sample("a", 0.9), sample("b", 0.8)]), dataset("d", [sample("a", 0.85)])
+    (found,) = decide_regressions(Run(id="main", datasets=(before,)), [after], policy, {})
+    assert (found.status, found.worsened) == (VerdictStatus.INCOMPLETE, {})
+
+
+def test_a_sample_with_more_attempts_got_worse_only_if_its_shown_values_say_so():
+    policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None)
+    before = dataset("d", [sample("a", 0.5), sample("b", 0.9)])
+    after = dataset("d", [attempted("a", 0.0, 1.0, 1.0), attempted("b", 0.2, 0.5, 0.5)])
+    (found,) = decide_regressions(Run(id="main", datasets=(before,)), [after], policy, {})
+    assert (found.status, found.worsened) == (VerdictStatus.FAIL, {"b": 0.9})
+    later = dataset("d", [sample("a", -0.9), sample("b", 0.1)])
+    (found,) = decide_regressions(Run(id="main", datasets=(after,)), [later], policy, {})
+    assert found.worsened == {"a": pytest.approx(2 / 3), "b": pytest.approx(0.4)}
+
+
 def test_a_drop_within_its_limit_lists_no_samples():
     policy = CiGate(baseline="main", maxDrop={"m": 0.9}, alpha=None)
     before, after = (dataset("d", [sample("a", value)]) for value in (0.9, 0.7))
