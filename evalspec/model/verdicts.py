@@ -71,8 +71,8 @@ class RegressionOutcome(Record, frozen=True):
     worsened: Annotated[
         Mapping[str, Number],
         Meta(
-            description="The value in the baseline of each sample that got worse, by id. Empty if the status is PASS, or "
-            "if missing scores decide."
+            description="The value in the baseline of each sample that got worse, by id. Empty if the status is PASS, "
+            "or if missing scores decide."
         ),
     ] = {}
 
