@@ -155,11 +155,6 @@ def _plan_ingest(
     options, settings = draft.options, planned.settings
     store = store_address(planned.target, planned.url)
     if planned.documents is None:
-        if store is None:
-            message = (
-                f"the retriever '{settings.name}' searches in memory, but dataset '{dataset.name}' has no documents"
-            )
-            raise InvalidInput(message, "set the dataset's corpus, or use another retriever")
         return None
     http = planned.target.http if isinstance(planned.target, HttpTarget) else None
     return plan_ingest(

@@ -3,12 +3,13 @@
 from evalspec.http.template import list_placeholders
 from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.manifest.retriever_schema import HttpTarget, PythonTarget, RetrieverTarget
+from evalspec.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.manifest.yaml_source import Place, render_path
 from evalspec.planning.draft import Draft, ResolvedRetriever
 from evalspec.planning.input_schema import find_schema_problems
+from evalspec.retrievers.bm25 import explain_language
 from evalspec.retrievers.http_target_checks import apply_preset, check_http
-from evalspec.retrievers.opening import RETRIEVERS
+from evalspec.retrievers.opening import RETRIEVERS, is_in_memory
 from evalspec.retrievers.query_input import QUERY
 from evalspec.user_code.calls import check_target
 
@@ -28,14 +29,19 @@ def _find_own_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[
     if isinstance(target, PythonTarget):
         found = check_target(loaded.path.parent, target.python)
         return [(("python",), message) for message in found]
+    if isinstance(target, Bm25Options):
+        refused = explain_language(target.language)
+        return [] if refused is None else [(("language",), "; ".join(refused))]
     if RETRIEVERS.find(target.builtin) is None:
         hint = RETRIEVERS.hint(target.builtin)
         return [(("builtin",), f"unknown builtin retriever '{target.builtin}'; {hint}")]
     return []
 
 
-def check_use(draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, place: Place) -> None:
-    """Report settings of a dataset that its retriever does not support."""
+def check_use(
+    draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, place: Place, *, has_documents: bool
+) -> None:
+    """Report settings of a dataset that its retriever does not support, and documents that it lacks."""
     is_http = isinstance(asked.target, HttpTarget)
     if asked.reranks and not can_rerank(asked.target):
         fix = f"describe {render_path(asked.place)}.http.rerank" if is_http else "use mode: retrieve"
@@ -43,6 +49,9 @@ def check_use(draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, pla
     if config.filters and not takes_filters(asked.target):
         fix = "add {{filters}} to its search request" if is_http else "remove them"
         draft.add((*place, "filters"), f"the retriever '{asked.name}' does not support filters", fix)
+    if is_in_memory(asked.target) and not has_documents and not draft.options.has_replies:
+        message = f"the retriever '{asked.name}' searches in memory, but dataset '{config.name}' has no documents"
+        draft.add((*place, "retriever"), message, "set its corpus, or use another retriever")
 
 
 def can_rerank(target: RetrieverTarget) -> bool:

@@ -102,7 +102,7 @@ def resolve_retriever(
     asked = ResolvedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
     from evalspec.planning.retriever_targets import check_use
 
-    check_use(draft, asked, config, place)
+    check_use(draft, asked, config, place, has_documents=bool(data.content.documents))
     return asked
 
 

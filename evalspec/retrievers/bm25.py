@@ -133,6 +133,14 @@ def split_words(text: str) -> list[str]:
     return re.findall(_WORD, unicodedata.normalize("NFKC", text).casefold())
 
 
+def explain_language(language: str | None) -> tuple[str, str] | None:
+    """Return why a language has no stemmer and the fix, or None; also None if PyStemmer is not installed."""
+    if language is None or find_spec("Stemmer") is None:
+        return None
+    known = import_module("Stemmer").algorithms()
+    return None if language in known else (f"there is no stemmer for '{language}'", near_miss(language, known))
+
+
 def _load_stemmer(language: str | None) -> Callable[[str], str]:
     if language is None:
         return str
@@ -140,8 +148,8 @@ def _load_stemmer(language: str | None) -> Callable[[str], str]:
         stemmer = import_module("Stemmer")
     except ModuleNotFoundError as error:
         raise MissingPackage(f"language of {_NAME}", "PyStemmer", "retrievers") from error
-    if language not in stemmer.algorithms():
-        fix = f"{near_miss(language, stemmer.algorithms())}; null turns stemming off"
-        raise InvalidInput(Problem(f"there is no stemmer for '{language}'", fix, field="language"))
+    refused = explain_language(language)
+    if refused is not None:
+        raise InvalidInput(Problem(*refused, field="language"))
     stem: Callable[[str], str] = stemmer.Stemmer(language).stemWord
     return stem

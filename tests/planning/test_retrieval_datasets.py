@@ -167,3 +167,22 @@ def test_editors_know_the_names_that_formats_bring(project):
     definitions = json.loads(project("schema", "manifest").out)["$defs"]
     assert definitions["DatasetConfig"]["properties"]["compat"]["anyOf"][0]["enum"] == ["autorag", "unrag"]
     assert definitions["HttpSearch"]["properties"]["preset"]["anyOf"][0]["enum"] == ["autorag", "mixpeek"]
+
+
+@pytest.mark.parametrize(
+    ("retriever", "corpus", "said"),
+    [
+        ({"builtin": "bm25"}, False, "datasets[0].retriever: the retriever 'mine' searches in memory, but dataset 'd'"),
+        ({"builtin": "bm25", "language": "englisch"}, True, "mine.language: there is no stemmer for 'englisch'. did"),
+        ({"builtin": "bm25", "language": None}, True, None),
+    ],
+)
+def test_validate_finds_what_a_builtin_lacks(project, retriever, corpus, said):
+    (project.folder / "d.jsonl").write_text('{"id": "a", "input": "x", "expected": "", "relevant": ["one"]}\n')
+    (project.folder / "c.jsonl").write_text('{"id": "one", "text": "x"}\n')
+    project.evaluation["retrievers"] = {"mine": retriever}
+    dataset = {"name": "d", "path": "d.jsonl", "retriever": "mine", "metrics": ["Recall@5"]}
+    project.evaluation["datasets"] = [dataset | ({"corpus": "c.jsonl"} if corpus else {})]
+    for done in (project.validate(), project.evaluate("--no-ingest")):
+        assert done.code == (2 if said else 0), done.err
+        assert said is None or said in done.out + done.err
