@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from sqlalchemy import Engine
 
 from evalspec.service.origins import SESSION_COOKIE
+from evalspec.service.parameters import refuse_unknown_parameters
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunIndex
 from evalspec.service.sample_builds import SampleBuilds
@@ -103,7 +104,9 @@ def permits(*scopes: Scope) -> Callable[..., Access]:
         if not any(map(caller.may, scopes)):
             granted, needed = ", ".join(sorted(caller.scopes)), " or ".join(scopes)
             raise ApiProblem(HTTPStatus.FORBIDDEN, f"this needs the scope {needed}; the token has {granted}")
-        return Access(service_of(request), caller, _choose_project(request, caller, x_namespace))
+        project = _choose_project(request, caller, x_namespace)
+        refuse_unknown_parameters(request)
+        return Access(service_of(request), caller, project)
 
     return permit
 

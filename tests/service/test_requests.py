@@ -55,6 +55,23 @@ def test_a_request_has_no_option_that_reaches_further(client, more):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/runs?verdct=FAIL", "query.verdct: unknown parameter. did you mean 'verdict'?"),
+        ("/v1/runs?From=2026-01-01", "query.From: unknown parameter. did you mean 'from'?"),
+        ("/v1/runs?a=1&limit=2&b=2", "query.a: unknown parameter. known: "),
+        ("/v1/runs/R/samples?beyond_treshold=true", "did you mean 'beyond_threshold'?"),
+        ("/v1/jobs/J?verbose=1", "query.verbose: unknown parameter. this route has no parameters"),
+        ("/v1/gold?%1b%5b2J=1", "query.\\x1b[2J: unknown parameter"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_because_the_answer_would_not_show_it(client, path, said):
+    refused = client.get(path)
+    assert (refused.status_code, said in refused.json()["detail"]) == (422, True), refused.text
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("url", ["http://{{scopePrefix}}.example", "http://127.0.0.1:{{topK}}", "{{query}}",
                                  "http://{{query}}@host", "{{query}}://host"])  # fmt: skip
 def test_a_placeholder_in_a_url_is_refused(client, projects, url):
