@@ -119,15 +119,15 @@ def render_triple(
         ApiProblem: 404: there is no such set or triple.
     """
     root = find_project_set(visit.project, name)
-    entry = find_project_triple(root, id)
-    sight, links = find_caller_sight(read_set(root), visit.access), SetLinks(visit, name)
+    entry, found = find_project_triple(root, id), read_set(root)
+    sight, links = find_caller_sight(found, visit.access), SetLinks(visit, name)
     is_blind, history = sight.is_blind(entry), list_history(entry)
     dispute = show_dispute(root, entry, sight)
     return render_page(
         "gold_triple.html",
         visit,
         status,
-        set_name=name,
+        set_name=found.config.name,
         entry=entry,
         row=list_triple(entry, sight),
         shown=show_triple(visit.project, root, entry, whole=whole),
@@ -174,7 +174,7 @@ def show_stats(
     return render_page(
         "gold_stats.html",
         visit,
-        set_name=name,
+        set_name=found.config.name,
         view=view,
         layout=layout,
         links=links,
