@@ -24,7 +24,7 @@ project_option = option(
     "given",
     multiple=True,
     metavar="NS=DIR",
-    help="Serve the project in DIR as namespace NS; repeatable. Default: the working directory as `default`.",
+    help="The namespace NS is the project in DIR; repeatable. Default: `default` is the working directory.",
 )
 lease_option = option(
     "--lease",

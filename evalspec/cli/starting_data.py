@@ -72,7 +72,10 @@ class StartingData(Struct, frozen=True):
     def describe(self) -> str:
         """Return what the file has, and why it gets its metric."""
         found = f"{counted(self.samples, 'sample')}, {self.answered:,} with a right answer"
-        return f"{self.path}: {found} (format {self.format}); {self.metric.why}, so the metric is {self.metric.name}"
+        said = f"{self.path}: {found} (format {self.format}); {self.metric.why}, so the metric is {self.metric.name}"
+        if self.answered in (0, self.samples):
+            return said
+        return f"{said}, which does not look at the answers. to gate on them, move the other samples to another file"
 
 
 def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:

@@ -41,7 +41,12 @@ def command() -> None:
 @option("--namespace", "namespaces", multiple=True, metavar="NS", help="Valid for this namespace; repeatable.")
 @option("--all-namespaces", is_flag=True, help="Valid for every namespace.")
 @option("--days", type=click.IntRange(1, 3650), default=90, show_default=True, metavar="N", help="Valid for N days.")
-@option("--login", "is_login", is_flag=True, help="Print the path of a link instead, which opens one session.")
+@option(
+    "--login",
+    "is_login",
+    is_flag=True,
+    help="Print a path instead: appended to the address of the server, it opens one session.",
+)
 @database_option
 @json_option
 def create(

@@ -149,6 +149,15 @@ def test_the_first_metric_fits_the_right_answers(shop, text, fields, metric):
     assert shop("evaluate", "shop/agent.yaml").code in (0, 1)
 
 
+def test_a_gate_that_does_not_look_at_the_answers_is_announced(shop):
+    Path("data.csv").write_text("question,ground_truth\nq,a\nr,\n", encoding="utf-8")
+    said = shop("init", "shop", "--agent", "bot:answer", "--data", "data.csv").out.splitlines()[0]
+    assert said.endswith(
+        "so the metric is error_rate, which does not look at the answers. "
+        "to gate on them, move the other samples to another file"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
