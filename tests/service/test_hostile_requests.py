@@ -30,13 +30,12 @@ def test_forged_cursors_are_refused(client, add_run):
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("path", ["/v1/runs", "/v1/trends"])
+@pytest.mark.parametrize("path", ["/v1/runs?dataset=qa", "/v1/trends?dataset=qa&metric=exact_match"])
 def test_times_without_a_zone_are_in_utc(client, add_run, path):
     started = client.get(f"/v1/runs/{add_run().id}").json()["started_at"]
-    asked = {"dataset": "qa", "metric": "exact_match", "from": started.removesuffix("+00:00")}
-    found = client.get(path, params=asked).json()
+    found = client.get(f"{path}&from={started.removesuffix('+00:00')}").json()
     assert len(found.get("runs", found.get("points"))) == 1
-    assert client.get(path, params={**asked, "from": "0001-01-01T00:00:00"}).status_code == 200
+    assert client.get(f"{path}&from=0001-01-01T00:00:00").status_code == 200
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
