@@ -1,7 +1,6 @@
 """Calibration sessions: a person and the team agree again on what to flag. Files in `calibrations/`, append-only."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +16,7 @@ from evalspec.gold.identity import require_person
 from evalspec.gold.layout import CALIBRATIONS
 from evalspec.gold.ratings import list_revisions
 from evalspec.gold.schema import SetFile
-from evalspec.gold.values import Date, FileName, Strict, Text
+from evalspec.gold.values import Date, FileName, Strict, Text, render_now
 
 _Number = Annotated[StrictInt, Field(ge=0)]
 
@@ -61,7 +60,7 @@ def calibrate(
     session = Calibration(
         person=person,
         by=by,
-        at=at or datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        at=at or render_now(),
         reviewed=len(streams["reviewer"].get(person, ())),
         written=len(streams["author"].get(person, ())),
         note=redact_note(folder, note or None),

@@ -14,7 +14,7 @@ from evalspec.gold.locking import hold
 from evalspec.gold.permission import explain_no_permission, find_today, grant_path, read_grants
 from evalspec.gold.redaction import find_terms, redact_text, redact_triple, refuse_unusable
 from evalspec.gold.schema import GoldTriple, Grant
-from evalspec.gold.values import check_name
+from evalspec.gold.values import require_name
 
 _EVERYTHING = "all"
 _NEVER = "never"
@@ -53,7 +53,7 @@ def grant(
     day = today or find_today()
     require_person(read_config(root), by)
     refuse_unusable(terms)
-    _refuse_bad_name(customer)
+    require_name(customer, "--customer")
     with hold(root):
         path, before = grant_path(root, customer), _read(root).get(customer)
         if before is not None and not renew:
@@ -125,11 +125,3 @@ def _choose_last_day(expires: str | None, before: Grant | None, today: date) -> 
         fix = f"give a later one: --expires DATE, or --expires {_NEVER}"
         raise InvalidInput(Problem(f"the last day, {last}, has passed", fix, field="--expires"))
     return last.isoformat()
-
-
-def _refuse_bad_name(customer: str) -> None:
-    try:
-        check_name(customer)
-    except ValueError as error:
-        message, _, fix = str(error).partition("; ")
-        raise InvalidInput(Problem(message, fix, field="--customer")) from error

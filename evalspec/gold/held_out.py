@@ -1,7 +1,6 @@
 """The log of uses of the held-out share: one file for each evaluation, in the set's folder held-out/."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from evalspec.errors import InvalidInput, Problem
@@ -10,6 +9,7 @@ from evalspec.gold.gold_set import read_config, show
 from evalspec.gold.identity import find_person
 from evalspec.gold.layout import HELD_OUT
 from evalspec.gold.schema import HeldOutUse
+from evalspec.gold.values import render_now
 from evalspec.trust import require_file
 
 _NOBODY = "unknown"
@@ -37,8 +37,7 @@ def log_use(root: Path, run: str, by: str | None = None, at: str | None = None) 
     Raises:
         InvalidInput: The file cannot be written.
     """
-    at = at or datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    use = HeldOutUse(run=run, at=at, by=by or _find_person(root))
+    use = HeldOutUse(run=run, at=at or render_now(), by=by or _find_person(root))
     write_record(root / HELD_OUT / f"{run}-{use.by or _NOBODY}.yaml", use)
     return use
 

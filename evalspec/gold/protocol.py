@@ -5,7 +5,6 @@ Each action adds one event file. Nothing is ever overwritten but the content of 
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from evalspec.gold.reviewers import OPEN, explain_no_review, is_blind
 from evalspec.gold.schema import Category, Event, Flag, GoldTriple, Kind, Outcome, Source, TripleMetadata
 from evalspec.gold.states import AUTHORING, CONFIRMATIONS, Standing, State, compute_standing
 from evalspec.gold.triple_files import has_triple, replace_triple
-from evalspec.gold.values import check_name
+from evalspec.gold.values import render_now, require_name
 
 _LIVING = OPEN | {State.ACCEPTED, State.STALE}
 _POSSIBLE: Mapping[Kind, Collection[State]] = {
@@ -78,7 +77,7 @@ def find_added(root: Path, name: str, triple: GoldTriple, by: str) -> Entry | No
 
 
 def _sign(triple: GoldTriple, by: str, at: str | None = None) -> GoldTriple:
-    metadata = triple.metadata.model_copy(update={"added_by": by, "added_at": at or _now()})
+    metadata = triple.metadata.model_copy(update={"added_by": by, "added_at": at or render_now()})
     return triple.model_copy(update={"metadata": metadata, "id": None})
 
 
@@ -174,7 +173,7 @@ def _write(root: Path, path: Path, triple: GoldTriple, head: Mapping[str, Any], 
     """Write a content and its event. The event comes last: if it is missing, repeating the command records it."""
     replace_triple(path, name, triple)
     known = {"content_hash": hash_content(triple), "customer": triple.metadata.customer}
-    write_event(root, name, make_event({**head, **known, "at": head["at"] or _now()}))
+    write_event(root, name, make_event({**head, **known, "at": head["at"] or render_now()}))
     return read_entry(root, name)
 
 
@@ -294,7 +293,7 @@ def record(root: Path, entry: Entry, kind: Kind, by: str, **more: Any) -> Entry:
     require_person(config, by)
     require_events(root)
     _refuse_state(entry, kind)
-    at = more.pop("at", None) or _now()
+    at = more.pop("at", None) or render_now()
     more["note"] = redact_note(root, more.get("note"))
     head = {"kind": kind, "revision": entry.standing.revision or 1, "content_hash": entry.content_hash}
     event = make_event({**head, "by": by, "at": at, **more})
@@ -343,11 +342,7 @@ def refuse_taken(root: Path, name: str, triple: GoldTriple, by: str) -> None:
     Raises:
         InvalidInput: The id cannot be a file name, or is taken.
     """
-    try:
-        check_name(name)
-    except ValueError as error:
-        message, _, fix = str(error).partition("; ")
-        raise InvalidInput(Problem(message, fix, field="id")) from error
+    require_name(name, "id")
     known = {one.casefold(): one for one in _list_ids(root)}
     has_events = any((root / EVENTS / name).glob("*"))
     is_unfinished = not has_events and has_triple(root / TRIPLES / f"{name}.yaml", name)
@@ -371,7 +366,3 @@ def _list_names(folder: Path) -> list[str]:
             return [entry.name for entry in found]
     except FileNotFoundError:
         return []
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -17,7 +16,7 @@ from evalspec.gold.layout import SLICES, TRIPLES
 from evalspec.gold.locking import hold
 from evalspec.gold.schema import SliceFile
 from evalspec.gold.states import State
-from evalspec.gold.values import check_name
+from evalspec.gold.values import render_now, require_name
 from evalspec.registry import near_miss
 from evalspec.stats.apportionment import apportion_by_remainder
 from evalspec.trust import require_file
@@ -124,7 +123,7 @@ def _draw(found: GoldSet, name: str, size: int, by: str, seed: int, at: str | No
         seed=seed,
         size=size,
         round=pool.round,
-        drawn_at=at or datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        drawn_at=at or render_now(),
         drawn_by=by,
         triples=[by_id[one].reference for one in chosen],
     )
@@ -265,11 +264,7 @@ def _explain_missing(found: GoldSet, name: str, revision: int) -> str | None:
 
 
 def _refuse_name(name: str, slices: Mapping[str, SliceFile], root: Path) -> None:
-    try:
-        check_name(name)
-    except ValueError as error:
-        message, _, fix = str(error).partition("; ")
-        raise InvalidInput(Problem(message, fix, field="--name")) from error
+    require_name(name, "--name")
     taken = {one.casefold(): one for one in slices}.get(name.casefold())
     if taken is not None:
         fix = "choose another name: slices are never refilled"

@@ -2,10 +2,12 @@
 
 import re
 import unicodedata
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
+
+from evalspec.errors import InvalidInput, Problem
 
 MAX_NAME = 100
 _MARKS = "._@+-"
@@ -30,6 +32,20 @@ def check_name(name: str) -> str:
     if len(name.encode()) > MAX_NAME:
         raise ValueError(f"the name is longer than {MAX_NAME} bytes; shorten it")
     return name
+
+
+def require_name(name: str, field: str) -> None:
+    """Raise InvalidInput for a name that `check_name` refuses. `field`: where the user wrote it."""
+    try:
+        check_name(name)
+    except ValueError as error:
+        message, _, fix = str(error).partition("; ")
+        raise InvalidInput(Problem(message, fix, field=field)) from error
+
+
+def render_now() -> str:
+    """Return the time in UTC as the files of a set have it, such as `2027-06-30T12:00:00Z`."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 Text = Annotated[StrictStr, Field(min_length=1)]
