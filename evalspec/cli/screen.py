@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from evalspec.cli.streams import results_stream
 from evalspec.foreign_text import inert, visible
+from evalspec.reporters.rich_console import open_console, print_parts
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.text import Text
 
 _FALLBACK = (80, 24)
@@ -62,16 +62,16 @@ def find_screen() -> Screen:
 
 def render_parts(parts: Iterable[Any], screen: Screen) -> str:
     """Return parts, a line or more each. Continued lines are indented like their first one."""
+    return print_parts(map(_pad, parts), screen.columns, color=screen.color)
+
+
+def _pad(part: Any) -> Any:
     from rich.padding import Padding
     from rich.text import Text
 
-    stream = StringIO()
-    console = _open_console(stream, screen)
-    for part in parts:
-        text = part if isinstance(part, Text) else Text(part)
-        indent = min(len(text.plain) - len(text.plain.lstrip(" ")), 4)
-        console.print(Padding(text[indent:], (0, 0, 0, indent)) if text.plain.strip() else "")
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
+    text = part if isinstance(part, Text) else Text(part)
+    indent = min(len(text.plain) - len(text.plain.lstrip(" ")), 4)
+    return Padding(text[indent:], (0, 0, 0, indent)) if text.plain.strip() else ""
 
 
 def render_lines(lines: Sequence[str], screen: Screen) -> str:
@@ -138,7 +138,8 @@ def build_excerpt(text: "Text", room: int | None, screen: Screen, key: str) -> I
     """
     from rich.text import Text
 
-    lines = [Text("  ") + line for line in text.wrap(_open_console(StringIO(), screen), screen.columns - 2)]
+    console = open_console(StringIO(), screen.columns, color=screen.color)
+    lines = [Text("  ") + line for line in text.wrap(console, screen.columns - 2)]
     if room is None or len(lines) <= room:
         yield from lines
         return
@@ -151,20 +152,3 @@ def build_excerpt(text: "Text", room: int | None, screen: Screen, key: str) -> I
     yield Text(f"  … {start} lines before" if start else "  (from the beginning)", style="dim")
     yield from lines[start : start + shown]
     yield Text(f"  … {after} lines more; {key} shows all" if after else f"  (to the end; {key} shows all)", style="dim")
-
-
-def _open_console(stream: StringIO, screen: Screen) -> "Console":
-    from rich.console import Console
-
-    return Console(
-        file=stream,
-        width=screen.columns,
-        force_terminal=screen.color,
-        color_system="standard" if screen.color else None,
-        no_color=not screen.color,
-        force_jupyter=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )

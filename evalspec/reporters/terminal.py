@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from io import StringIO
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from evalspec.foreign_text import cut, inert, visible
 from evalspec.model import Run, VerdictStatus
 from evalspec.reporters.base import StoredExchanges, no_exchanges
 from evalspec.reporters.concerned import find_blamed
+from evalspec.reporters.rich_console import print_parts
 from evalspec.reporters.table_layout import LabelLayout, TableLayout
 from evalspec.reporters.view.curation import GOLD
 from evalspec.reporters.view.failures import FailureTexts, read_failure_texts
@@ -156,24 +156,7 @@ def render_parts(parts: Iterable["RenderableType"], *, width: int, color: bool) 
 
     Text is never interpreted as markup.
     """
-    from rich.console import Console
-
-    stream = StringIO()
-    console = Console(
-        file=stream,
-        width=max(width, _NARROWEST),
-        force_terminal=color,
-        color_system="standard" if color else None,
-        no_color=not color,
-        force_jupyter=False,
-        legacy_windows=False,
-        markup=False,
-        emoji=False,
-        highlight=False,
-    )
-    for part in parts:
-        console.print(part)
-    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
+    return print_parts(parts, max(width, _NARROWEST), color=color)
 
 
 def _lay_out(view: View) -> Iterator["RenderableType"]:
