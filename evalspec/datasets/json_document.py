@@ -83,14 +83,18 @@ def read_json_document(path: Path, shown_as: str, problems: list[Problem]) -> Js
         return None
     try:
         return JsonDocument(shown_as, text, parse_shallow_json(text))
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON at column {error.colno}: {error.msg}"
-        problems.append(Problem(message, file=shown_as, line=error.lineno))
-    except RecursionError:
-        problems.append(Problem("the JSON is nested too deeply", file=shown_as))
+    except (json.JSONDecodeError, RecursionError) as error:
+        problems.append(explain_syntax(error, shown_as))
     except ValueError as error:
         problems.append(_explain_refusal(JsonDocument(shown_as, text), text, str(error)))
     return None
+
+
+def explain_syntax(error: ValueError | RecursionError, shown_as: str) -> Problem:
+    """Return the problem of a text that is not JSON."""
+    if isinstance(error, json.JSONDecodeError):
+        return Problem(f"not valid JSON at column {error.colno}: {error.msg}", file=shown_as, line=error.lineno)
+    return Problem("the JSON is nested too deeply" if isinstance(error, RecursionError) else str(error), file=shown_as)
 
 
 def _explain_refusal(document: JsonDocument, text: str, reason: str) -> Problem:

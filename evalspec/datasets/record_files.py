@@ -1,6 +1,5 @@
 """Read records from any file that has them: JSON Lines, JSON, CSV, TSV, Parquet, Arrow and Hugging Face folders."""
 
-import json
 import zlib
 from collections.abc import Collection, Iterator
 from enum import Enum, auto
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from evalspec.datasets.delimited import list_header, read_delimited
-from evalspec.datasets.json_document import keys_at, read_json_document
+from evalspec.datasets.json_document import explain_syntax, keys_at, read_json_document
 from evalspec.datasets.located import HEAD_BYTES, read_text
 from evalspec.datasets.parquet_table import list_columns, read_table
 from evalspec.datasets.splits import choose_files, find_splits
@@ -64,11 +63,10 @@ class Row(NamedTuple):
 
 
 class Peek(Struct, frozen=True):
-    """The beginning of a file. `columns`: of its first record; empty if unknown. `outer`: keys around the list."""
+    """The beginning of a file. `columns`: of its first record; empty if unknown."""
 
     container: Container
     columns: frozenset[str] = frozenset()
-    outer: frozenset[str] = frozenset()
 
 
 @lru_cache(maxsize=32)
@@ -81,10 +79,9 @@ def peek(path: Path, head: bytes) -> Peek:
         return Peek(container, _peek_table(path, container))
     if container is Container.LIST:
         return Peek(container, frozenset(keys_at(head, (0,))))
-    outer = frozenset(keys_at(head))
     if container is Container.DOCUMENT:
-        return Peek(container, frozenset(keys_at(head, (_find_list_key(head), 0))), outer)
-    return Peek(container, outer if container is Container.LINES else frozenset())
+        return Peek(container, frozenset(keys_at(head, (_find_list_key(head), 0))))
+    return Peek(container, frozenset(keys_at(head)) if container is Container.LINES else frozenset())
 
 
 def _peek_table(path: Path, container: Container) -> frozenset[str]:
@@ -215,13 +212,8 @@ def _read_stream(path: Path, shown_as: str, problems: list[Problem]) -> Iterator
         return
     try:
         yield from parse_json_stream(text)
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON at column {error.colno}: {error.msg}"
-        problems.append(Problem(message, file=shown_as, line=error.lineno))
-    except RecursionError:
-        problems.append(Problem("the JSON is nested too deeply", file=shown_as))
-    except ValueError as error:
-        problems.append(Problem(str(error), file=shown_as))
+    except (ValueError, RecursionError) as error:
+        problems.append(explain_syntax(error, shown_as))
 
 
 def _read_tables(files: Collection[Path], shown_as: str, problems: list[Problem]) -> Iterator[Row]:

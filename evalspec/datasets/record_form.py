@@ -12,7 +12,7 @@ from msgspec import Struct
 from evalspec.datasets.base import ReadingNotes, Source
 from evalspec.datasets.key_paths import ABSENT
 from evalspec.datasets.located import LineOfFile, SeenIds, content_id, problem_at
-from evalspec.datasets.record_files import Peek, Row, peek, read_rows
+from evalspec.datasets.record_files import Row, peek, read_rows
 from evalspec.datasets.record_names import NAME_INPUT
 from evalspec.datasets.record_paths import compile_path
 from evalspec.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
@@ -101,15 +101,12 @@ class BadField(ValueError):
         self.column, self.fix, self.is_absent = column, fix, is_absent
 
 
-def has_columns(*wanted: Collection[str], outer: Collection[str] = ()) -> Callable[[Any, bytes], bool]:
-    """Return a function that recognises files whose first record has one column of each of `wanted`.
-
-    `outer`: keys that the JSON document around the records has.
-    """
+def has_columns(*wanted: Collection[str]) -> Callable[[Any, bytes], bool]:
+    """Return a function that recognises files whose first record has one column of each of `wanted`."""
 
     def recognise(path: Any, head: bytes) -> bool:
-        found: Peek = peek(path, head)
-        return all(not found.columns.isdisjoint(names) for names in wanted) and found.outer.issuperset(outer)
+        columns = peek(path, head).columns
+        return all(not columns.isdisjoint(names) for names in wanted)
 
     return recognise
 

@@ -19,13 +19,13 @@ _DEEPER_BELOW = frozenset({"diagnosis"})
 """Keys of objects whose lists are one level deeper."""
 
 
-def render_json(run: Run, more: Mapping[str, Any] | None = None) -> str:
-    """Return a run as JSON text that has a UTF-8 encoding and ends with a newline. `more`: further keys."""
-    return "".join(iterate_json(run, more))
+def render_json(run: Run) -> str:
+    """Return a run as JSON text that has a UTF-8 encoding and ends with a newline."""
+    return "".join(iterate_json(run))
 
 
 def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[str]:
-    """Yield the text of `render_json` in parts of tens of thousands of characters, to save memory for large runs."""
+    """Yield the text of `render_json` in parts, which saves memory for large runs. `more`: keys beside the run's."""
     parts = iterate_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW)
     while some := list(islice(parts, _PARTS_AT_ONCE)):
         yield "".join(some)
