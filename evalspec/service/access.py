@@ -129,3 +129,5 @@ def _choose_project(request: Request, caller: Caller, namespace: str | None) -> 
 Reading = Annotated[Access, Depends(permits(Scope.READ))]
 Running = Annotated[Access, Depends(permits(Scope.RUN))]
 Reviewing = Annotated[Access, Depends(permits(Scope.REVIEW))]
+Pushing = Annotated[Access, Depends(permits(Scope.PUSH, Scope.RUN))]
+Administering = Annotated[Access, Depends(permits(Scope.ADMIN))]

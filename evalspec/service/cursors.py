@@ -8,11 +8,15 @@ from math import isfinite
 from typing import Annotated, Any
 
 from fastapi import Query
+from pydantic import Field
 
 from evalspec.foreign_text import encodable
 from evalspec.service.problems import ApiProblem
 
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")]
+NextCursor = Annotated[
+    str | None, Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+]
 Limit = Annotated[int, Query(ge=1, le=500, description="Entries of a page, at most.")]
 
 _BEYOND_INTEGERS = 2**63

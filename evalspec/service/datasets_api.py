@@ -4,10 +4,10 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Pushing, Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Version
 from evalspec.service.examples import DATASET, MOMENT
@@ -20,7 +20,6 @@ from evalspec.service.posted_datasets import (
     post_dataset,
     read_dataset,
 )
-from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/datasets", tags=["evaluations"], route_class=JsonRoute)
 
@@ -108,9 +107,7 @@ class DatasetList(BaseModel):
     responses={200: {"model": DatasetPosted, "description": "The newest version is equal."}},
     summary="Post a dataset",
 )
-def create_dataset(
-    asked: DatasetPost, response: Response, access: Annotated[Access, Depends(permits(Scope.PUSH, Scope.RUN))]
-) -> DatasetPosted:
+def create_dataset(asked: DatasetPost, response: Response, access: Pushing) -> DatasetPosted:
     """Store a dataset. Changed content becomes the next version; equal content changes nothing."""
     content = asked.model_dump(exclude={"dataset_name"}, exclude_none=True)
     posted: PostedDataset = post_dataset(access.project, asked.dataset_name, content)
@@ -120,7 +117,7 @@ def create_dataset(
 
 
 @ROUTER.get("", summary="List datasets")
-def get_datasets(access: Annotated[Access, Depends(permits(Scope.READ))]) -> DatasetList:
+def get_datasets(access: Reading) -> DatasetList:
     """Return the newest version of each dataset of the namespace, without queries."""
     found = list_datasets(access.project)
     return DatasetList(datasets=[DatasetVersion(**msgspec.structs.asdict(one)) for one in found])
@@ -129,7 +126,7 @@ def get_datasets(access: Annotated[Access, Depends(permits(Scope.READ))]) -> Dat
 @ROUTER.get("/{dataset_name}", response_model=DatasetDocument, summary="Show a dataset")
 def get_dataset(
     dataset_name: str,
-    access: Annotated[Access, Depends(permits(Scope.READ))],
+    access: Reading,
     version: Annotated[Version | None, Query(description="Default: the newest.")] = None,
 ) -> Response:
     """Return a dataset with its queries, as they were posted."""

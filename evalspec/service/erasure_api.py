@@ -2,16 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends
+from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.api.erasure import SHORTEST_TEXT, erase
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Administering
 from evalspec.service.examples import RUN_ID
 from evalspec.service.job_erasure import erase_from_jobs
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.pushes import PUSHES_NAME, remove_idle_pushes
-from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/erasure", tags=["operations"], route_class=JsonRoute)
 
@@ -71,7 +70,7 @@ class ErasureReport(BaseModel):
 
 
 @ROUTER.post("", summary="Erase personal data")
-def erase_data(asked: ErasureRequest, access: Annotated[Access, Depends(permits(Scope.ADMIN))]) -> ErasureReport:
+def erase_data(asked: ErasureRequest, access: Administering) -> ErasureReport:
     """Erase texts of samples from the stored runs of the namespace. Scores stay.
 
     The request waits for the end, because a job would have to store the texts.

@@ -5,11 +5,11 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
-from fastapi import APIRouter, Depends, Header, Query, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from evalspec.service import jobs
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.evaluation_comparison import CompletedEvaluation
 from evalspec.service.evaluation_comparison_jobs import KIND, describe_request, render_comparison
@@ -22,7 +22,6 @@ from evalspec.service.openapi import describe_problem
 from evalspec.service.problems import ApiProblem
 from evalspec.service.same_jobs import find_same_job, start_job
 from evalspec.service.sample_builds import SMALL
-from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/retrievers/evaluations/compare", tags=["evaluations"])
 
@@ -42,7 +41,7 @@ _RETRY_SECONDS = "2"
     summary="Compare evaluations",
 )
 def compare(
-    access: Annotated[Access, Depends(permits(Scope.READ))],
+    access: Reading,
     baseline: Annotated[str, Query(description="The id of a completed evaluation.")],
     candidate: Annotated[list[str], Query(min_length=1, max_length=_MOST_CANDIDATES, description="Repeatable.")],
     format: Annotated[Literal["json", "markdown"] | None, Query(description="Default: by Accept.")] = None,

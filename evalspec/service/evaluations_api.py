@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import msgspec
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.errors import StoreError
 from evalspec.registry import near_miss
 from evalspec.service import jobs
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version
 from evalspec.service.evaluation_checks import check_evaluation, check_retriever
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
@@ -29,7 +29,6 @@ from evalspec.service.jobs import Job, render_time
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.tokens import Scope
 
 ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)
 
@@ -129,7 +128,7 @@ def start_evaluation(
     retriever_id: RetrieverId,
     asked: EvaluationStart,
     response: Response,
-    access: Annotated[Access, Depends(permits(Scope.RUN))],
+    access: Running,
 ) -> EvaluationState:
     """Start an evaluation. Every query is checked first; the retriever is queried by a worker."""
     project, config = access.project, asked.evaluation_config
@@ -175,7 +174,7 @@ def _choose_compat(name: str | None) -> str | None:
 @ROUTER.get("", summary="List evaluations")
 def list_evaluations(
     retriever_id: RetrieverId,
-    access: Annotated[Access, Depends(permits(Scope.READ))],
+    access: Reading,
     status: Annotated[list[Status] | None, Query(description="Repeatable.")] = None,
     dataset_name: Annotated[str | None, Query(description="Only evaluations with this dataset.")] = None,
     cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
@@ -203,17 +202,13 @@ def list_evaluations(
 
 
 @ROUTER.get("/{evaluation_id}", summary="Show an evaluation")
-def get_evaluation(
-    retriever_id: RetrieverId, evaluation_id: str, access: Annotated[Access, Depends(permits(Scope.READ))]
-) -> EvaluationState:
+def get_evaluation(retriever_id: RetrieverId, evaluation_id: str, access: Reading) -> EvaluationState:
     """Return the state of an evaluation, with its metrics once it is completed."""
     return describe_evaluation(_find_own(access, retriever_id, evaluation_id))
 
 
 @ROUTER.post("/{evaluation_id}/cancel", summary="Cancel an evaluation")
-def cancel_evaluation(
-    retriever_id: RetrieverId, evaluation_id: str, access: Annotated[Access, Depends(permits(Scope.RUN))]
-) -> EvaluationState:
+def cancel_evaluation(retriever_id: RetrieverId, evaluation_id: str, access: Running) -> EvaluationState:
     """Cancel an evaluation. A running one stops as soon as its worker notices. An ended one stays as it is."""
     job = _find_own(access, retriever_id, evaluation_id)
     return describe_evaluation(jobs.cancel(access.engine, access.namespace, job.id) or job)

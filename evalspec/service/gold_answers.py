@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_camel
 from evalspec.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
 from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.sight import Sight
+from evalspec.service.cursors import NextCursor
 from evalspec.service.places import hide_folder, hide_folder_within
 from evalspec.service.settings import Project
 
@@ -127,7 +128,7 @@ class TriplePage(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"triples": [_TRIPLE], "next_cursor": None}]})
     triples: list[TripleAnswer]
-    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+    next_cursor: NextCursor
 
 
 class WholeTriple(TripleAnswer):

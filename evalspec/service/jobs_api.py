@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.service import jobs
 from evalspec.service.access import Reading, Running
-from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import Job, render_time
 from evalspec.service.problems import not_found
@@ -68,7 +68,7 @@ class JobPage(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"jobs": [_EXAMPLE], "next_cursor": None}]})
     jobs: list[JobState]
-    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+    next_cursor: NextCursor
 
 
 @ROUTER.get("", summary="List jobs")

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.model.labels import Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
 from evalspec.service.answers import describe, model_of
+from evalspec.service.cursors import NextCursor
 from evalspec.service.examples import RUN_ID
 
 LONGEST_NOTE = 4000
@@ -76,7 +77,7 @@ class LabelPage(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"labels": [LABEL], "hidden": 0, "next_cursor": None}]})
     labels: list[LabelAnswer]
     hidden: int
-    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+    next_cursor: NextCursor
 
 
 class ImportAnswer(BaseModel):

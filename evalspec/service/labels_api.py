@@ -12,7 +12,7 @@ from evalspec.labels.exchanging import render_labels
 from evalspec.labels.files import hash_label
 from evalspec.model.labels import Label, LabelVerdict
 from evalspec.service.access import Reading, Reviewing, Running
-from evalspec.service.answers import describe, render_answer
+from evalspec.service.answers import describe, file_headers, render_answer
 from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from evalspec.service.indexed_run import find_label_files, open_indexed_run
 from evalspec.service.json_bodies import JsonRoute
@@ -30,7 +30,6 @@ from evalspec.service.labelling import (
 ROUTER = APIRouter(prefix="/v1/runs/{run_id}/labels", tags=["labels"], route_class=JsonRoute)
 FILES = APIRouter(prefix="/v1/runs/{run_id}/labels", tags=["labels"])
 
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-store"}
 _FILE: dict[str, Any] = {kind.partition(";")[0]: {"schema": {"type": "string"}} for kind in TYPES.values()}
 
 Form = Literal["jsonl", "csv"]
@@ -117,9 +116,9 @@ def export_run_labels(
     """Return everybody's labels as a file. Who reads it does not label blindly afterwards: label first."""
     access.runs.find_folder(run_id)
     every = find_label_files(access.project.root).read(run_id)
-    name = f'attachment; filename="{run_id}.labels{SUFFIXES[form]}"'
     content = render_labels(every if history else list_current(every), SUFFIXES[form])
-    return Response(content, headers={**_HEADERS, "Content-Disposition": name}, media_type=TYPES[form])
+    headers = file_headers(f"{run_id}.labels{SUFFIXES[form]}")
+    return Response(content, headers=headers, media_type=TYPES[form])
 
 
 async def _read_body(request: Request) -> bytes:

@@ -3,6 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
+from fastapi import Query
 from pydantic import AfterValidator
 
 from evalspec.service.jobs import to_seconds
@@ -19,3 +20,5 @@ def _refuse_distant(moment: datetime) -> datetime:
 
 Moment = Annotated[datetime, AfterValidator(_refuse_distant)]
 """A moment that has a timestamp. Without a time zone it is UTC."""
+Since = Annotated[Moment | None, Query(alias="from", description="Started then or later.")]
+Until = Annotated[Moment | None, Query(alias="to", description="Started before.")]

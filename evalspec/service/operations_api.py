@@ -10,7 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.errors import StoreError
-from evalspec.service.access import Access, Service, identify, permits, service_of
+from evalspec.service.access import Administering, Service, identify, service_of
 from evalspec.service.audit import AuditEntry, list_entries
 from evalspec.service.database import newest_revision, read_revision, reading
 from evalspec.service.examples import MOMENT, RUN_ID
@@ -100,7 +100,7 @@ def show_openapi(request: Request, _caller: Annotated[Caller, Depends(identify)]
 
 @ROUTER.get("/v1/audit", summary="Show the audit log")
 def list_audit(
-    access: Annotated[Access, Depends(permits(Scope.ADMIN))],
+    access: Administering,
     *,
     user: str | None = None,
     action: Annotated[str | None, Query(description="As in the entries.")] = None,

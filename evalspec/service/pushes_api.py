@@ -3,15 +3,14 @@
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Query, Response
+from fastapi import APIRouter, Body, Query, Response
 from msgspec.structs import asdict
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from evalspec.service.access import Access, permits
+from evalspec.service.access import Access, Pushing
 from evalspec.service.examples import RUN_ID
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.pushes import Push, PushState, append_chunk, commit_push, open_push
-from evalspec.service.tokens import Scope
 from evalspec.store.ci_builds import clean_ci_build
 from evalspec.store.pushed_runs import REQUIRED_NAMES, PushedFile
 
@@ -26,8 +25,6 @@ _EXAMPLE: Any = {
     "files": [{"name": name, "size": 3, "sha256": _DIGEST} for name in REQUIRED_NAMES],
     "ci": {"service": "GitHub Actions", "branch": "main"},
 }
-
-Pushing = Annotated[Access, Depends(permits(Scope.PUSH, Scope.RUN))]
 
 
 class FileToPush(BaseModel):

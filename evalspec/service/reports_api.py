@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from evalspec.reporters.base import REPORTERS, Reporter
 from evalspec.service.access import Reading
+from evalspec.service.answers import file_headers
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs import create_id
 from evalspec.service.problems import ApiProblem, not_found
@@ -42,7 +43,6 @@ _TYPES = {
     ".junit.xml": "application/xml",
 }
 _UNKNOWN_TYPE = "application/octet-stream"
-_HEADERS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-store"}
 _REPORT = {"schemaVersion": 1, "runId": RUN_ID, "verdict": "PASS"}
 _LARGE = threading.Lock()
 """One report of a large run at a time, because it needs much memory."""
@@ -143,7 +143,7 @@ def _send(path: Path, run_id: str, reporter: Reporter) -> Response:
 
 
 def _name_file(run_id: str, reporter: Reporter) -> dict[str, str]:
-    return {**_HEADERS, "Content-Disposition": f'attachment; filename="{run_id}{reporter.suffixes[0]}"'}
+    return file_headers(f"{run_id}{reporter.suffixes[0]}")
 
 
 def _type_of(reporter: Reporter) -> str:

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.model.fingerprints import CiBuild
 from evalspec.service.answers import describe, model_of
+from evalspec.service.cursors import NextCursor
 from evalspec.service.examples import MOMENT, RUN_ID, RUN_RESULT
 from evalspec.service.jobs import render_time
 from evalspec.service.run_heads import RunEntry, RunHead
@@ -94,7 +95,7 @@ class RunPage(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"runs": [dict(LISTED)], "next_cursor": None}]})
     runs: list[ListedRun]
-    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+    next_cursor: NextCursor
 
 
 _RESULT: Any = model_of(RunHead, "RunResult", ("id", "schema_version"))

@@ -16,7 +16,7 @@ from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.moments import Moment
+from evalspec.service.moments import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_answers import RunAnswer, RunPage, describe_listed, describe_run, read_labels
 from evalspec.service.run_heads import RunEntry, RunStatus
@@ -99,8 +99,8 @@ def list_runs(
     status: RunStatus | None = None,
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
-    since: Annotated[Moment | None, Query(alias="from", description="Started then or later.")] = None,
-    until: Annotated[Moment | None, Query(alias="to", description="Started before.")] = None,
+    since: Since = None,
+    until: Until = None,
     branch: Branch = None,
     cursor: Cursor = None,
     limit: Limit = 50,

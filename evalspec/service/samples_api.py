@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from evalspec.model import SampleResult, Score
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import describe, model_of, render_answer
-from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.examples import SAMPLE
 from evalspec.service.problems import not_found
 from evalspec.service.sample_index import LONGEST_MARK, SampleRow
@@ -45,7 +45,7 @@ class SamplePage(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"samples": [_LISTED], "next_cursor": None}]})
     samples: list[ListedSample]
-    next_cursor: str | None = Field(description="Send it as `cursor` for the next page; null: this is the last one.")
+    next_cursor: NextCursor
 
 
 class Turn(BaseModel):

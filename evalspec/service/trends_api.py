@@ -9,7 +9,7 @@ from evalspec.service.access import Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import render_time, to_seconds
-from evalspec.service.moments import Moment
+from evalspec.service.moments import Since, Until
 from evalspec.service.run_answers import LISTED, MetricValue
 from evalspec.service.run_index import RunFilter, TrendPoint
 from evalspec.service.runs_api import Branch
@@ -58,8 +58,8 @@ def get_trend(
     dataset: Annotated[str, Query(max_length=1000)],
     metric: Annotated[str, Query(max_length=1000)],
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
-    since: Annotated[Moment | None, Query(alias="from", description="Started then or later.")] = None,
-    until: Annotated[Moment | None, Query(alias="to", description="Started before.")] = None,
+    since: Since = None,
+    until: Until = None,
     branch: Branch = None,
     limit: Annotated[int, Query(ge=1, le=1000, description="The newest runs, at most so many.")] = 100,
 ) -> Response:

@@ -1,11 +1,10 @@
 """The page that compares runs: samples that flipped first, then what may be said about each metric."""
 
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput
@@ -23,7 +22,7 @@ from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_lists import list_run
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.pages.visits import Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.run_index import RunFilter
 from evalspec.service.same_jobs import find_same_job, start_job
@@ -75,7 +74,7 @@ def compare(
     if len(run) > 1:
         first, *others = sorted(run)
         place = visit.link("/compare", baseline=first, candidate=",".join(others))
-        return RedirectResponse(place, HTTPStatus.SEE_OTHER)
+        return see_other(place)
     candidates = [name for given in [*candidate, *run] for name in given.split(",") if name][:_MOST_CANDIDATES]
     outcome = Outcome()
     if baseline and candidates:

@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 
 from evalspec.datasets.selection import parse_selection
@@ -25,7 +25,7 @@ from evalspec.service.pages.run_sources import list_tags, read_content, read_que
 from evalspec.service.pages.sample_views import ShownAttempt, ShownSample, ShownScore, show_sample
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Reviewer, Visit
+from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.sample_pages import SampleDetails, find_row, find_sample
 
@@ -134,7 +134,7 @@ def record_verdict(
         place = desk.link_case(int(position), attempt, metric)
     else:
         place = desk.link(after=position, after_attempt=attempt, last=1)
-    return RedirectResponse(place or desk.link(), HTTPStatus.SEE_OTHER)
+    return see_other(place or desk.link())
 
 
 def _open_desk(request: Request, run_id: str, visit: Visit) -> tuple[Desk, dict[str, str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response, UploadFile
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput
@@ -22,7 +22,7 @@ from evalspec.service.pages.layout import lay_out
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor
+from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.sample_pages import find_row
 from evalspec.service.tokens import Scope
@@ -87,7 +87,7 @@ def import_labels(run_id: str, visit: Reviewer, file: UploadFile) -> Response:
         errors = [hide_folder(problem.render(), visit.project.folder) for problem in error.problems]
         return _render(visit, run_id, errors=errors, status=HTTPStatus.UNPROCESSABLE_ENTITY)
     place = visit.link_run(run_id, "/labels", added=sum(done.added.values()), known=done.known)
-    return RedirectResponse(place, HTTPStatus.SEE_OTHER)
+    return see_other(place)
 
 
 def _render(

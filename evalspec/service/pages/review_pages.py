@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 from pydantic import AfterValidator, Field
 
@@ -37,7 +37,7 @@ from evalspec.service.pages.gold_pages import render_triple
 from evalspec.service.pages.gold_views import Words, show_triple, sign_events
 from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Reviewer, Visit
+from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.places import hide_folder
 from evalspec.store.files import DiskFull
 
@@ -48,6 +48,7 @@ _SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
 
 Id = Annotated[str, Form(max_length=2000)]
 Shown = Annotated[str, Form(max_length=200)]
+FormNote = Annotated[Note, Form(), AfterValidator(lambda note: (note or "").strip() or None)]
 FormWords = Annotated[str, AfterValidator(lambda text: text.replace("\r\n", "\n")), Field(max_length=2 * MOST_WORDS)]
 """What people wrote in a text area. Browsers send each line break as two characters."""
 
@@ -119,12 +120,12 @@ def record_review(
     shown: Shown,
     verdict: Annotated[Verdict, Form()],
     category: Annotated[Category | None, Form()] = None,
-    note: Annotated[Note, Form()] = None,
+    note: FormNote = None,
     after: Id = "",
 ) -> Response:
     """Record a review of a triple, and show the next one. `shown`: the hash of the content that the person saw."""
     desk = _open_desk(visit, name)
-    entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
+    entry = find_project_triple(desk.root, id)
     flag = None if verdict == "confirm" else Flag(verdict)
     own = entry.standing.current.reviews.get(desk.person)
     if own is None or not _is_same(own, flag, category, note):
@@ -134,7 +135,7 @@ def record_review(
         if refused is not None:
             answer = Answer(verdict, category or "", note or "")
             return _render(desk, entry, after=after, answer=answer, errors=refused.errors, status=refused.status)
-    return _see(desk.links.part("/review", after=after or None))
+    return see_other(desk.links.part("/review", after=after or None))
 
 
 def _is_same(own: Event, flag: Flag | None, category: Category | None, note: str | None) -> bool:
@@ -150,7 +151,7 @@ def undo_review(name: str, visit: Reviewer, event: Id) -> Response:
         entry = take_last_back(desk.found, desk.person, event)
     except InvalidInput as error:
         return _render(desk, desk.find_following(""), errors=_describe(error, visit), status=HTTPStatus.CONFLICT)
-    return _see(desk.links.part("/review", id=entry.id))
+    return see_other(desk.links.part("/review", id=entry.id))
 
 
 @ROUTER.post("/gold/{name}/settle", response_model=None)
@@ -161,12 +162,12 @@ def settle_dispute(
     shown: Shown,
     outcome: Annotated[Outcome, Form()],
     category: Annotated[Category | None, Form()] = None,
-    note: Annotated[Note, Form()] = None,
+    note: FormNote = None,
 ) -> Response:
     """Uphold or drop a disputed triple. `shown`: the events that the person saw: nobody upholds unseen flags."""
     desk = _open_desk(visit, name)
-    entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
-    done = _see(desk.links.triple(id))
+    entry = find_project_triple(desk.root, id)
+    done = see_other(desk.links.triple(id))
     if any(_is_decision(event, desk.person, outcome, entry) for event in entry.standing.current.events):
         return done
     require_no_withheld(entry, find_caller_sight(desk.found, visit.access))
@@ -186,15 +187,15 @@ def revise_disputed(
     question: Annotated[FormWords, Form()],
     answer: Annotated[FormWords, Form()] = "",
     claims: Annotated[FormWords | None, Form()] = None,
-    note: Annotated[Note, Form()] = None,
+    note: FormNote = None,
 ) -> Response:
     """Settle a dispute by a new revision. `shown`: the events that the person saw. `claims`: one per line."""
     desk = _open_desk(visit, name)
-    entry, note = find_project_triple(desk.root, id), (note or "").strip() or None
+    entry = find_project_triple(desk.root, id)
     words: dict[str, Any] = {"question": question.strip(), "expected_answer": answer.strip() or None}
     if claims is not None:
         words["claims"] = [line.strip() for line in claims.splitlines() if line.strip()] or None
-    done = _see(desk.links.triple(id))
+    done = see_other(desk.links.triple(id))
     if _is_revision(entry, desk.person, words):
         return done
     require_reviewed(entry, find_caller_sight(desk.found, visit.access))
@@ -284,7 +285,3 @@ def _count_reviewed(desk: Desk) -> int:
 
 def _describe(error: InvalidInput, visit: Visit) -> tuple[str, ...]:
     return tuple(hide_folder(problem.render(), visit.project.folder) for problem in error.problems)
-
-
-def _see(place: str) -> RedirectResponse:
-    return RedirectResponse(place, HTTPStatus.SEE_OTHER)

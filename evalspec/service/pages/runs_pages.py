@@ -23,7 +23,7 @@ from evalspec.service.pages.run_content import DatasetCharts, RunContent
 from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_moment
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Operator, Visit, Visitor
+from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
@@ -68,7 +68,7 @@ def _show_job(job: Job) -> ShownJob:
 @ROUTER.get("/")
 def show_start(visit: Visitor) -> RedirectResponse:
     """Show the list of runs."""
-    return RedirectResponse(visit.link("/runs"), HTTPStatus.SEE_OTHER)
+    return see_other(visit.link("/runs"))
 
 
 @ROUTER.get("/runs")
@@ -159,7 +159,7 @@ def cancel_job(job_id: str, visit: Operator) -> RedirectResponse:
     """Cancel a job, and show its run."""
     state = jobs_api.cancel_job(job_id, visit.access)
     place = visit.link("/runs") if state.run_id is None else visit.link_run(state.run_id)
-    return RedirectResponse(place, HTTPStatus.SEE_OTHER)
+    return see_other(place)
 
 
 @ROUTER.post("/runs/jobs/{job_id}/retry")
@@ -182,7 +182,7 @@ def retry_job(job_id: str, visit: Operator) -> RedirectResponse:
         calls=job.calls,
         limits=visit.access.service.settings.limits,
     )
-    return RedirectResponse(visit.link("/runs"), HTTPStatus.SEE_OTHER)
+    return see_other(visit.link("/runs"))
 
 
 @ROUTER.post("/runs/{run_id}/resume")
@@ -190,7 +190,7 @@ def resume_run(run_id: str, visit: Operator, retry: Word = "") -> RedirectRespon
     """Continue an interrupted run, or repeat the failed attempts of a finished one."""
     asked = runs_api.ResumeRequest(retry_errors=bool(retry))
     runs_api.resume_run(run_id, visit.access, Response(), asked)
-    return RedirectResponse(visit.link_run(run_id), HTTPStatus.SEE_OTHER)
+    return see_other(visit.link_run(run_id))
 
 
 @ROUTER.get("/runs/{run_id}/report")

@@ -22,7 +22,7 @@ from evalspec.service.pages.dataset_views import (
 )
 from evalspec.service.pages.datasets_pages import link_dataset
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Uploader, Visit
+from evalspec.service.pages.visits import Uploader, Visit, see_other
 from evalspec.service.posted_datasets import DATASET_FORMAT, post_dataset
 from evalspec.service.problems import ApiProblem
 from evalspec.service.project_datasets import DatasetPlace
@@ -72,7 +72,7 @@ def upload(visit: Uploader, file: UploadFile, name: Name = "") -> Response:
         _keep_preview(visit, staged, given[-_NAME_SHOWN:])
     except ApiProblem as problem:
         return _render_form(visit, _say(problem), name, problem.status)
-    return RedirectResponse(visit.link(f"/datasets/upload/{staged.token}"), HTTPStatus.SEE_OTHER)
+    return see_other(visit.link(f"/datasets/upload/{staged.token}"))
 
 
 def _keep_preview(visit: Visit, staged: StagedFile, shown_as: str) -> None:
@@ -165,7 +165,7 @@ def confirm_upload(token: str, visit: Uploader, name: Name) -> Response:
         if problem.status is not HTTPStatus.UNPROCESSABLE_ENTITY:
             raise
         return _render_preview(visit, token, _say(problem), name, problem.status)
-    return RedirectResponse(link_dataset(visit, place), HTTPStatus.SEE_OTHER)
+    return see_other(link_dataset(visit, place))
 
 
 def _read_content(path: Path) -> dict[str, Any]:
@@ -186,4 +186,4 @@ def discard_upload(token: str, visit: Uploader) -> RedirectResponse:
     """Delete a file without storing it."""
     find_staged(visit.project, token, visit.access.caller.user)
     discard_staged(visit.project, token)
-    return RedirectResponse(visit.link("/datasets"), HTTPStatus.SEE_OTHER)
+    return see_other(visit.link("/datasets"))

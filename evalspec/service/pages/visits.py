@@ -120,10 +120,15 @@ Reviewer = Annotated[Visit, Depends(needs(Scope.REVIEW))]
 Uploader = Annotated[Visit, Depends(needs(*UPLOADING))]
 
 
+def see_other(place: str) -> RedirectResponse:
+    """Send the browser to another page, as after a form: loading that page again sends nothing twice."""
+    return RedirectResponse(place, HTTPStatus.SEE_OTHER)
+
+
 def redirect_to_namespace(_request: Request, error: Exception) -> RedirectResponse:
     """Send the browser to the same page in the visitor's first namespace."""
     location = error.location if isinstance(error, NamespaceNeeded) else "/runs"
-    return RedirectResponse(location, HTTPStatus.SEE_OTHER)
+    return see_other(location)
 
 
 def _join(path: str, query: dict[str, str | int | None], namespace: str | None) -> str:
