@@ -2,11 +2,11 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 IN_CI = bool(os.environ.get("CI"))
@@ -26,3 +26,14 @@ def open_browser() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM)
         yield browser
         browser.close()
+
+
+def watch_page(page: Page, is_expected: Callable[[str], bool] = lambda _url: False) -> list[str]:
+    """What a page prints, throws, opens or requests from now on. `is_expected`: whether it may request a url."""
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(message.text))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+    page.on("popup", lambda popup: troubles.append(popup.url))
+    page.on("request", lambda request: None if is_expected(request.url) else troubles.append(request.url))
+    return troubles

@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from chromium import PATIENCE
+from chromium import PATIENCE, watch_page
 from comparison.sample_comparison import HOSTILE, sample_comparison, sample_texts
 from evalspec.comparison.view import build_comparison_view
 from evalspec.foreign_text import visible
@@ -27,13 +27,10 @@ def opened(browser, tmp_path):
         view = build_comparison_view(found, sample_texts(found), 20)
         file = tmp_path / "comparison.html"
         file.write_text(render_view_html(view, "<title>"), encoding="utf-8")
-        troubles = []
         with browser.new_context(**context) as browsing:
             browsing.set_default_timeout(PATIENCE)
             page = browsing.new_page()
-            page.on("console", lambda message: troubles.append(message.text))
-            page.on("pageerror", lambda error: troubles.append(str(error)))
-            page.on("request", lambda request: troubles.append(request.url))
+            troubles = watch_page(page)
             page.goto(file.as_uri())
             yield page
             assert troubles == [file.as_uri()]

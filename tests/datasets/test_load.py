@@ -17,13 +17,8 @@ MEBIBYTE = 1_048_576
 
 
 @pytest.fixture
-def load(tmp_path):
-    def load(content):
-        path = tmp_path / "d.jsonl"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return load_dataset(Source(path, "d.jsonl"))
-
-    return load
+def load(load_content):
+    return lambda content: load_content(content, "d.jsonl")
 
 
 def line(**fields):

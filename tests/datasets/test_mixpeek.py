@@ -21,13 +21,8 @@ GOOD_SAMPLES = [
 
 
 @pytest.fixture
-def load(tmp_path):
-    def load(content):
-        path = tmp_path / "d.json"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return load_dataset(Source(path, "d.json"), "mixpeek")
-
-    return load
+def load(load_content):
+    return lambda content: load_content(content, "d.json", "mixpeek")
 
 
 def query(**fields):

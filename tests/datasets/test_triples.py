@@ -16,13 +16,8 @@ BLOCK = {"block_id": "b1", "document_id": "terms", "page_range": [3, 4], "versio
 
 
 @pytest.fixture
-def load(tmp_path):
-    def load(content):
-        path = tmp_path / "d.yaml"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return load_dataset(Source(path, "d.yaml"), "triples")
-
-    return load
+def load(load_content):
+    return lambda content: load_content(content, "d.yaml", "triples")
 
 
 def test_a_good_file_whole():

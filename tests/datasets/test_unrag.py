@@ -18,13 +18,10 @@ QUERY = {"id": "q", "query": "What?", "relevant": {"sourceIds": ["a"]}}
 
 
 @pytest.fixture
-def load(tmp_path):
-    def load(content):
-        path = tmp_path / "d.json"
-        path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
-        return load_dataset(Source(path, "d.json"), "unrag")
-
-    return load
+def load(load_content):
+    return lambda content: load_content(
+        content if isinstance(content, bytes) else json.dumps(content), "d.json", "unrag"
+    )
 
 
 def changed(**fields):

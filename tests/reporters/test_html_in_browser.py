@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import quote
 
 import pytest
@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from msgspec.structs import replace
 from playwright.sync_api import expect
 
-from chromium import PATIENCE
+from chromium import PATIENCE, watch_page
 from evalspec.foreign_text import visible
 from evalspec.model import (
     AgentReply,
@@ -50,7 +50,7 @@ class Opened:
     """One page, and what happened on it that must not."""
 
     page: object
-    troubles: list[str] = field(default_factory=list)
+    troubles: list[str]
 
     @property
     def ids(self) -> list[str]:
@@ -73,12 +73,7 @@ def opened(browser, tmp_path):
         with browser.new_context(**context) as browsing:
             browsing.set_default_timeout(PATIENCE)
             page = browsing.new_page()
-            found = Opened(page)
-            page.on("console", lambda message: found.troubles.append(message.text))
-            page.on("pageerror", lambda error: found.troubles.append(str(error)))
-            page.on("dialog", lambda dialog: found.troubles.append(dialog.message))
-            page.on("popup", lambda popup: found.troubles.append(popup.url))
-            page.on("request", lambda request: found.troubles.append(request.url))
+            found = Opened(page, watch_page(page))
             page.goto(file.as_uri() + hash)
             assert found.troubles.pop(0).startswith(file.as_uri())
             yield found

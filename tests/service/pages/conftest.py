@@ -1,10 +1,10 @@
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from chromium import PATIENCE
+from chromium import PATIENCE, watch_page
 from hostile_texts import HOSTILE
 from servers.faulty_agent import FaultyAgent
 from servers.service import Server, write_project
@@ -50,7 +50,7 @@ class Opened:
 
     page: object
     url: str
-    troubles: list[str] = field(default_factory=list)
+    troubles: list[str]
 
     def go(self, path: str) -> object:
         response = self.page.goto(self.url + path)
@@ -98,16 +98,11 @@ def opened(browser, shops):
             browsing.set_default_timeout(PATIENCE)
             browsing.add_init_script(WATCH)
             page = browsing.new_page()
-            found = Opened(page, shops.server.url)
-            page.on("console", lambda message: found.troubles.append(message.text))
-            page.on("pageerror", lambda error: found.troubles.append(str(error)))
-            page.on("dialog", lambda dialog: (found.troubles.append(dialog.message), dialog.dismiss()))
-            page.on("popup", lambda popup: found.troubles.append(popup.url))
-            page.on("request", lambda request: found.troubles.append(request.url) if _is_foreign(request) else None)
+            found = Opened(page, shops.server.url, watch_page(page, _is_own))
             yield found
             assert found.troubles == []
 
-    def _is_foreign(request) -> bool:
-        return not request.url.startswith(f"{shops.server.url}/")
+    def _is_own(url) -> bool:
+        return url.startswith(f"{shops.server.url}/")
 
     return open_pages

@@ -15,13 +15,13 @@ from evalspec.service.caretaker import tidy
 from evalspec.service.dataset_checks import run_dataset_check
 from evalspec.service.pages import datasets_pages
 from evalspec.service.settings import Project
-from evalspec.service.tokens import Scope, create_token
+from evalspec.service.tokens import Scope
 from hostile_texts import HOSTILE
 from service.pages.shops import write_hostile_shop, write_shop
+from service.pages.visitors import BROWSER, Visitor, text_of
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-BROWSER = {"Accept": "text/html"}
 UPLOAD = "/datasets/upload"
 BROKEN = """\
 {"id": "a", "input": "Q?", "expected": "A"}
@@ -42,35 +42,15 @@ def shop(projects):
 
 @pytest.fixture
 def ben(client, engine):
-    return Visitor(client, engine)
+    return Uploader(client, engine)
 
 
-class Visitor:
-    """Somebody who looks at pages and uploads files."""
-
-    def __init__(self, client, engine, user="ben", scope=Scope.RUN):
-        self._client = client
-        token = create_token(engine, user, [scope], ["shop"], 3600)
-        self._headers = {**BROWSER, "Authorization": f"Bearer {token}"}
-
-    def get(self, path, status=200):
-        answered = self._client.get(path, headers=self._headers)
-        assert answered.status_code == status, answered.text
-        assert len(answered.content) <= 200_000
-        return answered.text
-
-    def post(self, path, status=303, files=None, **form):
-        answered = self._client.post(path, headers=self._headers, data=form, files=files, follow_redirects=False)
-        assert answered.status_code == status, answered.text
-        return answered.headers["Location"] if status == 303 else answered.text
+class Uploader(Visitor):
+    """Somebody who uploads files."""
 
     def upload(self, content, file_name="file.jsonl", status=303, **form):
         content = content if isinstance(content, bytes) else content.encode()
         return self.post(UPLOAD, status, files={"file": (file_name, content)}, **form)
-
-
-def text_of(page):
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 def cells_of(page, label):
@@ -245,7 +225,7 @@ def test_refused_uploads_leave_nothing(ben, shop, monkeypatch, content, name, st
 def test_only_its_author_sees_an_upload_and_it_expires(ben, shop, client, engine, settings):
     place = ben.upload('{"input": "Q", "expected": "A"}\n')
     Visitor(client, engine, "eve").get(place, 404)
-    reader = Visitor(client, engine, "ben", Scope.READ)
+    reader = Uploader(client, engine, "ben", [Scope.READ])
     reader.get(place, 403)
     reader.get(UPLOAD, 403)
     reader.upload("x", status=403)

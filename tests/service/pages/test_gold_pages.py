@@ -11,13 +11,13 @@ from evalspec.gold import taking_back
 from evalspec.gold.gold_set import read_entry, read_set
 from evalspec.gold.protocol import add_triple, resolve, review
 from evalspec.gold.taking_back import find_last_reviews
-from evalspec.service.tokens import Scope, create_token
+from evalspec.service.tokens import Scope
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE
+from service.pages.visitors import Visitor, text_of
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
-BROWSER = {"Accept": "text/html"}
 REVIEW = "/gold/help/review"
 
 
@@ -32,24 +32,8 @@ def root(projects):
     return root
 
 
-class Person:
-    """Somebody who looks at pages and sends their forms."""
-
-    def __init__(self, client, engine, user, scopes=(Scope.REVIEW,), namespaces=("shop",)):
-        self._client = client
-        token = create_token(engine, user, list(scopes), list(namespaces), 3600)
-        self._headers = {**BROWSER, "Authorization": f"Bearer {token}"}
-
-    def get(self, path, status=200):
-        answered = self._client.get(path, headers=self._headers)
-        assert answered.status_code == status, answered.text
-        assert len(answered.content) <= 200_000
-        return answered.text
-
-    def post(self, path, status=303, **form):
-        answered = self._client.post(path, headers=self._headers, data=form, follow_redirects=False)
-        assert answered.status_code == status, answered.text
-        return answered.headers["Location"] if status == 303 else answered.text
+class Person(Visitor):
+    """Somebody who reviews."""
 
     def fill(self, page, path, status=303, **form):
         """Send the form of a page to a path, with its hidden fields."""
@@ -65,10 +49,6 @@ class Person:
 @pytest.fixture
 def person(client, engine):
     return lambda user, *scopes: Person(client, engine, user, scopes or (Scope.REVIEW,))
-
-
-def text_of(page):
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
 @pytest.fixture
@@ -246,7 +226,7 @@ def test_refusals_are_clear_pages(person, root, projects):
 
 
 def test_forms_stay_in_the_namespace_of_the_page(client, engine, root):
-    ben = Person(client, engine, "ben", namespaces=("docs", "shop"))
+    ben = Person(client, engine, "ben", scopes=(Scope.REVIEW,), namespaces=("docs", "shop"))
     place = f"{REVIEW}?namespace=shop"
     following = ben.fill(ben.get(place), re.escape(place), verdict="confirm")
     assert following == place
