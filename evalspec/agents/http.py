@@ -58,7 +58,7 @@ class HttpAgent:
             await refuse_status(response, AGENT)
             events = read_events(response)
             if events is not None:
-                streamed = await read_stream(events, open_stream(endpoint))
+                streamed = await read_stream(events, open_stream(endpoint), started + endpoint.timeout_seconds)
                 finished = streamed.finished_at
                 reply = _add_first_token(streamed.reply, streamed.first_token_at, started)
             else:
@@ -82,8 +82,10 @@ class StreamedReply(Struct, frozen=True):
     finished_at: float
 
 
-async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", reader: StreamReader) -> StreamedReply:
-    """Return the reply of a whole stream. Closes the generator.
+async def read_stream(
+    events: "AsyncGenerator[ServerSentEvent, None]", reader: StreamReader, times_out_at: float
+) -> StreamedReply:
+    """Return the reply of a whole stream. Closes the generator. `times_out_at`: by `perf_counter`.
 
     Raises:
         ServiceError: the stream has an error event, an unreadable event, no data or no text, or is incomplete.
@@ -103,7 +105,7 @@ async def read_stream(events: "AsyncGenerator[ServerSentEvent, None]", reader: S
                     first_token_at = perf_counter()
         finished_at = perf_counter()
         if ended:
-            await read_rest(events)
+            await read_rest(events, times_out_at - finished_at)
     if not has_data:
         raise ServiceError("the stream ended without any data", retryable=True)
     missing = reader.find_missing_end(has_done=ended)

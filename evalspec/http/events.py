@@ -41,13 +41,14 @@ def read_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, No
     return _read_lines(response) if content_type.startswith(_LINES) else None
 
 
-async def read_rest(events: "AsyncGenerator[ServerSentEvent, None]") -> None:
+async def read_rest(events: "AsyncGenerator[ServerSentEvent, None]", seconds: float) -> None:
     """Read what follows the end of a stream, which is usually nothing, so that the connection can be used again.
 
-    Nothing in it matters any more, not even an error.
+    Nothing in it matters any more, not even an error. `seconds`: until the request times out, which would cost the
+    answer.
     """
     with suppress(TimeoutError, ServiceError, httpx.HTTPError):
-        async with asyncio.timeout(_REST_SECONDS):
+        async with asyncio.timeout(min(_REST_SECONDS, seconds / 2)):
             async for _ in events:
                 pass
 

@@ -14,6 +14,7 @@ from evalspec.agents.base import AgentTarget
 from evalspec.agents.http import HttpAgent, read_stream
 from evalspec.agents.wire import open_stream
 from evalspec.errors import ServiceError
+from evalspec.http import events
 from evalspec.http.events import read_events
 from evalspec.http.routes import choose_route
 from evalspec.manifest.agent_schema import ChatEndpoint
@@ -134,7 +135,7 @@ def read(stream: Stream, *chunks: bytes) -> AgentReply | ServiceError:
     async def whole() -> AgentReply:
         events = read_events(httpx.Response(200, headers=headers, stream=Body(chunks)))
         assert events is not None
-        return (await read_stream(events, open_stream(ChatEndpoint.model_validate(stream.settings)))).reply
+        return (await read_stream(events, open_stream(ChatEndpoint.model_validate(stream.settings)), 0)).reply
 
     try:
         return RUNNER[0].run(whole())
@@ -278,6 +279,33 @@ def test_what_follows_the_end_changes_nothing(agent, tail, is_cut):
     assert asyncio.run(ask_twice()) == [ANSWER] * 2
     if not tail and not is_cut:
         assert len({request.port for request in agent.requests}) == 1, "each stream opens a connection"
+
+
+def test_a_connection_that_stays_open_after_the_end_costs_no_answer(monkeypatch):
+    monkeypatch.setattr(events, "_REST_SECONDS", 60)
+    stream = next(stream for stream in STREAMS if stream.name == "openai")
+    endpoint = ChatEndpoint.model_validate({**stream.settings, "timeout_seconds": 1})
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + stream.body)
+        await reader.read()  # until the client hangs up
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async def ask() -> str:
+        async with await asyncio.start_server(answer, "127.0.0.1") as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            http = HttpAgent(AgentTarget(url, endpoint, {}), choose_route(url))
+            try:
+                return (await http.ask(Sample("s", "Where?"))).response
+            finally:
+                await http.aclose()
+                await closed.wait()
+
+    closed = asyncio.Event()
+    assert asyncio.run(ask()) == ANSWER
 
 
 class TestPacked:

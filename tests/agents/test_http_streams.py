@@ -32,7 +32,7 @@ def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> Agent
             closed.append(True)
 
     try:
-        return asyncio.run(read_stream(stream(), open_stream(ChatEndpoint.model_validate(settings)))).reply
+        return asyncio.run(read_stream(stream(), open_stream(ChatEndpoint.model_validate(settings)), 0)).reply
     finally:
         assert closed
 
