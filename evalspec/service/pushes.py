@@ -153,8 +153,7 @@ def _is_stored(project: Project, push: Push) -> bool:
         return False
     mark = read_push_mark(folder)
     if (_digest_own(folder) if mark is None else mark.content) != digest_content(push.files):
-        stored = f"run {push.run_id} is already stored with different content"
-        detail = f"{stored}; a stored run never changes. push a new run"
+        detail = f"run {push.run_id} is stored with different content; a stored run never changes. push a new run"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
     return True
 
@@ -337,7 +336,10 @@ def _holding(project: Project, push_id: str) -> Iterator[tuple[Path, Push]]:
     with store_errors(folder), _locked(folder):
         try:
             content = (folder / _STATE_NAME).read_bytes()
-        except FileNotFoundError:
+        except FileNotFoundError:  # it ended meanwhile, and acquiring the lock has made its folder again
+            with suppress(OSError):
+                (folder / LOCK_NAME).unlink()
+                folder.rmdir()
             raise _gone() from None
         try:
             push = msgspec.json.decode(content, type=Push)
@@ -351,15 +353,13 @@ def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a push. A request waits for a moment only, because a check may take minutes."""
     lock = FileLock(folder / LOCK_NAME, timeout=_LOCK_SECONDS)
     try:
-        lock.acquire()
+        held = lock.acquire()
     except Timeout:
         raise _busy() from None
     except FileNotFoundError:  # the push ended meanwhile
         raise _gone() from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def _busy() -> ApiProblem:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -176,6 +177,22 @@ def push_once(client, folder, chunk, changes):
 
 def list_stored(projects, namespace="shop"):
     return sorted(path.name for path in (projects[namespace] / ".evalspec" / "runs").glob("2*"))
+
+
+def test_a_request_that_waits_for_a_push_which_ends_leaves_nothing_behind(client, ci, projects, monkeypatch):
+    local = evaluate(ci)
+    files = [{"name": one.name, "size": one.size, "sha256": one.sha256} for one in list_pushed_files(local)]
+    opened = client.post("/v1/pushes", json={"run_id": local.name, "files": files}).json()
+    lock = pushes._locked
+
+    def lock_what_has_ended(folder):
+        shutil.rmtree(folder)
+        return lock(folder)
+
+    monkeypatch.setattr(pushes, "_locked", lock_what_has_ended)
+    place = f"/v1/pushes/{opened['push_id']}"
+    assert client.put(f"{place}/files/run.json?offset=0", content=b"{").status_code == 404
+    assert list((projects["shop"] / ".evalspec" / "pushes").iterdir()) == []
 
 
 def test_pushes_of_one_run_at_the_same_time_make_one_run(client, ci, projects):
