@@ -11,7 +11,7 @@ from typing import Any
 
 from evalspec.agents.call_thread import CallThread, RaisedInThread
 from evalspec.agents.chunks import join_stream, join_stream_async, open_stream
-from evalspec.agents.closing import close_object, find_owner
+from evalspec.agents.closing import close_object
 from evalspec.errors import ServiceError
 from evalspec.user_code.calls import describe_exception, ends_the_run
 
@@ -49,13 +49,12 @@ def describe_misfit(agent: Any) -> str | None:
 class UserAgent:
     """The user's agent, for all workers of a run. Each worker instantiates a class; any other object is shared.
 
-    An object with a method `reset` has a state. The workers take turns with it if they share it. `is_ours`: evalspec
-    created the object for this run, so it closes it. `notices`: why objects could not be closed.
+    An object with a method `reset` has a state. The workers take turns with it if they share it. `notices`: why
+    instances could not be closed.
     """
 
-    def __init__(self, agent: Any, *, is_ours: bool = False) -> None:
+    def __init__(self, agent: Any) -> None:
         self._agent = agent
-        self._is_ours = is_ours
         self.notices: list[str] = []
         self._is_class = inspect.isclass(agent) and _defines_entry(agent)
         has_state = not inspect.isclass(agent) and callable(getattr(agent, "reset", None))
@@ -85,14 +84,6 @@ class UserAgent:
         failure = await close_object(own, thread)
         if failure is not None and failure not in self.notices:
             self.notices.append(failure)
-
-    async def aclose(self) -> None:
-        """Close the object that all workers shared, if it is the run's own."""
-        owner = find_owner(self._agent) if self._is_ours else None
-        if owner is not None:
-            thread = CallThread()
-            await self.close(owner, thread)
-            thread.close()
 
 
 def _describe_construction(error: BaseException) -> ServiceError:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
+from evalspec.agents.call_thread import CallThread
+from evalspec.agents.closing import close_object, find_owner
 from evalspec.errors import EvalspecError, RetrieverError
 from evalspec.judge.usage import JudgeListener
 from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
@@ -292,11 +294,20 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
         await plan.services.aclose()
-        notices = await _close_retrievers(plan)
+        notices = [*await _close_agent(plan), *await _close_retrievers(plan)]
         if run is None:  # there will be no report
             for notice in notices:
                 progress.say(notice)
     return structs.replace(run, notes=(*run.notes, *notices))
+
+
+async def _close_agent(plan: Plan) -> list[str]:
+    """Close the agent that was created for this run, and return why it cannot be closed. It may not have been asked."""
+    owner = find_owner(plan.agent) if plan.owns_agent else None
+    thread = CallThread()
+    failure = None if owner is None else await close_object(owner, thread)
+    thread.close()
+    return [] if failure is None else [failure]
 
 
 async def _close_retrievers(plan: Plan) -> list[str]:

@@ -109,22 +109,21 @@ def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: Pro
 def _open_own_agent(
     name: str, plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
 ) -> JobTarget[Job]:
-    """Return the user's agent as a target, which is closed after the last sample."""
+    """Return the user's agent as a target. Workers close their own instances of a class."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
-    agent = UserAgent(plan.agent, is_ours=plan.owns_agent)
+    agent = UserAgent(plan.agent)
 
-    async def ask_and_close(target: JobTarget[Job]) -> None:
+    async def ask_and_say(target: JobTarget[Job]) -> None:
         is_complete = False
         try:
             await target.ask()
             is_complete = True
         finally:
-            await agent.aclose()
             for notice in () if is_complete else agent.notices:
                 progress.say(notice)  # there is no report
 
     pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0)
-    return JobTarget(name, pool, jobs, ask_and_close, own_notes=agent.notices)
+    return JobTarget(name, pool, jobs, ask_and_say, own_notes=agent.notices)
 
 
 def open_pool(

@@ -116,6 +116,13 @@ def test_an_object_of_a_module_that_the_process_imported_first_stays_open(bot, m
     assert sys.modules.pop("bot") is own
 
 
+def test_an_object_is_closed_when_nothing_is_left_to_ask(bot):
+    project = bot(OBJECT)
+    done = project.evaluate("--json")
+    assert project.evaluate("--resume", done.document["runId"]).code == 0
+    assert logged(project) == ["aclose", "aclose"]
+
+
 def test_an_object_that_the_process_imported_after_a_run_stays_open(bot, monkeypatch):
     project = bot(OBJECT)
     monkeypatch.syspath_prepend(str(project.folder))
