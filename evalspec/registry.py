@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module, metadata
 from pkgutil import iter_modules
+from threading import RLock
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -62,6 +63,7 @@ class Registry(Generic[T]):
         self._loading = ""
         self._plugins: dict[str, str] = {}
         self._plugins_loaded = False
+        self._looking = RLock()  # other threads must not see a part of the names
 
     def add(self, name: str, thing: T, aliases: Iterable[str] = ()) -> T:
         """Register an object under a canonical name and its aliases, and return it.
@@ -106,10 +108,11 @@ class Registry(Generic[T]):
 
     def _known(self) -> Mapping[str, T]:
         """Return the usable objects by name: all of them, or only evalspec's own under --untrusted."""
-        self._load_own()
-        if self._uses_plugins():
-            self._load_plugins()
-            return self._things
+        with self._looking:
+            self._load_own()
+            if self._uses_plugins():
+                self._load_plugins()
+                return self._things
         return {name: thing for name, thing in self._things.items() if name not in self._plugins}
 
     def add_from(self, source: Any) -> None:

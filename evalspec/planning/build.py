@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -42,6 +43,8 @@ from evalspec.retrievers.base import Retriever
 from evalspec.retrievers.vectors import KnownVectors
 
 _STRANGERS_SHOWN = 5
+_LOADING = RLock()
+"""Held from the import of an agent until its module is claimed."""
 
 
 class Plan(Struct, frozen=True):
@@ -132,7 +135,8 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     _check_routes(draft, target, judge, needs)
     draft.raise_problems()
     if asks_agent and draft.own_agent is not None:
-        renew_module(loaded.path.parent, _name_module(draft.own_agent))  # before retrievers import from it
+        with _LOADING:
+            renew_module(loaded.path.parent, _name_module(draft.own_agent))  # before retrievers import from it
     if not options.has_replies and any(dataset.retriever is not None for dataset in datasets):
         from evalspec.planning.opening import open_retrievers
 
@@ -171,13 +175,16 @@ def _load_agent(draft: Draft) -> tuple[Any, bool]:
     target, folder = draft.own_agent, draft.loaded.path.parent
     if target is None:
         return draft.options.agent, False
-    agent, module = _import_agent(draft, target), _name_module(target)
-    if find_owner(agent) is None or not is_imported_here(folder, module):
-        return agent, False
-    while not claim_module(folder, module):  # by a run that began at the same time
-        renew_module(folder, module)
+    module = _name_module(target)
+    with _LOADING:
         agent = _import_agent(draft, target)
-    return agent, True
+        if find_owner(agent) is None or not is_imported_here(folder, module):
+            return agent, False
+        if not claim_module(folder, module):  # a run that began at the same time has it
+            renew_module(folder, module)
+            agent = _import_agent(draft, target)
+            claim_module(folder, module)
+        return agent, True
 
 
 def _import_agent(draft: Draft, target: str) -> Any:

@@ -145,6 +145,20 @@ def test_runs_at_the_same_time_have_an_object_each(bot):
     assert logged(project) == ["aclose", "aclose"]
 
 
+def test_runs_of_threads_have_an_object_each(bot):
+    bot(OBJECT.replace("assert self.is_open\n", "time.sleep(0.05)\n        assert self.is_open\n"))
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+import evalspec
+def evaluate(number):
+    return [sample.error for sample in evalspec.evaluate("agent.yaml", concurrency=number).datasets[0].samples]
+with ThreadPoolExecutor(4) as pool:
+    print(list(pool.map(evaluate, range(1, 5))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"{[[None] * 4] * 4}\n", done.stderr
+
+
 def test_a_module_with_agent_and_metric_is_imported_once_a_run(bot):
     project = bot(OBJECT + "log('imported')\ndef is_warm(exchange):\n    return True\n")
     project.evaluation["datasets"][0]["metrics"] = [{"name": "warm", "scorer": "bot:is_warm"}]
