@@ -21,6 +21,8 @@ SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
 
 _LOGS = "jobs"
+_OF_RUNS = ("runs", "index")
+"""The folders of the store with a folder for each run."""
 
 
 class Erasure(Struct):
@@ -157,8 +159,8 @@ def _list_unreachable(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]
     removed = {project / name for name in done.removed}
     for path in quoting:
         shown = path.relative_to(project)
-        is_run = len(shown.parts) > 2 and shown.parts[:2] == (str(STORE), "runs")
-        if path not in removed and not (done.is_dry_run and is_run and shown.parts[2] in keys):
+        is_of_run = len(shown.parts) > 2 and shown.parts[0] == str(STORE) and shown.parts[1] in _OF_RUNS
+        if path not in removed and not (done.is_dry_run and is_of_run and shown.parts[2] in keys):
             done.unreachable.append(f"{shown} still quotes a text")
     done.unreachable += [f"{path.relative_to(project)} cannot be searched" for path in unread]
     done.unreachable += [

@@ -128,7 +128,7 @@ class RunIndex:
         """
         folder = self._project.store.runs / run_id
         if not is_run_name(run_id) or not self._project.store.owns(folder):
-            raise not_found(f"there is no run '{run_id[:100]}'", "GET /v1/runs lists all runs")
+            raise not_found(f"there is no run '{run_id[:100]}'", "the list of runs has every id")
         return folder
 
     def read_trend(self, dataset: str, wanted: RunFilter, limit: int) -> Sequence[TrendPoint]:

@@ -6,6 +6,7 @@ They can be created again at any time. They quote texts of the run, so they are 
 import shutil
 from pathlib import Path
 
+import evalspec
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import INPUTS_NAME
 from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME
@@ -19,12 +20,12 @@ def derived_folder(run: Path) -> Path:
 
 
 def sign_run(run: Path) -> str:
-    """Return sizes and times of the files of a run. Whatever was derived from other files is outdated.
+    """Return sizes and times of the files of a run. What was derived from others, or by another release, is outdated.
 
     Raises:
         StoreError: A file cannot be examined.
     """
-    return ",".join(_sign(run / name) for name in _SIGNED)
+    return ",".join([evalspec.__version__, *(_sign(run / name) for name in _SIGNED)])
 
 
 def _sign(path: Path) -> str:

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -49,6 +50,7 @@ def main() -> None:
         write_project(folder)
     write_gold_set(project)
     url = f"http://127.0.0.1:{options.port}"
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     command = (*EVALSPEC, "serve", "--project", f"demo={project}", "--port", str(options.port), "--login-user", YOU)
     with subprocess.Popen(command, cwd=project) as server:  # the database is in the project
         try:

@@ -142,10 +142,14 @@ def test_erasure_leaves_scores_and_lists_what_it_cannot_reach(client, projects, 
     log = folder / ".evalspec/jobs/run_0.log"
     log.parent.mkdir(exist_ok=True)
     log.write_text("asked: Where does Mr Fitzwilliam Darcy live?")
+    index = folder / ".evalspec/index" / run / "comparison-0.json"
+    index.parent.mkdir(parents=True, exist_ok=True)
+    index.write_text(json.dumps(person))
     request = {"texts": [person], "samples": [{"dataset": "qa", "id": "s2"}]}
     planned = client.post("/v1/erasure", json=request | {"dry_run": True}).json()
     assert (planned["dry_run"], planned["runs"], planned["removed"]) == (True, {run: 2}, [".evalspec/jobs/run_0.log"])
     assert log.exists()
+    assert [path for path in planned["unreachable"] if path.startswith(".evalspec")] == []
     done = client.post("/v1/erasure", json=request).json()
     assert (done["runs"], done["failed"]) == ({run: 2}, [])
     assert done["unreachable"][0] == "qa.jsonl still quotes a text"
