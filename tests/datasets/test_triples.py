@@ -73,7 +73,7 @@ def test_every_problem_of_a_bad_file_with_its_line():
         ("{question: q, expected_answer: '', expected_block: {block_id: b}}", "[0].expected_answer: it is empty"),
         ("{question: q, expected_block: {block_id: b, version: 2}}", "version: 2 is not text. put it in quotes"),
         ("{question: q, expected_block: {block_id: b, page_range: 3}}", "page_range: 3 is not accepted here"),
-        ("{question: q, expected_block: {block_id: b, page_range: [3]}}", "page_range: list should have at least 2"),
+        ("{question: q, expected_block: {block_id: b, page_range: [3]}}", "page_range: it has 1, and needs at least 2"),
         ("{question: q, expected_block: {block_id: b, page_range: [1, 2, 3]}}", "page_range: list should have at most"),
         ("{question: q, expected_block: {block_id: b, page_range: [2, 1]}}", "[2, 1] ends before it begins"),
         ("{question: q, expected_block: {block_id: b, page_range: [-1, 1]}}", "page_range[0]: -1 is not accepted"),
@@ -195,7 +195,7 @@ OWN_SAMPLES = st.tuples(
         id=TEXT,
         user_input=TEXT,
         references=st.just(()) | st.tuples(TEXT),
-        metadata=METADATA.filter(lambda metadata: "expected_block" not in metadata),
+        metadata=METADATA.filter(lambda metadata: metadata.keys().isdisjoint({"expected_block", "claims"})),
     ),
     BLOCKS,
 )
@@ -235,6 +235,16 @@ def test_and_or_ground_truth_comes_back_the_same(tmp_path_factory, bare):
     loaded, back = there_and_back(content, "triples", tmp_path_factory.getbasetemp() / "groups.yaml")
     assert not loaded.problems
     assert [(one.groups, one.qrels) for one in back.samples] == [(one.groups, one.qrels) for one in content.samples]
+
+
+@pytest.mark.parametrize("claims", [None, {}, [], "", ["It takes 14 days."]])
+def test_empty_claims_are_a_loss_and_others_come_back(tmp_path, claims):
+    content = DatasetContent([Sample("s", "q", ("a",), qrels={"b": 1}, metadata={"claims": claims})])
+    losses = DATASETS.find("triples").list_losses(content)
+    _, back = there_and_back(content, "triples", tmp_path / "back.yaml")
+    assert (losses, back == content) == (
+        ([], True) if claims else (["metadata.claims that is empty (1 of 1 samples)"], False)
+    )
 
 
 def with_block(sample, block):

@@ -227,15 +227,15 @@ def test_a_fault_is_answered_and_logged_without_content(open_client, token, monk
     def fail(*_):
         raise RuntimeError("the secret answer")
 
-    monkeypatch.setattr("evalspec.service.jobs_api.jobs.find_job", fail)
+    monkeypatch.setattr("evalspec.service.run_index.RunIndex.find", fail)
     caplog.set_level("INFO", "evalspec.service")
     with open_client(token) as client:
-        answer = client.get("/v1/jobs/run_1?q=hidden")
+        answer = client.get("/v1/runs/run_1/samples?text=hidden")
     assert answer.status_code == 500
     assert "secret" not in answer.text
     assert answer.headers["X-Request-ID"] in answer.json()["detail"]
     line = next(record for record in caplog.records if record.getMessage() == "request").fields
-    assert (line["route"], line["status"], line["namespace"]) == ("/v1/jobs/{job_id}", 500, "shop")
+    assert (line["route"], line["status"], line["namespace"]) == ("/v1/runs/{run_id}/samples", 500, "shop")
     assert "run_1" not in str(line)
     assert "hidden" not in caplog.text
 

@@ -51,13 +51,12 @@ def _has_blocks(sample: Sample) -> bool:
 
 
 def _to_entry(sample: Sample) -> dict[str, Any]:
-    claims = sample.metadata.get(CLAIMS_KEY)
     entry = {
         "id": sample.id,
         "question": sample.question,
         "expected_block": find_kept_blocks(sample) or make_blocks(sample.groups, list_relevant(sample)),
         "expected_answer": sample.reference,
-        "claims": claims,
+        "claims": sample.metadata.get(CLAIMS_KEY) or None,
         "metadata": {key: value for key, value in sample.metadata.items() if key not in (BLOCKS_KEY, CLAIMS_KEY)},
     }
     return {key: value for key, value in entry.items() if value not in (None, {})}
@@ -74,6 +73,7 @@ _SAMPLE_LOSSES = (
     Loss("all right answers except the first", lambda sample: len(sample.references) > 1),
     *NATIVE_ONLY,
     GRADES,
+    Loss(f"metadata.{CLAIMS_KEY} that is empty", lambda sample: not sample.metadata.get(CLAIMS_KEY, True)),
     Loss(
         f"metadata.{BLOCKS_KEY} that is not the relevant block's",
         lambda sample: BLOCKS_KEY in sample.metadata and not _are_blocks_kept(sample),
