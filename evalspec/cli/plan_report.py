@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from evalspec.comparison.wording import render_delta
 from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
@@ -11,7 +10,7 @@ from evalspec.model import Direction
 from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast, PartForecast
 from evalspec.plural import counted
 from evalspec.reporters.terminal import render_parts
-from evalspec.reporters.wording import UNKNOWN
+from evalspec.reporters.wording import UNKNOWN, render_delta
 from evalspec.stats.detection import POWER
 
 if TYPE_CHECKING:

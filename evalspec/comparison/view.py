@@ -17,7 +17,6 @@ from evalspec.comparison.result import (
 from evalspec.comparison.sample_changes import SideBySide
 from evalspec.comparison.wording import (
     render_counts,
-    render_delta,
     render_method,
     render_moves,
     render_p,
@@ -50,7 +49,7 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import UNKNOWN, render_known
+from evalspec.reporters.wording import UNKNOWN, render_delta, render_known
 
 _MARKS = {
     Change.IMPROVED: "▲ ",

@@ -15,19 +15,7 @@ from evalspec.comparison.result import (
 )
 from evalspec.comparison.sample_changes import RankMove
 from evalspec.plural import counted
-from evalspec.reporters.wording import UNKNOWN, render_value
-
-_SMALL = 0.0095
-"""Differences below this get one more digit than values."""
-
-
-def render_delta(metric: str, value: float | None) -> str:
-    """Return a difference with its sign. The minus is as wide as the plus."""
-    if value is None:
-        return UNKNOWN
-    size = abs(value)
-    shown = f"{size:.4f}" if 0 < size < _SMALL else render_value(metric, size)
-    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{shown}"
+from evalspec.reporters.wording import UNKNOWN, render_delta, render_value
 
 
 def render_relative(found: Delta) -> str:

@@ -13,6 +13,8 @@ UNKNOWN = "–"
 DEMONSTRATION = "demonstration, not reviewed by people"
 
 _MOST_DECIMALS = 9
+_SMALL = 0.0095
+"""Differences below this get one more digit than values."""
 
 
 def render_value(metric: str, value: float, limit: Threshold | None = None) -> str:
@@ -32,9 +34,13 @@ def render_known(metric: str, value: float | None, limit: Threshold | None = Non
     return UNKNOWN if value is None else render_value(metric, value, limit)
 
 
-def render_change(metric: str, value: float | None) -> str:
-    """Return a difference with its sign."""
-    return f"{'+' if value is not None and value > 0 else ''}{render_known(metric, value)}"
+def render_delta(metric: str, value: float | None) -> str:
+    """Return a difference with its sign. The minus is as wide as the plus."""
+    if value is None:
+        return UNKNOWN
+    size = abs(value)
+    shown = f"{size:.4f}{_unit(metric)}" if 0 < size < _SMALL else render_value(metric, size)
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{shown}"
 
 
 def render_interval(summary: Summary) -> str:

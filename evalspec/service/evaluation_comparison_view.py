@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evalspec.comparison.wording import render_delta, render_relative
+from evalspec.comparison.wording import render_relative
 from evalspec.reporters.view.parts import (
     Cell,
     Column,
@@ -21,7 +21,7 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import render_known
+from evalspec.reporters.wording import render_delta, render_known
 from evalspec.service.evaluation_comparison import NOT_COMPARABLE, CompletedEvaluation, MetricTable, TableRow
 
 

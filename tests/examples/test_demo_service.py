@@ -54,6 +54,20 @@ def test_the_demo_serves_three_runs_and_ends_with_ctrl_c(tmp_path):
     assert "Traceback" not in said.read_text()
 
 
+def test_the_server_ends_with_the_demo(tmp_path):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(ROOT / DEMO), "--folder", str(tmp_path / "demo"), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: _answers(port))
+        finally:
+            process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    wait_for(lambda: not _answers(port))
+
+
 def _text_of(page):
     return re.sub(r"<[^>]+>", "", page)
 

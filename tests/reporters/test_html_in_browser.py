@@ -116,7 +116,7 @@ def test_a_retriever_has_its_gain_its_latencies_and_what_it_misses(opened):
         metrics = panel.get_by_role("table", name="the metrics of faq").locator("tbody th bdi")
         expect(metrics).to_have_text(["gain.nDCG@10", "nDCG@10", "Recall@10", "rerank.latency_p95"])
         gains = panel.get_by_role("table", name="the reranking of faq").get_by_role("row")
-        expect(gains.nth(1)).to_have_text("nDCG@100.6350.629-0.006-0.264 – +0.2523/4")
+        expect(gains.nth(1)).to_have_text("nDCG@100.6350.629−0.0060−0.264 – +0.2523/4")
         stages = panel.get_by_role("table", name="the latencies of faq").get_by_role("row")
         expect(stages.nth(4)).to_have_text("total77.4 ms1,234 ms1,301 ms3")
         missing = panel.get_by_role("table", name="the missing documents of faq")

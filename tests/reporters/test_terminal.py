@@ -65,7 +65,7 @@ def test_it_keeps_to_the_width_and_drops_no_number(width):
 def test_what_a_retriever_adds_keeps_to_the_width_too(width):
     text = plain(retrieval_run(), width)
     assert max(map(cell_len, text.split("\n"))) <= width
-    for number in ("0.635", "+0.111", "-0.264 –", "+0.252", "1,234 ms", "1,301 ms"):
+    for number in ("0.635", "+0.111", "−0.264 –", "+0.252", "1,234 ms", "1,301 ms"):
         assert number in text
 
 

@@ -37,7 +37,7 @@ from evalspec.reporters.view.parts import (
     numbers,
     sample,
 )
-from evalspec.reporters.wording import UNKNOWN, render_known, render_value
+from evalspec.reporters.wording import UNKNOWN, render_delta, render_known, render_value
 from evalspec.reporters.worst import GAIN, RETRIEVED, is_staged
 
 _ALTERNATIVES_SHOWN = 3
@@ -97,8 +97,8 @@ def _reranking_row(found: Reranking) -> Row:
     ends = gain.interval if gain else None
     values = [
         *(render_known(found.metric, one.value if one else None) for one in (found.retrieved, found.reranked)),
-        UNKNOWN if gain is None or gain.value is None else f"{gain.value:+.3f}",
-        f"{ends[0]:+.3f} – {ends[1]:+.3f}" if ends else UNKNOWN,
+        render_delta("", gain.value if gain else None),
+        " – ".join(render_delta("", end) for end in ends) if ends else UNKNOWN,
         f"{known.scored:,}/{known.expected:,}" if known else UNKNOWN,
     ]
     return Row((cell(*name(found.metric)), *map(cell, values)))

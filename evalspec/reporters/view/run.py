@@ -26,7 +26,7 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import MARKS, mark_regression, render_change, render_known, render_usage
+from evalspec.reporters.wording import MARKS, mark_regression, render_delta, render_known, render_usage
 from evalspec.reporters.worst import list_worst
 
 _IN_WORDS = {
@@ -132,7 +132,7 @@ def _regression_row(found: RegressionOutcome) -> Row:
             cell(*place, *what),
             cell(render_known(metric, found.baseline)),
             cell(render_known(metric, found.candidate)),
-            cell(render_change(metric, found.delta)),
+            cell(render_delta(metric, found.delta)),
             cell(f"{found.pairs:,}" if metric else ""),
             cell(tone=TONES[found.status], mark=mark_regression(found)),
             cell(*(prose(found.reason) if found.reason else ())),
