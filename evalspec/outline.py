@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from evalspec.errors import StoreError
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import MAX_REPEATS, Curation, Direction, RetrieverSettings, Threshold
-from evalspec.model.base import Record, Statistic
+from evalspec.model.base import Record, Statistic, built
 from evalspec.typed_json import explain
 
 _FIX = "the file was changed, or evalspec did not write it"
@@ -94,7 +94,7 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     """
     data = _in_camel_case(data)
     try:
-        outline = convert(data, RunOutline, dec_hook=_read_policy)
+        outline = convert(data, built(RunOutline), dec_hook=_read_policy)
     except ValidationError as error:
         field, fault = explain(error, data, RunOutline, _read_policy)
         raise StoreError(f"{place}: outline.{field}: {fault}. {_FIX}") from error

@@ -11,6 +11,7 @@ import msgspec
 from evalspec.collector import growing
 from evalspec.errors import InvalidInput, Problem
 from evalspec.jsonl import FINITE
+from evalspec.model.base import built
 from evalspec.trust import Act, require
 
 SCHEMA_VERSION = 1
@@ -91,7 +92,7 @@ def convert(document: Any, kind: type[Kind], shown_as: str) -> Kind:
     """
     try:
         with growing():
-            return msgspec.convert(document, kind, str_keys=True)
+            return msgspec.convert(document, built(kind), str_keys=True)
     except msgspec.ValidationError as error:
         field, message = explain(error, document, kind)
         raise malformed(message, shown_as, field) from error
@@ -142,7 +143,7 @@ def explain(
 
 def _says(document: Any, kind: type[msgspec.Struct], read: ReadOther | None, said: str) -> bool:
     try:
-        msgspec.convert(document, kind, str_keys=True, dec_hook=read)
+        msgspec.convert(document, built(kind), str_keys=True, dec_hook=read)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         return str(error) == said
     return False

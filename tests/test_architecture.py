@@ -234,6 +234,25 @@ def test_records_are_structs():
     assert found == {"pytest_plugin/runs.py"}, "only pytest's plugin, which has lazy attributes, may use them"
 
 
+def test_types_are_built_before_msgspec_decodes_them():
+    """Two threads that let msgspec build one type at the same time crash the process."""
+    names = re.compile(r"(msgspec\.)?(json\.)?(convert|decode|Decoder)")
+    unbuilt = []
+    for module in MODULES:
+        tree = ast.parse(module.read_text())
+        imported = {one.asname or one.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
+                    and node.module in ("msgspec", "msgspec.json") for one in node.names}  # fmt: skip
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func)
+            if not names.fullmatch(name) or not (name.startswith("msgspec.") or name in imported):
+                continue
+            kinds = [key.value for key in call.keywords if key.arg == "type"]
+            kinds += call.args[:1] if name.endswith("Decoder") else call.args[1:2]
+            if not all(ast.unparse(kind).startswith(("built(", "list[str]")) for kind in kinds):
+                unbuilt.append(f"{module.relative_to(PACKAGE)}:{call.lineno}")
+    assert [place for place in unbuilt if not place.startswith("model/base.py")] == []
+
+
 def test_one_module_prints():
     """Commands print through cli/streams.py, where foreign text is made inert. Only the progress bar is rich's own."""
     printing = {"print", "click.echo", "click.secho", "sys.stderr.write", "sys.stdout.write", "traceback.print_exc"}

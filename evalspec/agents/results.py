@@ -11,6 +11,7 @@ from evalspec.agents.replay import read_reply
 from evalspec.errors import ServiceError
 from evalspec.http.completions import read_content, read_usage
 from evalspec.model import AgentReply
+from evalspec.model.base import built
 from evalspec.user_code.calls import describe_exception
 from evalspec.user_code.passages import read_passage
 
@@ -47,7 +48,7 @@ def _read(result: Any, source: str) -> AgentReply:
     if isinstance(result, str):
         return AgentReply(str(result))  # of a subclass, such as LangChain's, exactly the text
     if isinstance(result, AgentReply):
-        return convert(to_builtins(result), AgentReply)
+        return convert(to_builtins(result), built(AgentReply))
     if isinstance(result, dict):
         is_chain = RESPONSE not in result and any(key in result for key in (*_CHAIN_KEYS, _MESSAGES))
         return _read_chain(result, source) if is_chain else _read_record(result, source)

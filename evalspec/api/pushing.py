@@ -24,6 +24,7 @@ from evalspec.http.failures import Service
 from evalspec.http.pacing import parse_retry_after, persist
 from evalspec.http.routes import choose_route, is_loopback
 from evalspec.http.text import one_line
+from evalspec.model.base import built
 from evalspec.runner.ci_variables import detect_ci_build
 from evalspec.store.damage import refuse_damage
 from evalspec.store.pushed_runs import PushedFile, list_pushed_files
@@ -234,7 +235,7 @@ class _Pushing:
             if not response.is_success:
                 raise self._explain(response, body)
             try:
-                return convert(parse_body(body, url, self._service), _State)
+                return convert(parse_body(body, url, self._service), built(_State))
             except (MsgspecError, ServiceError) as error:
                 raise ServiceError(f"{self._server.url} does not answer as a server of evalspec; check --to") from error
 

@@ -11,6 +11,7 @@ from msgspec.json import Decoder, Encoder
 
 from evalspec.jsonl import MAX_DEPTH
 from evalspec.model import HIGHEST_GRADE
+from evalspec.model.base import built
 
 Text = Annotated[str, Meta(min_length=1)]
 
@@ -36,7 +37,7 @@ class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fal
     answerable: bool | None = None
 
 
-_decode = Decoder(PlainSample).decode
+_decode = Decoder(built(PlainSample)).decode
 _encode = Encoder().encode
 
 

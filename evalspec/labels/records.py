@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.model.base import built
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
 from evalspec.registry import near_miss
 from evalspec.store.run_store import is_run_name
@@ -27,7 +28,7 @@ Fault = tuple[str, str, str]
 def parse_stored(data: Any, file: str, line: int, problems: list[Problem]) -> Label | None:
     """Return a label from a file of the store, or None and a problem. Keys of later releases are ignored."""
     try:
-        label = msgspec.convert(data, Label)
+        label = msgspec.convert(data, built(Label))
     except msgspec.ValidationError as error:
         field, message = explain(error, data, Label)
         problems.append(Problem(message, _FIX_STORED, file, line, field))
@@ -50,7 +51,7 @@ def parse_given(data: Any, file: str, line: int, problems: list[Problem], *, at:
     problems += [Problem("unknown key", near_miss(key, known), file, line, key) for key in unknown]
     filled = {"at": at, **{key: value for key, value in data.items() if key in known}}
     try:
-        label = msgspec.convert({**filled, "at": _to_utc(filled["at"])}, Label)
+        label = msgspec.convert({**filled, "at": _to_utc(filled["at"])}, built(Label))
     except msgspec.ValidationError as error:
         field, message = explain(error, filled, Label)
         problems.append(Problem(message, _fix(field), file, line, field))

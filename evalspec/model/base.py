@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Iterable
-from typing import Annotated
+from threading import Lock
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.json import Decoder
 
 STATISTICS = ("mean", "min", "p50", "median", "p90", "p95", "p99", "max")
 
@@ -24,6 +26,24 @@ class Record(Struct, frozen=True, rename="camel", gc=False):
 
     `gc=False`: records cannot contain cycles, so the garbage collector need not track them.
     """
+
+
+Decoded = TypeVar("Decoded")
+
+_BUILDING = Lock()
+_BUILT: set[Any] = set()
+
+
+def built(kind: type[Decoded]) -> type[Decoded]:
+    """Return a type that msgspec can decode in several threads.
+
+    msgspec describes a type to itself when it first decodes one. If two threads do so at once, the process crashes.
+    """
+    if kind not in _BUILT:
+        with _BUILDING:
+            Decoder(kind)
+            _BUILT.add(kind)
+    return kind
 
 
 def refuse_infinite(values: Iterable[float | None]) -> None:

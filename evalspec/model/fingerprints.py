@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 
+from evalspec.model.base import built
+
 
 class _Manifest(Struct):
     path: str = ""
@@ -147,9 +149,9 @@ def check_fingerprint(fingerprint: Mapping[str, Any], *, is_stored: bool = False
     `is_stored`: the fingerprint is from run.json, where the keys that later commands need are required.
     """
     try:
-        convert(fingerprint, _Fingerprint)
+        convert(fingerprint, built(_Fingerprint))
         if is_stored:
-            convert(fingerprint, _Stored)
+            convert(fingerprint, built(_Stored))
     except (ValidationError, UnicodeEncodeError) as error:
         return str(error)
     return None

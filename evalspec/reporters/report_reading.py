@@ -10,6 +10,7 @@ import msgspec
 
 from evalspec.collector import growing
 from evalspec.model import Run
+from evalspec.model.base import built
 from evalspec.model.fingerprints import Described, check_fingerprint
 from evalspec.typed_json import check_version, convert, parse_document, read_bytes
 
@@ -34,9 +35,9 @@ def parse_report(content: str | bytes, shown_as: str = "report") -> Run:
         InvalidInput: The content is not a report that this version supports.
     """
     try:
-        if type(msgspec.json.decode(content, type=_Head).schema_version) is int:
+        if type(msgspec.json.decode(content, type=built(_Head)).schema_version) is int:
             with growing():
-                run = msgspec.json.decode(content, type=Run)
+                run = msgspec.json.decode(content, type=built(Run))
             if check_fingerprint(run.fingerprint) is None:
                 return run
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):

@@ -18,6 +18,7 @@ from evalspec.datasets.load import discard, find_format, load_dataset
 from evalspec.errors import InvalidInput, Problem
 from evalspec.foreign_text import cut, encodable, visible
 from evalspec.model import Sample
+from evalspec.model.base import built
 from evalspec.planning.checks import validate_manifest
 from evalspec.planning.options import RunOptions
 from evalspec.planning.profile import DatasetProfile, Profiler
@@ -63,7 +64,7 @@ def decode_check(result: Mapping[str, Any] | None, signature: str) -> DatasetChe
     """Return the check of a completed job. None: it was erased, or is of files that have changed since."""
     if not result:
         return None
-    check = msgspec.convert(result["check"], DatasetCheck)
+    check = msgspec.convert(result["check"], built(DatasetCheck))
     return check if check.signature == signature else None
 
 
@@ -190,7 +191,7 @@ def _storable(check: DatasetCheck) -> DatasetCheck:
         check,
         problems=tuple(map(clean, check.problems)),
         warnings=tuple(map(clean, check.warnings)),
-        profile=msgspec.convert(_clean_within(msgspec.to_builtins(check.profile)), DatasetProfile),
+        profile=msgspec.convert(_clean_within(msgspec.to_builtins(check.profile)), built(DatasetProfile)),
     )
 
 

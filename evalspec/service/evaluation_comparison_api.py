@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
+from evalspec.model.base import built
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
@@ -87,4 +88,4 @@ def _find_completed(access: Access, id: str) -> CompletedEvaluation:
     result = decode_result(job.result)
     if not (access.project.store.runs / result.run_id).is_dir():
         raise ApiProblem(HTTPStatus.GONE, f"the run {result.run_id} of evaluation {id} was deleted. evaluate again")
-    return CompletedEvaluation(id, msgspec.convert(job.request, EvaluationRequest), result)
+    return CompletedEvaluation(id, msgspec.convert(job.request, built(EvaluationRequest)), result)

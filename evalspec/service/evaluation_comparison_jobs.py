@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from evalspec.model.base import built
 from evalspec.service.evaluation_comparison import CompletedEvaluation, compare_evaluations
 from evalspec.service.settings import Project
 from evalspec.store.derived import sign_run
@@ -39,7 +40,7 @@ def render_comparison(project: Project, asked: Mapping[str, Any]) -> Mapping[str
     from evalspec.service.evaluation_comparison_view import build_table_view
     from evalspec.service.evaluation_table import describe_table
 
-    found = msgspec.convert(asked["evaluations"], list[CompletedEvaluation])
+    found = msgspec.convert(asked["evaluations"], built(list[CompletedEvaluation]))
     table = compare_evaluations(project, found[0], found[1:])
     markdown = render_view_markdown(build_table_view(table))
     return {"table": describe_table(table).model_dump(mode="json"), "markdown": markdown}

@@ -10,6 +10,7 @@ from sqlalchemy import Engine, select
 
 from evalspec.api.runs import name_stored
 from evalspec.errors import EvalspecError, StoreError
+from evalspec.model.base import built
 from evalspec.service import jobs
 from evalspec.service.database import writing
 from evalspec.service.evaluations import EvaluationRequest, conclude, encode_result
@@ -83,7 +84,7 @@ def _read(path: Path) -> EvaluationFile:
     with store_errors(path):
         content = path.read_bytes()
     try:
-        return msgspec.json.decode(content, type=EvaluationFile)
+        return msgspec.json.decode(content, type=built(EvaluationFile))
     except msgspec.DecodeError as error:
         raise StoreError(f"{path}: not an evaluation: {error}. restore or remove the file") from error
 

@@ -22,6 +22,7 @@ from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import YamlSource
 from evalspec.model import DatasetResult, Run, SampleStatus
+from evalspec.model.base import built
 from evalspec.planning.options import RunOptions
 from evalspec.service.job_process import Work
 from evalspec.service.posted_datasets import DATASET_FORMAT, dataset_path
@@ -143,7 +144,7 @@ def run_evaluation(work: Work) -> dict[str, Any]:
     Raises:
         Unmeasurable: Every query failed.
     """
-    request = msgspec.convert(work.job.request, EvaluationRequest)
+    request = msgspec.convert(work.job.request, built(EvaluationRequest))
     loaded = load_evaluation(work.project, request, here=True)
 
     def begin(stored: StoredRun | None) -> Evaluation:
@@ -231,4 +232,4 @@ def encode_result(result: EvaluationResult) -> dict[str, Any]:
 
 def decode_result(document: Mapping[str, Any]) -> EvaluationResult:
     """Return the results of `encode_result`."""
-    return msgspec.convert(document, EvaluationResult)
+    return msgspec.convert(document, built(EvaluationResult))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.errors import StoreError
+from evalspec.model.base import built
 from evalspec.registry import near_miss
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
@@ -235,7 +236,7 @@ def _find_own(access: Access, retriever: str, id: str) -> Job:
 
 def describe_evaluation(job: Job) -> EvaluationState:
     """Return the state of an evaluation as the API shows it."""
-    request = msgspec.convert(job.request, EvaluationRequest)
+    request = msgspec.convert(job.request, built(EvaluationRequest))
     config = {name: getattr(request, name) for name in MeasureConfig.model_fields}
     state = EvaluationState(
         evaluation_id=job.id,

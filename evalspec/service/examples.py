@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from evalspec.model import Curation, DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
+from evalspec.model.base import built
 from evalspec.service.answers import describe
 from evalspec.service.run_heads import RunHead
 
@@ -30,7 +31,7 @@ _SAMPLE = SampleResult(
 )
 
 RUN_RESULT: dict[str, Any] = describe(
-    msgspec.json.decode(msgspec.json.encode(_RUN), type=RunHead), ("id", "schema_version")
+    msgspec.json.decode(msgspec.json.encode(_RUN), type=built(RunHead)), ("id", "schema_version")
 )
 SAMPLE: dict[str, Any] = describe(_SAMPLE, ("attempts",))
 CURATION: dict[str, Any] = describe(Curation(name="help"))

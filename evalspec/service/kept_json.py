@@ -5,6 +5,8 @@ from typing import TypeVar
 
 import msgspec
 
+from evalspec.model.base import built
+
 Kept = TypeVar("Kept", bound=msgspec.Struct)
 
 
@@ -23,6 +25,6 @@ def decode_kept(content: bytes, kind: type[Kept]) -> Kept:
         ValueError: Another version of evalspec encoded it.
     """
     try:
-        return msgspec.json.decode(content, type=kind)
+        return msgspec.json.decode(content, type=built(kind))
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return msgspec.convert(json.loads(content), kind)
+        return msgspec.convert(json.loads(content), built(kind))

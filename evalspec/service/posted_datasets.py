@@ -22,6 +22,7 @@ from evalspec.datasets.load import discard, load_dataset
 from evalspec.datasets.located import content_id
 from evalspec.errors import Problem, StoreError
 from evalspec.jsonl import parse_json
+from evalspec.model.base import built
 from evalspec.output_files import replace_file, sync_folder
 from evalspec.plural import counted
 from evalspec.registry import near_miss
@@ -239,7 +240,7 @@ def _summarize(path: Path, version: int) -> DatasetSummary:
     with store_errors(path):
         content = path.read_bytes()
     try:
-        found = msgspec.json.decode(content, type=DatasetSummary)
+        found = msgspec.json.decode(content, type=built(DatasetSummary))
     except msgspec.DecodeError as error:
         raise StoreError(f"{path}: not a posted dataset: {error}. restore or remove the file") from error
     return msgspec.structs.replace(found, version=version)

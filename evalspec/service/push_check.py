@@ -19,6 +19,7 @@ from evalspec import __version__
 from evalspec.errors import EvalspecError
 from evalspec.foreign_text import inert
 from evalspec.model import DatasetResult, Run, Summary
+from evalspec.model.base import built
 from evalspec.service.run_heads import RunHead, RunStatus, read_entry
 from evalspec.service.settings import Project
 from evalspec.store.damage import list_damage
@@ -75,7 +76,7 @@ def _list_contradictions(stored: StoredRun, concluded: Run) -> Iterator[str]:
 
     Another version of evalspec may have computed other values from the same log.
     """
-    report: Any = msgspec.json.decode(stored.report.read_bytes(), type=RunHead)
+    report: Any = msgspec.json.decode(stored.report.read_bytes(), type=built(RunHead))
     if report.id != stored.id:
         yield f"{REPORT_NAME}: this is the report of another run"
     elif [one.name for one in report.datasets] != [one.name for one in concluded.datasets]:

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 from filelock import FileLock, Timeout
-from msgspec import Struct
 
 from evalspec.errors import StoreError
+from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.output_files import sync_folder
 from evalspec.service.problems import ApiProblem, not_found
@@ -61,7 +61,7 @@ _CHECKING = threading.Lock()
 """One check at a time, because the check of a large run needs much memory."""
 
 
-class Push(Struct, frozen=True):
+class Push(msgspec.Struct, frozen=True):
     """A push in progress: the files that were announced, and the CI build that pushes."""
 
     run_id: str
@@ -74,7 +74,7 @@ class Push(Struct, frozen=True):
         return f"{self.run_id}.{digest_content(self.files)}"
 
 
-class Received(Struct, frozen=True):
+class Received(msgspec.Struct, frozen=True):
     """How many bytes of a file have arrived."""
 
     name: str
@@ -82,7 +82,7 @@ class Received(Struct, frozen=True):
     received: int
 
 
-class PushState(Struct, frozen=True):
+class PushState(msgspec.Struct, frozen=True):
     """A push. `is_stored`: the run is in the store, and nothing is missing."""
 
     push_id: str
@@ -342,7 +342,7 @@ def _holding(project: Project, push_id: str) -> Iterator[tuple[Path, Push]]:
                 folder.rmdir()
             raise _gone() from None
         try:
-            push = msgspec.json.decode(content, type=Push)
+            push = msgspec.json.decode(content, type=built(Push))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"{folder / _STATE_NAME}: not a push: {error}. remove the folder") from error
         yield folder, push

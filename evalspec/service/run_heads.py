@@ -14,7 +14,7 @@ from msgspec.structs import FieldInfo, fields, replace
 
 from evalspec.errors import StoreError
 from evalspec.model import DatasetResult, Run, Summary
-from evalspec.model.base import Record
+from evalspec.model.base import Record, built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.service.answers import describe
 from evalspec.service.places import show_place
@@ -194,7 +194,7 @@ def _read_description(folder: Path) -> _Description | None:
             content = path.read_bytes() if path.exists() else None
         if content is None and is_being_written(folder):
             return None
-        found = msgspec.json.decode(content or b"", type=_Description)
+        found = msgspec.json.decode(content or b"", type=built(_Description))
     except (MsgspecError, ValueError, RecursionError) as error:
         missing = not path.exists()
         fault = f"there is no {path.name}" if missing else f"not the description of a run: {error}"
@@ -212,7 +212,7 @@ def _read_head(folder: Path) -> Any:
     if sha256(content).hexdigest() != _read_digest(folder):
         raise StoreError(f"{path}: damaged: the checksum does not match. {describe_repair(folder.name)}")
     try:
-        return msgspec.json.decode(content, type=RunHead)
+        return msgspec.json.decode(content, type=built(RunHead))
     except (MsgspecError, ValueError, RecursionError) as error:
         raise StoreError(f"{path}: not a report of this version of evalspec: {error}") from error
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, func, or_, select
 
 from evalspec.foreign_text import inert
+from evalspec.model.base import built
 from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.places import hide_folder
@@ -329,7 +330,7 @@ def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow], details: str | None
         tuple(datasets),
         row.error,
         details,
-        msgspec.convert(row.origin or {}, RunOrigin),
+        msgspec.convert(row.origin or {}, built(RunOrigin)),
     )
 
 

@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from evalspec.errors import StoreError
 from evalspec.jsonl import GZIP_MAGIC
+from evalspec.model.base import built
 from evalspec.output_files import replace_file, sync_folder
 from evalspec.registry import near_miss
 from evalspec.service.posted_datasets import encode_name
@@ -143,7 +144,7 @@ def find_staged(project: Project, token: str, user: str) -> tuple[StagedFile, Pa
         raise not_found("there is no such upload")
     folder = _staging(project) / token
     try:
-        staged = msgspec.json.decode((folder / _ABOUT_NAME).read_bytes(), type=StagedFile)
+        staged = msgspec.json.decode((folder / _ABOUT_NAME).read_bytes(), type=built(StagedFile))
     except (OSError, msgspec.MsgspecError):
         raise not_found("there is no such upload", _ALREADY) from None
     path = folder / staged.data_name

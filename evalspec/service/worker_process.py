@@ -8,6 +8,7 @@ from logging import ERROR
 import msgspec
 
 from evalspec.errors import EvalspecError
+from evalspec.model.base import built
 from evalspec.service.database import open_database
 from evalspec.service.job_process import wait_for_end_of_input
 from evalspec.service.logs import configure_logs, log_event
@@ -22,7 +23,7 @@ def encode_settings(settings: ServiceSettings) -> bytes:
 
 def decode_settings(line: bytes) -> ServiceSettings:
     """Return the settings of `encode_settings`."""
-    return msgspec.json.decode(line, type=ServiceSettings, dec_hook=lambda kind, value: kind(value))
+    return msgspec.json.decode(line, type=built(ServiceSettings), dec_hook=lambda kind, value: kind(value))
 
 
 def run_worker(settings: ServiceSettings, stop: threading.Event) -> None:

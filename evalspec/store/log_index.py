@@ -24,6 +24,7 @@ from evalspec.model import (
     SearchTrace,
     StoredExchange,
 )
+from evalspec.model.base import built
 from evalspec.store.files import store_errors
 from evalspec.store.log_records import (
     ERASED,
@@ -227,7 +228,7 @@ def read_log_seal(path: Path) -> LogIndex:
 
 def _read(index: LogIndex, head: re.Pattern[bytes] | None = None) -> LogIndex:
     """Fill an index with all records, or with those that begin with `head`."""
-    path, decoder = index.path, Decoder(_Line)
+    path, decoder = index.path, Decoder(built(_Line))
     for line in read_lines(path):
         if line.damage:
             index.damage.append(line.damage)
@@ -245,7 +246,7 @@ def _decode(decoder: Decoder[_Line], text: bytes) -> _Line:
     except MsgspecError:
         if b"\\ud" not in text.lower():
             raise
-        return convert(json.loads(text), _Line)  # msgspec reads no lone surrogate, which an error may quote
+        return convert(json.loads(text), built(_Line))  # msgspec reads no lone surrogate, which an error may quote
 
 
 def _find_hidden(index: LogIndex, line: _Line, stored: LogLine) -> frozenset[str]:

@@ -12,6 +12,7 @@ from msgspec import DecodeError, Struct, to_builtins
 from msgspec.json import decode
 
 from evalspec.errors import InvalidInput, StoreError
+from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.store.files import digest_file, store_errors, write_atomically
 from evalspec.store.inputs import INPUTS_NAME
@@ -74,7 +75,7 @@ def read_push_mark(folder: Path) -> PushMark | None:
         except FileNotFoundError:
             return None
     try:
-        return decode(content, type=PushMark)
+        return decode(content, type=built(PushMark))
     except (DecodeError, UnicodeDecodeError) as error:
         raise StoreError(f"{path}: not the mark of a pushed run: {error}. restore it or remove the run") from error
 

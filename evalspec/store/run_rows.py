@@ -7,6 +7,7 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.json import Decoder
 
 from evalspec.model import VerdictStatus
+from evalspec.model.base import built
 from evalspec.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION
 
 UNFINISHED = "unfinished"
@@ -56,8 +57,8 @@ class _Report(Struct):
 
 
 _VERDICTS = frozenset(str(status) for status in VerdictStatus)
-_DECODER = Decoder(_Description)
-_REPORT_DECODER = Decoder(_Report)
+_DECODER = Decoder(built(_Description))
+_REPORT_DECODER = Decoder(built(_Report))
 
 
 class RunRow(Struct, frozen=True):

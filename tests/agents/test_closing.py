@@ -155,8 +155,10 @@ def evaluate(number):
 with ThreadPoolExecutor(4) as pool:
     print(list(pool.map(evaluate, range(1, 5))))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == f"{[[None] * 4] * 4}\n", done.stderr
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == f"{[[None] * 4] * 4}\n", (done.returncode, done.stderr)
 
 
 def test_a_module_with_agent_and_metric_is_imported_once_a_run(bot):

@@ -10,6 +10,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
 
 from evalspec.jsonl import parse_json
+from evalspec.model.base import built
 from evalspec.service.dataset_checks import DatasetCheck, check_staged
 from evalspec.service.pages.dataset_views import (
     ListedSample,
@@ -99,7 +100,7 @@ def _read_preview(visit: Visit, token: str) -> tuple[StagedFile, Path, Preview]:
         ApiProblem: 404: There is none.
     """
     staged, path = find_staged(visit.project, token, visit.access.caller.user)
-    return staged, path, msgspec.convert(read_check(visit.project, token), Preview)
+    return staged, path, msgspec.convert(read_check(visit.project, token), built(Preview))
 
 
 def _say(problem: ApiProblem) -> str:
