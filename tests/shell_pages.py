@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tomllib
@@ -24,6 +23,7 @@ import pytest
 from evalspec.cli.main import group
 from gold.terminal import Terminal
 from servers.faulty_agent import FaultyAgent
+from servers.ports import find_free_port
 from servers.scripted_judge import ScriptedJudge
 
 ROOT = Path(__file__).parents[1]
@@ -348,7 +348,7 @@ def run_page(page: Path, needs: Page, folder: Path, monkeypatch: pytest.MonkeyPa
     unknown = [text for text in needs.filled if not any(text in block.code for block in blocks)]
     assert unknown == [], f"the page does not have {unknown}"
     with contextlib.ExitStack() as stack:
-        port = _find_free_port()
+        port = str(find_free_port())
         variables = {"EVALSPEC_PORT": port, "SERVICE": f"http://127.0.0.1:{port}", **needs.variables}
         for stand_in in needs.stand_ins:
             variables |= stack.enter_context(STAND_INS[stand_in]())
@@ -373,12 +373,6 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     else:
         shutil.copy(source, target)
-
-
-def _find_free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def squeeze(text: str) -> list[str]:

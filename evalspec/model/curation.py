@@ -9,16 +9,18 @@ from evalspec.model.base import Interval, Number, Record
 
 Count = Annotated[int, Meta(ge=0)]
 
+_Value = Annotated[Number | None, Meta(description="1: complete agreement; null: see `unknown`.")]
+_Interval = Annotated[Interval | None, Meta(description="95 % confidence interval of the value; null: see `unknown`.")]
+_Unknown = Annotated[str | None, Meta(description="Why the value or the interval is unknown; null: both are known.")]
+
 
 class Agreement(Record, frozen=True, kw_only=True):
     """One measure of the agreement of people who judged the same things without seeing each other's judgement."""
 
     measure: str
     raters: Annotated[tuple[str, ...], Meta(description="The two people of kappa; empty: all people.")] = ()
-    value: Annotated[Number | None, Meta(description="1: complete agreement; null: see `unknown`.")] = None
-    interval: Annotated[
-        Interval | None, Meta(description="95 % confidence interval of the value; null: see `unknown`.")
-    ] = None
+    value: _Value = None
+    interval: _Interval = None
     interval_method: Annotated[
         str | None,
         Meta(
@@ -27,9 +29,7 @@ class Agreement(Record, frozen=True, kw_only=True):
         ),
     ] = None
     units: Annotated[Count, Meta(description="Number of independent units with at least two blind ratings.")] = 0
-    unknown: Annotated[
-        str | None, Meta(description="Why the value or the interval is unknown; null: both are known.")
-    ] = None
+    unknown: _Unknown = None
 
 
 class AgreementMeasure(Record, frozen=True, kw_only=True):
@@ -39,10 +39,8 @@ class AgreementMeasure(Record, frozen=True, kw_only=True):
         str, Meta(description="`raw agreement`, `Cohen's kappa`, `Krippendorff's alpha` or `Gwet's AC1`.")
     ]
     reviewers: Annotated[tuple[str, ...], Meta(description="The two reviewers of kappa; empty: all reviewers.")] = ()
-    value: Annotated[Number | None, Meta(description="1: complete agreement; null: see `unknown`.")] = None
-    interval: Annotated[
-        Interval | None, Meta(description="95 % confidence interval of the value; null: see `unknown`.")
-    ] = None
+    value: _Value = None
+    interval: _Interval = None
     interval_method: Annotated[
         str | None,
         Meta(
@@ -51,9 +49,7 @@ class AgreementMeasure(Record, frozen=True, kw_only=True):
         ),
     ] = None
     triples: Annotated[Count, Meta(description="Number of triples with at least two blind reviews.")] = 0
-    unknown: Annotated[
-        str | None, Meta(description="Why the value or the interval is unknown; null: both are known.")
-    ] = None
+    unknown: _Unknown = None
 
 
 class FlagPeriod(Record, frozen=True):

@@ -14,6 +14,10 @@ from evalspec.model.verdicts import VerdictStatus
 _ROUNDING = 1e-9
 """Tolerance for rounding errors: a mean of scores of 0.8 may be slightly below 0.8, and must pass a limit of 0.8."""
 
+_Expected = Annotated[int, Meta(description="Number of scores that should have a value: scored, failed and skipped.")]
+_NotApplicable = Annotated[
+    int, Meta(description="Number of scores where the metric is undefined. They are not in `expected`.")
+]
 Causes = Annotated[
     Mapping[Cause, int],
     Meta(
@@ -69,12 +73,8 @@ class Threshold(Record, frozen=True):
         int,
         Meta(description="Number of scores with a value: one a sample, or one a reply if the statistic is not a mean."),
     ] = 0
-    expected: Annotated[
-        int, Meta(description="Number of scores that should have a value: scored, failed and skipped.")
-    ] = 0
-    not_applicable: Annotated[
-        int, Meta(description="Number of scores where the metric is undefined. They are not in `expected`.")
-    ] = 0
+    expected: _Expected = 0
+    not_applicable: _NotApplicable = 0
     not_applicable_causes: Causes = {}
     reason: Annotated[str | None, Meta(description="Why the status is not PASS; null: it is.")] = None
 
@@ -130,14 +130,10 @@ class Summary(Record, frozen=True, kw_only=True):
     median: Annotated[Number | None, Meta(description="The median of the values; null: nothing is scored.")] = None
     direction: Annotated[Direction, Meta(description="The direction in which the metric improves.")] = Direction.HIGHER
     scored: Annotated[int, Meta(description="Number of scores with a value.")]
-    expected: Annotated[
-        int, Meta(description="Number of scores that should have a value: scored, failed and skipped.")
-    ] = 0
+    expected: _Expected = 0
     failed: Annotated[int, Meta(description="Number of scores that could not be computed.")] = 0
     skipped: Annotated[int, Meta(description="Number of scores that were deliberately not computed.")] = 0
-    not_applicable: Annotated[
-        int, Meta(description="Number of scores where the metric is undefined. They are not in `expected`.")
-    ] = 0
+    not_applicable: _NotApplicable = 0
     not_applicable_causes: Causes = {}
     interval: Annotated[
         Interval | None, Meta(description="95 % confidence interval of the value; null: see `noInterval`.")

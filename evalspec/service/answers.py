@@ -45,13 +45,13 @@ def render_answer(document: Any, status: int = 200, headers: Mapping[str, str] |
     return Response(content, status, headers, JSON_TYPE)
 
 
-@functools.cache
 def file_headers(name: str) -> dict[str, str]:
     """Return the headers of a file to download. A browser that shows it nevertheless runs no script of it."""
     own = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Cache-Control": "no-store"}
     return {**own, "Content-Disposition": f'attachment; filename="{name}"'}
 
 
+@functools.cache
 def model_of(record: type[Struct], name: str, left_out: Collection[str] = ()) -> type[BaseModel]:
     """Return the pydantic model of what `describe` returns for a record. `left_out`: hashable, as in `describe`."""
     hints = get_type_hints(record, include_extras=True)

@@ -18,7 +18,7 @@ def refuse_unknown_parameters(request: Request) -> None:
         ApiProblem: 422: The route has no parameter of this name.
     """
     route = request.scope.get("route")
-    if not isinstance(route, APIRoute) or not route.include_in_schema:  # a page
+    if not request.query_params or not isinstance(route, APIRoute) or not route.include_in_schema:  # or a page
         return
     known = _list_parameters(route.dependant)
     unknown = sorted(set(request.query_params) - known)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from evalspec.agents import process as process_module
 from evalspec.agents.process import AgentProcess, ready_url
 from evalspec.errors import AgentDown
 from servers.faulty_agent import FaultyAgent
+from servers.ports import find_free_port
 
 SERVER = """
     import http.server, signal, subprocess, sys
@@ -48,8 +48,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def url() -> str:
     """Where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    return f"http://127.0.0.1:{find_free_port()}"
 
 
 @pytest.fixture

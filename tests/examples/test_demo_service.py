@@ -3,13 +3,13 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
 
+from servers.ports import find_free_port
 from servers.service import GENEROUS_SECONDS, wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +21,7 @@ def test_make_calls_the_demo():
 
 
 def test_the_demo_serves_three_runs_and_ends_with_ctrl_c(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     said, folder = tmp_path / "said", tmp_path / "demo"
     command = [sys.executable, str(ROOT / DEMO), "--folder", str(folder), "--port", str(port)]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("EVALSPEC_")}
@@ -55,9 +53,7 @@ def test_the_demo_serves_three_runs_and_ends_with_ctrl_c(tmp_path):
 
 
 def test_the_server_ends_with_the_demo(tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = find_free_port()
     command = [sys.executable, str(ROOT / DEMO), "--folder", str(tmp_path / "demo"), "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

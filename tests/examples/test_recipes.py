@@ -1,11 +1,11 @@
 """The recipes of examples/recipes run as they are, but for the port and the agent's name."""
 
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
 
+from servers.ports import find_free_port
 from servers.postgres import open_cluster
 
 RECIPES = Path(__file__).resolve().parents[2] / "examples" / "recipes"
@@ -29,12 +29,6 @@ def recipe(project, monkeypatch):
         return {dataset["name"]: dataset for dataset in done.document["datasets"]}
 
     return run
-
-
-def free_port():
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return str(server.getsockname()[1])
 
 
 @pytest.mark.parametrize("entry", ["chain", "chain.ainvoke", "chain.stream", "chain.astream"])
@@ -81,7 +75,7 @@ def test_postgres(recipe, cluster, monkeypatch, retriever):
 @pytest.mark.parametrize("streaming", ["true", "false"])
 @pytest.mark.parametrize(("name", "port"), [("anthropic", "8921"), ("ollama", "8922")])
 def test_wires(recipe, name, port, streaming):
-    changes = {port: free_port(), "streaming: true": f"streaming: {streaming}"}
+    changes = {port: str(find_free_port()), "streaming: true": f"streaming: {streaming}"}
     if streaming == "false":
         changes[", first_token.latency_p95: 5000"] = ""
     found = recipe(name, **changes)["answers"]
@@ -91,7 +85,7 @@ def test_wires(recipe, name, port, streaming):
 
 
 def test_ollama_generates(recipe):
-    port = free_port()
+    port = str(find_free_port())
     changes = {"8922": port, "protocol: ollama": "protocol: ollama\n      path: /api/generate"}
     assert recipe("ollama", **changes)["answers"]["answered"] == 6
 

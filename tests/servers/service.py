@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from sqlalchemy import select
 from evalspec.service.database import open_database, reading
 from evalspec.service.tables import JOBS
 from evalspec.service.tokens import Scope, create_token
+from servers.ports import find_free_port
 
 GENEROUS_SECONDS = 90
 
@@ -50,9 +50,7 @@ class Server:
     """`evalspec serve` as a process of its own, with clients of it."""
 
     def __init__(self, projects, database, log: Path, *arguments: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.projects, self.database, self.log, self.arguments = projects, database, log, arguments
         self.process = None

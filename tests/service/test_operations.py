@@ -23,6 +23,7 @@ from evalspec.service.app import create_app
 from evalspec.service.database import open_database, writing
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.tokens import Scope, create_token
+from servers.ports import find_free_port
 from servers.service import processes_of, wait_for
 
 
@@ -88,9 +89,7 @@ def check(*arguments):
 
 def test_a_check_before_the_start_changes_nothing(projects, database, tmp_path, settings):
     given = [part for name, folder in projects.items() for part in ("--project", f"{name}={folder}")]
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(find_free_port())
     code, out, _ = check("--database", database, "--port", port, *given)
     assert code == 0
     assert out[1:] == [f"port: 127.0.0.1:{port} is free", *(f"project {n}: agent.yaml is valid" for n in projects)]
