@@ -4,7 +4,7 @@ httpx unpacks each chunk as a whole, which can make gigabytes of a few bytes bef
 """
 
 import zlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -187,15 +187,12 @@ class _Brotli:
     def __init__(self, module: Any) -> None:
         self.failure: type[Exception] = module.error
         self._opened = module.Decompressor()
+        # The packages brotli and brotlicffi name it differently.
+        self.unpack: Callable[[bytes], bytes] = getattr(self._opened, "decompress", None) or self._opened.process
 
     @property
     def is_finished(self) -> bool:
         return bool(self._opened.is_finished())
-
-    def unpack(self, data: bytes) -> bytes:
-        unpack = self._opened.decompress if hasattr(self._opened, "decompress") else self._opened.process
-        unpacked: bytes = unpack(data)
-        return unpacked
 
 
 class _Zstd:
