@@ -14,7 +14,6 @@ from harness import print_table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from evalspec.stats.bounded import OF_DIFFERENCE, OF_MEAN
 from evalspec.stats.max_t import compute_max_t
 from evalspec.stats.paired import compute_randomisation_test
 from evalspec.validity import changes
@@ -34,22 +33,22 @@ def print_coverage(samples: int) -> None:
     """Print the worst coverage over all shapes."""
     rows = []
     for units in (5, 10, 20, 50, 100, 200):
-        means = min(1 - sum(miss(shape, units, (0, 1), OF_MEAN, samples)) for shape in SCORES.values())
-        pairs = min(1 - sum(miss(shape, units, (-1, 1), OF_DIFFERENCE, samples)) for shape in DIFFERENCES.values())
+        means = min(1 - sum(miss(shape, units, (0, 1), samples)) for shape in SCORES.values())
+        pairs = min(1 - sum(miss(shape, units, (-1, 1), samples)) for shape in DIFFERENCES.values())
         rows.append([f"{units}", percent(means), percent(pairs)])
     print_table(["samples", "means", "differences"], rows)
     rows = []
     for clusters in (2, 5, 20, 100):
         worst = [
             min(
-                1 - sum(miss_clusters(outcomes, chances, size(clusters), icc, weight, samples))
+                1 - sum(miss_clusters(outcomes, chances, size(clusters), icc, samples))
                 for size in SIZES.values()
                 for icc in (0.05, 0.3)
                 for chances in all_chances
             )
             for outcomes, weight, all_chances in (
-                ((1, 0), OF_MEAN, [(0.5, 0.5), (0.8, 0.2), (0.95, 0.05)]),
-                ((1, -1, 0), OF_DIFFERENCE, [(0.1, 0.1, 0.8), (0.05, 0.15, 0.8), (0.001, 0.03, 0.969)]),
+                ((1, 0), [(0.5, 0.5), (0.8, 0.2), (0.95, 0.05)]),
+                ((1, -1, 0), [(0.1, 0.1, 0.8), (0.05, 0.15, 0.8), (0.001, 0.03, 0.969)]),
             )
         ]
         rows.append([f"{clusters}", *map(percent, worst)])
@@ -107,7 +106,7 @@ def print_excluded(samples: int) -> None:
             for units in (50, 200, 1000):
                 differences = draw(np.random.default_rng(units), (samples, units), true)
                 sizes = np.ones_like(differences)
-                excluded = find_misses(differences, sizes, -limit, (-1, 1), OF_DIFFERENCE, 1 - 2 * ALPHA)[1]
+                excluded = find_misses(differences, sizes, -limit, (-1, 1), 1 - 2 * ALPHA)[1]
                 cells.append(percent(excluded.mean()))
             rows.append([name, f"{true:g}", *cells])
     print_table(["noise, maxDrop", "true drop", "50 pairs", "200", "1,000"], rows)

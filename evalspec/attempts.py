@@ -49,11 +49,6 @@ def combine_attempts(
     )
 
 
-def take_first_attempts(sample: SampleResult, count: int) -> SampleResult:
-    """Return the result of a sample after its first `count` attempts."""
-    return combine_attempts(sample, sample.attempts[:count], ())
-
-
 def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
     """Return whether one reply is within all thresholds, or None if that is unknown.
 

@@ -1,13 +1,13 @@
 """Find mismatches that make two runs not comparable, and other differences between them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.model import DatasetResult, Need, Run
+from evalspec.model import Need, Run
 from evalspec.model.fingerprints import describe_part
-from evalspec.plural import counted, pluralize
+from evalspec.plural import counted
 
 _NAMES_SHOWN = 5
 _PARTS = {
@@ -184,10 +184,10 @@ def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
 
 
 def _repeat_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield different numbers of attempts or judge calls. The first attempts that both runs have are compared."""
+    """Yield different numbers of attempts or judge calls."""
     old, new = _parts(before, "repeats"), _parts(after, "repeats")
     if _differ(old, new, "agent"):
-        yield f"repeats: {old['agent']} and {new['agent']} attempts; only as many as both have are compared"
+        yield f"repeats: {old['agent']} and {new['agent']} attempts per sample"
     if _differ(old, new, "judge"):
         yield f"repeats: {old['judge']} and {new['judge']} judge calls per reply"
 
@@ -206,22 +206,6 @@ def describe_choice(baseline: Run) -> str | None:
     if not isinstance(best_of, int):
         return None
     return f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse"
-
-
-def describe_attempts(baseline: Run, fingerprint: Mapping[str, Any], datasets: Sequence[DatasetResult]) -> str | None:
-    """Return a note on which attempts are compared if their numbers differ; None if none can be compared.
-
-    `fingerprint` and `datasets` belong to the run that is compared with the baseline.
-    """
-    candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
-    old, new = (_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate))
-    if not isinstance(old, int) or not isinstance(new, int) or old == new:
-        return None
-    if any(list_repeat_mismatches(baseline, candidate)):
-        return None
-    count, side = min(old, new), "the baseline" if old > new else "this run"
-    compared = f"the first {counted(count, 'attempt') if count > 1 else 'attempt'}"
-    return f"{compared} of {max(old, new)} of {side} {pluralize(count, 'is', 'are')} compared"
 
 
 def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
-from evalspec.attempts import take_first_attempts
 from evalspec.comparison.result import Delta
 from evalspec.model import DatasetResult, Direction, SampleResult, Score, ScoreStatus
 from evalspec.stats import compute_statistic
@@ -97,30 +96,14 @@ class ScoreColumns(Struct, frozen=True):
 
 
 def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePairs:
-    """Return the samples paired by id, which is unique in a dataset.
-
-    If the numbers of attempts differ, only the first attempts that both have count: the mean of one attempt and the
-    mean of several have different distributions.
-    """
+    """Return the samples paired by id, which is unique in a dataset."""
     after = {sample.id: sample for sample in candidate.samples}
-    both = tuple(_even_out(sample, after[sample.id]) for sample in baseline.samples if sample.id in after)
     known = {sample.id for sample in baseline.samples}
     return SamplePairs(
-        both,
+        tuple((sample, after[sample.id]) for sample in baseline.samples if sample.id in after),
         tuple(sample.id for sample in baseline.samples if sample.id not in after),
         tuple(sample.id for sample in candidate.samples if sample.id not in known),
     )
-
-
-def _even_out(before: SampleResult, after: SampleResult) -> Pair:
-    if len(before.attempts) == len(after.attempts):
-        return before, after
-    count = min(len(before.attempts) or 1, len(after.attempts) or 1)
-    return _take_first(before, count), _take_first(after, count)
-
-
-def _take_first(sample: SampleResult, count: int) -> SampleResult:
-    return take_first_attempts(sample, count) if has_all_attempts(sample) else sample
 
 
 def has_all_attempts(sample: SampleResult) -> bool:
@@ -188,7 +171,34 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
         bounds=bounds if bounds and _lie_within(bounds, scores.baseline, scores.candidate) else None,
         sign=sign_of(after.metrics[metric].direction),
         unpaired=len(list_unpaired(scores)),
+        attempts=_list_attempts(members, metric),
+        own=min((len(new.attempts) or 1 for _, new in members), default=1),
     )
+
+
+def _list_attempts(members: Sequence[Pair], metric: str) -> list[list[float]]:
+    """Return the values of all attempts that every sample has, the baseline's first; empty with one attempt each.
+
+    An attempt without a value has the mean of the sample's other values, in whichever run: a stand-in must not depend
+    on the run, because the test exchanges the runs. Empty too if a file has only means.
+    """
+    counts = [min((len(sample.attempts) or 1 for sample in side), default=1) for side in zip(*members, strict=True)]
+    if max(counts, default=1) == 1 or not all(map(_knows_attempts, (one for pair in members for one in pair))):
+        return []
+    rows = []
+    for pair in members:
+        values = [value for one, count in zip(pair, counts, strict=True) for value in _values(one, metric)[:count]]
+        known = [value for value in values if value is not None] or [0.0]
+        rows.append([compute_statistic(known, "mean") if value is None else value for value in values])
+    return rows
+
+
+def _knows_attempts(sample: SampleResult) -> bool:
+    return not sample.attempts or has_all_attempts(sample)
+
+
+def _values(sample: SampleResult, metric: str) -> list[float | None]:
+    return [attempt.scores[metric].value for attempt in sample.attempts] or [sample.scores[metric].value]
 
 
 def _lie_within(bounds: tuple[float, float], *columns: Sequence[float]) -> bool:

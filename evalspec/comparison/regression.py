@@ -1,6 +1,6 @@
 """The regression gate: compare a run with its baseline.
 
-A metric FAILS if it is worse by more than `maxDrop` and by more than noise. It is INCOMPLETE if too little was scored,
+A metric FAILS if it is worse by more than `maxDrop`, beyond noise. It is INCOMPLETE if too little was scored,
 or if no outcome of so few samples could be significant. Otherwise, it PASSES. With `notWorse`, it PASSES only if the
 data rule out a drop of `maxDrop`. This module has no side effects.
 """
@@ -201,6 +201,7 @@ def _pair(one: _Held, policy: CiGate, *, is_whole: bool) -> _Held:
     found = compute_delta(scores, one.metric, one.statistic)
     tested = one.statistic == "mean" and len(scores) and policy.alpha is not None
     paired = to_paired(scores, one.metric, one.after, one.after.cluster) if tested else None
+    paired = replace(paired, margin=one.limit) if paired is not None else None
     gone = len(pairs.only_baseline) if is_whole else 0
     return replace(one, scores=scores, found=found, paired=paired, gone=gone)
 
@@ -292,9 +293,10 @@ def _describe_lack(one: _Held, evidence: Evidence) -> str:
 
 def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
     """Return what a PASS leaves open. `few`: mention if too few units changed for any drop to be significant."""
-    said = f"worse by {one.show(one.drop)}, not significant ({render_p(evidence.adjusted)})" if one.drop > 0 else ""
-    if said and few:
-        said += _describe_few(evidence)
+    said = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
+    if said and one.drop > one.limit + _ROUNDING:
+        beyond = f"beyond maxDrop {one.limit:g}, " if one.limit else ""
+        said += f", {beyond}not significant ({render_p(evidence.adjusted)}){_describe_few(evidence) if few else ''}"
     largest = evidence.largest_drop
     if largest is None:
         return said or "not worse"
@@ -305,7 +307,7 @@ def _describe_doubt(one: _Held, evidence: Evidence, *, few: bool) -> str:
 
 def _describe_few(evidence: Evidence) -> str:
     """Return `: only 4 clusters changed, but at least 5 are needed`; empty if enough changed."""
-    needed = evidence.rules.count_needed()
+    needed = evidence.rules.count_needed(luck=evidence.scores.luck)
     if evidence.changed >= needed:
         return ""
     unit = "cluster" if evidence.scores.is_clustered else "sample"

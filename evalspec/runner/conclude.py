@@ -70,7 +70,7 @@ def conclude(
         *([reuse] if reuse else []),
         *list_part_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
-        *_baseline_notes(run_metadata, datasets),
+        *_baseline_notes(run_metadata),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
@@ -220,16 +220,13 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     return notes
 
 
-def _baseline_notes(run_metadata: RunMetadata, datasets: Sequence[DatasetResult]) -> list[str]:
+def _baseline_notes(run_metadata: RunMetadata) -> list[str]:
     if run_metadata.baseline is None:
         return []
-    from evalspec.comparison.comparability import describe_attempts, describe_choice
+    from evalspec.comparison.comparability import describe_choice
 
-    notes = (
-        describe_choice(run_metadata.baseline),
-        describe_attempts(run_metadata.baseline, run_metadata.fingerprint, datasets),
-    )
-    return [note for note in notes if note]
+    note = describe_choice(run_metadata.baseline)
+    return [note] if note else []
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -104,17 +104,17 @@ def compute_needed(power: Power, change: float) -> int | None:
     return max(2, math.ceil((reach / (change * size)) ** 2 * size))
 
 
-def compute_needed_to_exclude(power: Power, drop: float, alpha: float) -> int | None:
+def compute_needed_to_exclude(power: Power, drop: float, alpha: float, worst: float) -> int | None:
     """Return about how many pairs exclude a drop, one-sided at alpha, in four of five comparisons without change.
 
-    The half pseudo-pair of the bounded interval adds 1 / (2 n) of the range to the noise.
+    The bounded interval has one more unit with the worst possible difference, `worst`.
     """
     moments = _moments(power)
     if moments is None or drop <= 0:
         return None
     noise, size, _ = moments
     reach = (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(POWER)) * math.sqrt(noise) / size
-    root = (reach + math.sqrt(reach * reach + 2 * drop)) / (2 * drop)
+    root = (reach + math.sqrt(reach * reach + 4 * drop * worst)) / (2 * drop)
     return max(2, math.ceil(root * root * size))
 
 

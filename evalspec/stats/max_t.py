@@ -1,8 +1,8 @@
 """Adjust the p-values of several paired tests by the distribution of the largest statistic.
 
-Step-down maxT (Westfall and Young 1993) with shared sign flips: under the null hypothesis that the runs are
-interchangeable, all metrics of a sample change sign together. So correlated metrics count as one test rather than
-several, unlike with Bonferroni and Holm. Level and power compared with Holm: docs/explanation/statistics.md.
+Step-down maxT (Westfall and Young 1993): under the null hypothesis that the runs are interchangeable, the attempts of
+all metrics of a sample are exchanged together. So correlated metrics count as one test rather than several, unlike with
+Bonferroni and Holm. Level and power compared with Holm: docs/explanation/statistics.md.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,45 @@ _DIGITS = 1e-9
 _CELLS_AT_ONCE = 4_000_000
 
 
+class Family(Struct, frozen=True):
+    """The tests of some metrics over the same independent units.
+
+    `columns`: shape (units, attempts, tests): the sum of a unit's scores in each attempt, the baseline's attempts
+    first, larger where it supports the alternative. `chosen`: how many of the attempts are the candidate's.
+    """
+
+    columns: "NDArray[numpy.float64]"
+    chosen: int = 1
+
+    @property
+    def others(self) -> int:
+        """The number of attempts of the baseline."""
+        return int(self.columns.shape[1]) - self.chosen
+
+    def scale(self) -> "Family":
+        """Return the columns around their unit's mean, so that a statistic is the sum of the chosen ones.
+
+        Units without differences are left out. The null distribution of each statistic has a variance of 1.
+        """
+        import numpy as np
+
+        columns = self.columns - self.columns.mean(axis=1, keepdims=True)
+        columns = columns[(np.abs(columns) > _DIGITS * np.abs(self.columns).max(initial=0.0)).any(axis=(1, 2))]
+        variance = (columns**2).sum(axis=(0, 1)) * self._share()
+        return Family(columns / np.sqrt(np.where(variance > 0, variance, 1.0)), self.chosen)
+
+    def compute_covariance(self) -> "NDArray[numpy.float64]":
+        """Return the covariance of the sums of chosen columns under the null hypothesis, shape (tests, tests)."""
+        flat = self.columns.reshape(-1, self.columns.shape[2])
+        covariance: NDArray[numpy.float64] = flat.T @ flat * self._share()
+        return covariance
+
+    def _share(self) -> float:
+        """Return the variance of the sum of chosen columns as a share of their sum of squares (Cochran 1977, 2.3)."""
+        count = self.chosen + self.others
+        return self.chosen * self.others / (count * (count - 1))
+
+
 class MaxT(Struct, frozen=True):
     """Adjusted p-values in the order of the tests, and the critical statistic at alpha, shared by all of them."""
 
@@ -30,7 +69,7 @@ class MaxT(Struct, frozen=True):
 
 
 def compute_max_t(
-    families: "Sequence[NDArray[numpy.float64]]",
+    families: Sequence[Family],
     alpha: float,
     *,
     two_sided: bool,
@@ -39,19 +78,19 @@ def compute_max_t(
 ) -> MaxT:
     """Return the p-values of all families, adjusted together; empty without tests.
 
-    A family has the shape (units, tests): the sum of differences of each independent unit, positive if it supports the
-    alternative. Tests of a family flip together, and families separately, which is conservative for dependent families
-    (Šidák 1967). The statistic of a test is its sum over the root of its sum of squares.
+    Under the null hypothesis that the runs are interchangeable, any of a unit's attempts could be the candidate's. With
+    one attempt on each side, differences change sign. Tests of a family are exchanged together, and families
+    separately, which is conservative for dependent families (Šidák 1967). The statistic of a test is the sum of the
+    candidate's attempts around their unit's mean, over its standard deviation under the null hypothesis.
     """
     import numpy as np
 
-    tests = sum(family.shape[1] for family in families)
+    scaled = [family.scale() for family in families if family.columns.shape[2]]
+    tests = sum(family.columns.shape[2] for family in scaled)
     if not tests:
         return MaxT((), 0.0)
-    kept = [family[np.abs(family).max(axis=1, initial=0.0) > 0] for family in families]
-    scaled = [family / (np.sqrt((family**2).sum(axis=0)) + (family == 0).all(axis=0)) for family in kept]
-    seen = np.concatenate([family.sum(axis=0) for family in scaled])
-    exact = sum(len(family) for family in kept) <= _ALL_FLIPS
+    seen = np.concatenate([family.columns[:, family.others :].sum(axis=(0, 1)) for family in scaled])
+    exact = sum(len(family.columns) for family in scaled) <= _ALL_FLIPS and all(map(_is_flipped, scaled))
     null = np.vstack(list(_all(scaled) if exact else _draw(scaled, resamples, np.random.default_rng(seed))))
     if two_sided:
         seen, null = np.abs(seen), np.abs(null)
@@ -64,35 +103,55 @@ def compute_max_t(
     return MaxT(tuple(adjusted.tolist()), float(np.quantile(maxima[:, 0], 1 - alpha, method="higher")))
 
 
-def _all(families: "Sequence[NDArray[numpy.float64]]") -> "Iterator[NDArray[numpy.float64]]":
+def _is_flipped(family: Family) -> bool:
+    """Return whether each side has one attempt, so that exchanging them changes the sign."""
+    return family.chosen == family.others == 1
+
+
+def _all(families: Sequence[Family]) -> "Iterator[NDArray[numpy.float64]]":
     """Yield the statistics under every sign assignment."""
     import numpy as np
 
-    units = sum(len(family) for family in families)
-    bits = np.arange(2**units)[:, None] >> np.arange(units)
-    yield _flip(families, bits & 1)
+    units = sum(len(family.columns) for family in families)
+    bits = (np.arange(2**units)[:, None] >> np.arange(units)) & 1
+    ends = np.cumsum([len(family.columns) for family in families])
+    parts = np.split(bits, ends[:-1], axis=1)
+    yield np.hstack([_flip(family, part) for family, part in zip(families, parts, strict=True)])
 
 
 def _draw(
-    families: "Sequence[NDArray[numpy.float64]]", resamples: int, rng: "numpy.random.Generator"
+    families: Sequence[Family], resamples: int, rng: "numpy.random.Generator"
 ) -> "Iterator[NDArray[numpy.float64]]":
-    """Yield the statistics under random sign assignments, in blocks of rows."""
+    """Yield the statistics under random assignments, in blocks of rows."""
     import numpy as np
 
-    units = sum(len(family) for family in families)
-    if units > _MANY_UNITS:
-        yield np.hstack([rng.multivariate_normal(np.zeros(f.shape[1]), f.T @ f, resamples) for f in families])
+    cells = sum(family.columns.shape[0] * family.columns.shape[1] for family in families)
+    if sum(len(family.columns) for family in families) > _MANY_UNITS:
+        yield np.hstack(
+            [
+                rng.multivariate_normal(np.zeros(family.columns.shape[2]), family.compute_covariance(), resamples)
+                for family in families
+            ]
+        )
         return
-    rows = max(1, _CELLS_AT_ONCE // units)
+    rows = max(1, 2 * _CELLS_AT_ONCE // max(1, cells))
     for start in range(0, resamples, rows):
-        yield _flip(families, rng.integers(0, 2, size=(min(rows, resamples - start), units), dtype=np.int8))
+        yield np.hstack([_exchange(family, min(rows, resamples - start), rng) for family in families])
 
 
-def _flip(families: "Sequence[NDArray[numpy.float64]]", bits: "NDArray[numpy.integer]") -> "NDArray[numpy.float64]":
+def _exchange(family: Family, rows: int, rng: "numpy.random.Generator") -> "NDArray[numpy.float64]":
+    """Return the statistics of random assignments, shape (rows, tests)."""
     import numpy as np
 
-    signs, start, parts = 1.0 - 2.0 * bits, 0, []
-    for family in families:
-        parts.append(signs[:, start : start + len(family)] @ family)
-        start += len(family)
-    return np.hstack(parts)
+    units, count, tests = family.columns.shape
+    if _is_flipped(family):
+        return _flip(family, rng.integers(0, 2, size=(rows, units), dtype=np.int8))
+    keys = rng.random((rows, units, count), dtype=np.float32)
+    chosen = keys.argsort(axis=2, kind="stable") < family.chosen  # the columns of the places 0 … chosen - 1
+    statistics: NDArray[np.float64] = chosen.reshape(rows, -1) @ family.columns.reshape(-1, tests)
+    return statistics
+
+
+def _flip(family: Family, bits: "NDArray[numpy.integer]") -> "NDArray[numpy.float64]":
+    statistics: NDArray[numpy.float64] = (1.0 - 2.0 * bits) @ family.columns[:, 1]
+    return statistics

@@ -1,7 +1,8 @@
 """Inference on the change between two runs over the same samples.
 
-Significance: the paired randomisation test, adjusted over all metrics that are tested together. Size of the change: the
-bounded interval of paired differences. Detectable change: computed for the same test at its adjusted level.
+Significance: the paired randomisation test of no change, or the bounded test of a drop beyond a margin, adjusted over
+all metrics that are tested together. Size of the change: the bounded interval of paired differences. Detectable change:
+computed for the same test at its adjusted level.
 """
 
 import math
@@ -12,18 +13,17 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.stats.bounded import OF_DIFFERENCE
+from evalspec.stats.bounded import compute_bounded_p_value
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.detection import Power, compute_detectable, compute_needed, compute_needed_to_exclude
-from evalspec.stats.max_t import compute_max_t
+from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import Alternative, compute_mcnemar_test, compute_randomisation_test
 from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import Bounds, Estimate, estimate
 
 if TYPE_CHECKING:
-    import numpy
-    from numpy.typing import NDArray
+    pass
 
 RESAMPLES = 10_000
 _ROUNDING = 1e-9
@@ -35,7 +35,9 @@ class PairedScores(Struct, frozen=True, dict=True):
     """Scores of one metric on the samples that both runs have scored, one entry per sample.
 
     `units`: the independent unit of each pair, a sample or a cluster. `bounds`: range of possible scores, None if
-    unbounded. `sign`: 1 if higher is better, else -1. `unpaired`: number of samples scored in one run only.
+    unbounded. `sign`: 1 if higher is better, else -1. `unpaired`: number of samples scored in one run only. `attempts`:
+    the scores of all attempts of each pair, the candidate's last `own`; empty if each run has one per sample. `margin`:
+    the deterioration that is allowed, so that only a larger one is significant.
     """
 
     baseline: Sequence[float]
@@ -46,6 +48,9 @@ class PairedScores(Struct, frozen=True, dict=True):
     bounds: Bounds | None = None
     sign: int = 1
     unpaired: int = 0
+    attempts: Sequence[Sequence[float]] = ()
+    own: int = 1
+    margin: float = 0.0
 
     def __len__(self) -> int:
         return len(self.differences)
@@ -54,6 +59,23 @@ class PairedScores(Struct, frozen=True, dict=True):
     def is_binary(self) -> bool:
         """Whether all scores are 0 or 1."""
         return {*self.baseline, *self.candidate} <= {0, 1}
+
+    @property
+    def reach(self) -> Bounds | None:
+        """The range of possible differences. None if unbounded."""
+        return None if self.bounds is None else (self.bounds[0] - self.bounds[1], self.bounds[1] - self.bounds[0])
+
+    @property
+    def is_bounded_test(self) -> bool:
+        """Whether a drop beyond a margin is tested by the bounded test. The runs are not interchangeable then."""
+        return self.margin > 0 and self.bounds is not None
+
+    @property
+    def luck(self) -> float:
+        """The probability that a unit is as much worse as it can be by luck alone."""
+        if self.is_bounded_test and self.bounds is not None:
+            return (1 + self.margin / (self.bounds[1] - self.bounds[0])) / 2
+        return 1 / math.comb(len(self.attempts[0]), self.own) if self.attempts else 0.5
 
     @property
     def clusters(self) -> Sequence[Hashable] | None:
@@ -84,13 +106,13 @@ class Rules(Struct, frozen=True):
         """The number of directions that are tested."""
         return 2 if self.two_sided else 1
 
-    def count_needed(self, tests: int = 1) -> int:
+    def count_needed(self, tests: int = 1, luck: float = 0.5) -> int:
         """Return the smallest number of changed units that can reach alpha.
 
-        n signs agree by chance with probability 2^-n. For several tests this is Bonferroni's bound: maxT may need fewer
-        units if metrics rise and fall together, but never fewer than a single test.
+        n units agree by luck with probability luck^n: n signs with 2^-n. For several tests this is Bonferroni's bound:
+        maxT may need fewer units if metrics rise and fall together, but never fewer than a single test.
         """
-        return 1 + math.floor(math.log2(max(tests, 1) * self.sides / self.alpha))
+        return 1 + math.floor(math.log(max(tests, 1) * self.sides / self.alpha) / -math.log(luck))
 
 
 class Evidence(Struct, frozen=True, dict=True):
@@ -118,7 +140,7 @@ class Evidence(Struct, frozen=True, dict=True):
     @property
     def units_needed(self) -> int:
         """The smallest number of independent units that can reach alpha, if all of them change in one direction."""
-        return self.rules.count_needed(self.tests)
+        return self.rules.count_needed(self.tests, self.scores.luck)
 
     @cached_property
     def changed(self) -> int:
@@ -154,7 +176,8 @@ class Evidence(Struct, frozen=True, dict=True):
 
     def compute_needed_to_exclude(self, drop: float) -> int | None:
         """Return about how many pairs like these exclude such a drop with 80 % power, if the runs are equal."""
-        return compute_needed_to_exclude(self._power(), drop, self.rules.alpha)
+        reach = self.scores.reach
+        return None if reach is None else compute_needed_to_exclude(self._power(), drop, self.rules.alpha, reach[1])
 
     def _power(self) -> Power:
         scores = self.scores
@@ -171,61 +194,93 @@ class Evidence(Struct, frozen=True, dict=True):
 def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list[Evidence]]:
     """Return the evidence of all metrics, by family. The metrics of a family have the same samples.
 
-    Metrics without pairs are not tested.
+    Metrics without pairs are not tested. Tests of no change are adjusted by maxT, and tests of a margin by Holm (1979).
+    If there are both, each group has a share of alpha in proportion to its number of tests.
     """
     found = [[_test(scores, rules) for scores in family] for family in families]
-    tested = [[one for one in family if one.p_value is not None] for family in found]
-    matrices = [_to_matrix([one.scores for one in family]) for family in tested]
-    joint = compute_max_t(matrices, rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed)
-    adjusted = iter(joint.adjusted)
-    return [[_adjust(one, adjusted, len(joint.adjusted), joint.critical) for one in family] for family in found]
+    tested = [one for family in found for one in family if one.p_value is not None]
+    exchanged = [[one.scores for one in family if _is_exchanged(one)] for family in found]
+    joint = compute_max_t(
+        [_to_family(family) for family in exchanged],
+        rules.alpha,
+        two_sided=rules.two_sided,
+        resamples=rules.resamples,
+        seed=rules.seed,
+    )
+    margins = adjust_by_holm([one.p_value for one in tested if one.p_value is not None and not _is_exchanged(one)])
+    shares = [len(tested) / max(1, len(group)) for group in (joint.adjusted, margins)]
+    adjusted = iter(value * shares[0] for value in joint.adjusted), iter(value * shares[1] for value in margins)
+    return [[_adjust(one, adjusted, len(tested), joint.critical) for one in family] for family in found]
+
+
+def adjust_by_holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's (1979) step-down method, in the same order."""
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, (len(p_values) - rank) * p_values[place])
+        adjusted[place] = min(1.0, largest)
+    return adjusted
 
 
 def estimate_difference(scores: PairedScores, confidence: float) -> Estimate:
     """Return the interval of the mean difference, candidate minus baseline."""
-    reach = None
-    if scores.bounds is not None:
-        low, high = scores.bounds
-        reach = (low - high, high - low)
-    return estimate(scores.differences, "mean", reach, confidence, clusters=scores.clusters, weight=OF_DIFFERENCE)
+    return estimate(scores.differences, "mean", scores.reach, confidence, clusters=scores.clusters)
+
+
+def _is_exchanged(one: Evidence) -> bool:
+    """Return whether a metric was tested by exchanging the attempts of both runs."""
+    return one.p_value is not None and not one.scores.is_bounded_test
 
 
 def _test(scores: PairedScores, rules: Rules) -> Evidence:
     evidence = Evidence(scores, estimate_difference(scores, 1 - rules.alpha), rules)
     if not len(scores):
         return evidence
+    if scores.is_bounded_test and scores.reach is not None:
+        gains = [difference * scores.sign for difference in scores.differences]
+        p_value = compute_bounded_p_value(gains, scores.reach, -scores.margin, clusters=scores.clusters)
+        return replace(evidence, p_value=p_value, test="bounded")
     alternative: Alternative = "two-sided" if rules.two_sided else "less" if scores.sign == 1 else "greater"
-    if scores.is_binary and not scores.is_clustered:
+    if scores.attempts:
+        joint = compute_max_t(
+            [_to_family([scores])], rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed
+        )
+        return replace(evidence, p_value=joint.adjusted[0], test="randomisation")
+    if scores.is_binary and not scores.is_clustered and not scores.margin:
         mcnemar = compute_mcnemar_test(scores.baseline, scores.candidate, alternative)
         return replace(evidence, p_value=mcnemar.p_value if mcnemar else None, test="McNemar")
+    beyond = [difference + scores.margin * scores.sign for difference in scores.differences]
     test = compute_randomisation_test(
-        scores.differences, alternative, clusters=scores.clusters, resamples=rules.resamples, seed=rules.seed
+        beyond, alternative, clusters=scores.clusters, resamples=rules.resamples, seed=rules.seed
     )
     return replace(evidence, p_value=test.p_value if test else None, test="randomisation")
 
 
-def _to_matrix(family: Sequence[PairedScores]) -> "NDArray[numpy.float64]":
-    """Return sums of differences with shape (units, metrics), positive where the candidate is worse."""
+def _to_family(family: Sequence[PairedScores]) -> Family:
+    """Return the sums of each unit's scores in each attempt, larger where the candidate's are worse."""
     import numpy as np
 
     numbers: dict[Hashable, int] = {}
     for scores in family:
         for unit in scores.units:
             numbers.setdefault(unit, len(numbers))
-    matrix = np.zeros((len(numbers), len(family)))
+    count, own = (len(family[0].attempts[0]), family[0].own) if family and family[0].attempts else (2, 1)
+    columns = np.zeros((len(numbers), count, len(family)))
     for column, scores in enumerate(family):
         places = np.fromiter((numbers[unit] for unit in scores.units), dtype=np.intp)
-        worse = -scores.sign * np.asarray(scores.differences)
-        matrix[:, column] = np.bincount(places, weights=worse, minlength=len(numbers))
-    return matrix
+        attempts = scores.attempts or [(0.0, difference) for difference in scores.differences]
+        worse = -scores.sign * np.asarray(attempts, dtype=np.float64)
+        worse[:, count - own :] -= scores.margin
+        np.add.at(columns[:, :, column], places, worse)
+    return Family(columns, own)
 
 
-def _adjust(one: Evidence, adjusted: Iterator[float], tests: int, critical: float) -> Evidence:
+def _adjust(one: Evidence, adjusted: tuple[Iterator[float], Iterator[float]], tests: int, critical: float) -> Evidence:
     """Return the evidence with its adjusted p-value.
 
     A single test keeps its exact p-value, and adjusting never makes a p-value smaller.
     """
     if one.p_value is None:
         return replace(one, tests=tests, critical=critical)
-    joint = next(adjusted)
+    joint = min(1.0, next(adjusted[0 if _is_exchanged(one) else 1]))
     return replace(one, tests=tests, critical=critical, adjusted=one.p_value if tests == 1 else max(joint, one.p_value))

@@ -1,17 +1,21 @@
 """Inference on the values of one run: the choice of an interval for a statistic."""
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
 
 from evalspec.stats.bootstrap import bootstrap_interval
-from evalspec.stats.bounded import OF_MEAN, compute_bounded_interval
+from evalspec.stats.bounded import compute_bounded_interval
 from evalspec.stats.percentiles import compute_percentile_interval, count_needed
 
 CONFIDENCE = 0.95
 FEW = 5
 """Results with fewer independent units than this get a warning."""
+
+MOST_OF_ONE = 0.25
+"""Maximum share of the scores that one cluster may have. Above it, no statement about the mean is licensed."""
 
 Bounds = tuple[float, float]
 
@@ -36,7 +40,6 @@ def estimate(
     confidence: float = CONFIDENCE,
     *,
     clusters: Sequence[Hashable] | None = None,
-    weight: float = OF_MEAN,
 ) -> Estimate:
     """Return the interval of a statistic of some scores. `bounds`: range of possible scores, None if unbounded.
 
@@ -46,17 +49,27 @@ def estimate(
     units = len(values if clusters is None else set(clusters))
     if not values:
         return Estimate(0, reason="no sample is scored")
-    if clusters is not None and units < 2:
-        return Estimate(units, reason="all samples are in one cluster, and an interval needs several")
+    if clusters is not None and (dominance := describe_dominance(clusters)):
+        return Estimate(units, reason=dominance)
     if statistic != "mean":
         return _estimate_percentile(values, statistic, confidence, clusters, units)
     if bounds is not None:
-        found = compute_bounded_interval(values, bounds, confidence, clusters=clusters, weight=weight)
+        found = compute_bounded_interval(values, bounds, confidence, clusters=clusters)
         return Estimate(units, found, "bounded")
     if min(values) == max(values):
         return Estimate(units, reason="all scores are equal, and the metric has no bounds")
     found = bootstrap_interval(values, confidence, clusters=clusters)
     return Estimate(units, found, "bootstrap")
+
+
+def describe_dominance(clusters: Sequence[Hashable]) -> str | None:
+    """Return why one cluster has too many of the scores for an interval; None if none has."""
+    label, count = Counter(clusters).most_common(1)[0]
+    if count <= MOST_OF_ONE * len(clusters):
+        return None
+    name = "=".join(map(str, label[:2])) if isinstance(label, tuple) else str(label)
+    share = f"{count} of {len(clusters)} scores"
+    return f"one cluster ({name}) has {share}, and an interval allows a quarter at most"
 
 
 def _estimate_percentile(

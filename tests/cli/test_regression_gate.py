@@ -128,22 +128,6 @@ def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):
     assert [found["reason"] for found in outcome.document["regressions"]] == [said] * 3
 
 
-@pytest.mark.parametrize(
-    ("before", "now", "said"),
-    [
-        ("2", "1", "the first attempt of 2 of the baseline is compared"),
-        ("1", "3", "the first attempt of 3 of this run is compared"),
-        ("3", "2", "the first 2 attempts of 3 of the baseline are compared"),
-        ("2", "2", None),
-    ],
-)
-def test_a_run_says_once_which_attempts_it_compares(before, now, said, promoted):
-    promoted.evaluate("--repeat", before)
-    assert promoted("runs", "promote", "latest", "--as", "main").code == 0
-    notes = promoted.evaluate("--repeat", now, "--json").document["notes"]
-    assert [note for note in notes if "compared" in note] == ([said] if said else [])
-
-
 def test_a_run_that_is_not_finished_is_not_promoted(promoted):
     (promoted.folder / ".evalspec" / "runs" / "latest" / "report.json").unlink()
     assert promoted("runs", "promote", "latest", "--as", "other").code == 2

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparison.small_runs import make_dataset, make_sample
-from evalspec.comparison.pairing import pair_samples, pair_scores
+from evalspec.comparison.pairing import pair_samples, pair_scores, to_paired
 from evalspec.model import Attempt, Cause, SampleStatus, Score, ScoreStatus
 
 
@@ -31,19 +31,21 @@ ATTEMPTS = st.lists(st.floats(0, 1), min_size=1, max_size=5)
 
 
 @given(ATTEMPTS, ATTEMPTS)
-def test_as_many_of_the_first_attempts_as_both_have(before, after):
-    shared = min(len(before), len(after))
-    (found,) = pair_scores(pair(asked("s", before), asked("s", after)).both, "a").pick().differences
-    assert abs(found - (fmean(after[:shared]) - fmean(before[:shared]))) < 1e-8
+def test_all_attempts_of_both_sides_count(before, after):
+    dataset = make_dataset([asked("s", after)])
+    scores = pair_scores(pair(asked("s", before), asked("s", after)).both, "a").pick()
+    assert abs(scores.differences[0] - (fmean(after) - fmean(before))) < 1e-8
+    paired = to_paired(scores, "a", dataset, None)
+    assert paired.attempts == ([] if len(before) == len(after) == 1 else [[*before, *after]])
+    assert paired.own == len(after)
 
 
-def test_only_the_first_attempts_decide_whether_a_pair_is_scored_and_passes():
-    scored, late, early = asked("s", [1.0]), asked("s", [0.5, None], [True, False]), asked("s", [None, 0.5])
-    found = pair(late, scored)
-    assert pair_scores(found.both, "a").pick().baseline == [0.5]
-    assert found.both[0][0].pass_rate == 1
-    assert not len(pair_scores(pair(early, scored).both, "a").pick())
-    assert not len(pair_scores(pair(late, early).both, "a").pick()), "an attempt that failed counts among equals"
+def test_an_attempt_without_a_value_has_the_mean_of_the_others_of_both_runs():
+    none = Score.not_applicable("no statement", Cause.JUDGE)
+    attempts = tuple(Attempt(SampleStatus.ANSWERED, scores={"a": one}) for one in (Score.scored(0.2), none))
+    before, after = make_sample("s", {"a": 0.2}, attempts=attempts), asked("s", [0.6, 1.0])
+    paired = to_paired(pair_scores(pair(before, after).both, "a").pick(), "a", make_dataset([after]), None)
+    assert paired.attempts == [[0.2, 0.6, 0.6, 1.0]]
 
 
 def test_a_sample_of_which_only_the_mean_is_known_stays_as_it_is():

@@ -18,7 +18,7 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 
 def hold(before, after, fingerprint=None, **policy):
-    gate = CiGate.model_validate({"baseline": "main", "maxDrop": 0.02} | policy)
+    gate = CiGate.model_validate({"baseline": "main", "maxDrop": 0} | policy)
     return decide_regressions(before, after.datasets, gate, fingerprint or after.fingerprint)
 
 
@@ -31,7 +31,30 @@ def test_worse_by_more_than_chance_fails():
     outcome = one_of([1.0] * 40, [1.0] * 30 + [0.0] * 10)
     assert (outcome.status, outcome.delta, outcome.pairs) == (FAIL, -0.25, 40)
     assert outcome.p_value == pytest.approx(scipy.stats.binomtest(0, 10, alternative="less").pvalue)
-    assert outcome.reason == "worse by 0.250, maxDrop is 0.02 (p < 0.001, 40 samples)"
+    assert outcome.reason == "worse by 0.250, maxDrop is 0 (p < 0.001, 40 samples)"
+
+
+def test_the_p_value_beside_max_drop_tests_max_drop():
+    """Ten losses of 40 are a drop, and beyond 0.05, but a true drop of 0.2 gives as many in two runs of ten."""
+    scores = [1.0] * 40, [1.0] * 30 + [0.0] * 10
+    found = [one_of(*scores, maxDrop=limit) for limit in (0.05, 0.2)]
+    assert [outcome.status for outcome in found] == [FAIL, PASS]
+    assert 0.001 < found[0].p_value < 0.01
+    assert 0.2 < found[1].p_value < 0.5
+    assert found[1].reason.startswith("worse by 0.250, beyond maxDrop 0.2, not significant (p = 0.")
+
+
+def test_a_true_drop_of_just_the_limit_seldom_fails():
+    """Every number of losses and gains at a true drop of 0.1: today's test of 0 would fail half of these runs."""
+    wrong = 0.0
+    for lost in range(61):
+        for gained in range(0, 61 - lost, 1):
+            chance = scipy.stats.multinomial.pmf([lost, gained, 60 - lost - gained], 60, [0.12, 0.02, 0.86])
+            if chance > 1e-6:
+                before = [1.0] * lost + [0.0] * gained + [1.0] * (60 - lost - gained)
+                after = [0.0] * lost + [1.0] * gained + [1.0] * (60 - lost - gained)
+                wrong += chance * (one_of(before, after, maxDrop=0.1).status is FAIL)
+    assert 0.01 < wrong <= 0.05
 
 
 def test_worse_within_noise_passes_and_says_what_cannot_be_ruled_out():
@@ -91,7 +114,7 @@ def test_few_documents_cannot_pass_a_drop_of_all_their_samples():
     (outcome,) = hold(in_documents([0.9] * 40, 4), in_documents([0.35] * 40, 4))
     assert (outcome.status, outcome.units, outcome.pairs) == (INCOMPLETE, 4, 40)
     assert outcome.reason == (
-        "worse by 0.550, maxDrop is 0.02, but only 40 samples in 4 clusters cannot show a drop at alpha 0.05: "
+        "worse by 0.550, maxDrop is 0, but only 40 samples in 4 clusters cannot show a drop at alpha 0.05: "
         "at least 5 are needed"
     )
     assert hold(in_documents([0.9] * 40, 5), in_documents([0.35] * 40, 5))[0].status is FAIL
@@ -105,7 +128,7 @@ def halved(values, units):
 
 @pytest.mark.parametrize(("units", "said"), [(4, "only 4 clusters changed, but at least 5 are needed"), (5, None)])
 def test_a_drop_that_too_few_clusters_share_is_never_significant_and_says_so(units, said):
-    (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(halved([0.9] * 40, units), 10), maxDrop=0.1)
+    (outcome,) = hold(in_documents([0.9] * 40, 10), in_documents(halved([0.9] * 40, units), 10))
     assert outcome.status is (PASS if said else FAIL)
     if said:
         assert outcome.reason.startswith(f"worse by 0.200, not significant (p = 0.062): {said}; a drop up to ")
@@ -130,9 +153,9 @@ def test_never_is_said_of_no_number_that_can_be_significant():
     )
     after = run_of(make_dataset([make_sample(f"s{n}", {"a": 0.9 - 0.5 * (n < 6)} | others[n]) for n in range(40)]))
     assert hold(before, after)[0].status is FAIL
-    together = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 5), 10, 8), maxDrop=0.1)
+    together = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 5), 10, 8))
     assert {outcome.status for outcome in together} == {FAIL}
-    few = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 4), 10, 8), maxDrop=0.1)
+    few = hold(in_documents([0.9] * 40, 10, 8), in_documents(halved([0.9] * 40, 4), 10, 8))
     assert all("only 4 clusters changed, but at least 5 are needed" in outcome.reason for outcome in few)
 
 
@@ -145,9 +168,9 @@ def test_few_unchanged_samples_pass_with_a_caution():
 
 
 def test_within_max_drop_or_better_passes():
-    assert one_of([0.9] * 20, [0.89] * 20).status is PASS
-    assert one_of([0.9] * 20, [0.88] * 20).status is PASS  # equal to maxDrop, but for rounding
-    better = one_of([0.5] * 20, [0.9] * 20)
+    assert one_of([0.9] * 20, [0.89] * 20, maxDrop=0.02).status is PASS
+    assert one_of([0.9] * 20, [0.88] * 20, maxDrop=0.02).status is PASS  # equal to maxDrop, but for rounding
+    better = one_of([0.5] * 20, [0.9] * 20, maxDrop=0.02)
     assert (better.status, better.proven, better.reason) == (PASS, True, "a drop of 0.02 is excluded (20 samples)")
 
 

@@ -1,4 +1,4 @@
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -7,11 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evalspec.stats.max_t import compute_max_t
+from evalspec.stats.max_t import Family
+from evalspec.stats.max_t import compute_max_t as compute_joint
 from evalspec.stats.paired import compute_randomisation_test
 
 eighths = st.integers(-8, 8).map(lambda count: count / 8)
 small = arrays(float, st.tuples(st.integers(1, 5), st.integers(1, 3)), elements=eighths)
+
+
+def flip(differences):
+    return Family(np.stack([np.zeros_like(differences), differences], axis=1))
+
+
+def compute_max_t(differences, alpha, **options):
+    return compute_joint([flip(one) for one in differences], alpha, **options)
 
 
 def adjust_by_brute_force(families, two_sided):
@@ -95,3 +104,35 @@ def test_what_never_changes_is_never_significant():
     assert (adjusted[0], adjusted[2]) == (1, 1)
     assert adjusted[1] < 0.001
     assert compute_max_t([], 0.05, two_sided=True).adjusted == ()
+
+
+def list_assignments(attempts, own):
+    return [list(places) for places in combinations(range(attempts), own)]
+
+
+@given(
+    arrays(float, st.tuples(st.integers(1, 4), st.just(3), st.integers(1, 2)), elements=eighths),
+    st.sampled_from([1, 2]),
+)
+def test_attempts_of_a_unit_are_exchanged(columns, own):
+    """Three attempts, one or two of them the candidate's: p over every choice, within the error of the draws."""
+
+    def compute(choices):
+        centred = columns - columns.mean(axis=1, keepdims=True)
+        scale = np.sqrt((centred**2).sum(axis=(0, 1)))
+        return sum(centred[unit, chosen].sum(axis=0) for unit, chosen in enumerate(choices)) / np.where(scale, scale, 1)
+
+    seen = compute([list(range(3 - own, 3))] * len(columns))
+    null = np.array([compute(choices) for choices in product(list_assignments(3, own), repeat=len(columns))])
+    largest = (null.max(axis=1) >= seen.max() - 1e-9).mean()
+    found = compute_joint([Family(columns, own)], 0.05, two_sided=False, resamples=4000).adjusted
+    assert min(found) == pytest.approx(largest, abs=0.04)
+
+
+def test_ties_of_inexact_numbers_count_as_ties():
+    """0.1 + 0.2 is not 0.3: with a strict comparison p would be 1/8, not 3/8."""
+    family = np.array([[0.1], [0.2], [0.3]])
+    family = np.vstack([family, [[-0.3]], [[0.1 + 0.2]]])
+    exact = adjust_by_brute_force([np.round(family, 6)], two_sided=False)
+    assert compute_max_t([family], 0.05, two_sided=False).adjusted == pytest.approx(exact)
+    assert compute_randomisation_test(family[:, 0].tolist(), "greater").p_value == pytest.approx(exact[0])

@@ -43,6 +43,9 @@ def test_sums_that_are_equal_but_for_rounding_are_as_extreme():
     """0.1 + 0.2 - 0.3 is not 0 to a computer: of the eight sums, 0.6 once, -0.6 once, 0 twice, ±0.2, ±0.4."""
     assert compute_randomisation_test([0.1, 0.2, -0.3], "greater").p_value == 5 / 8
     assert compute_randomisation_test([0.1, 0.2, 0.3]).p_value == 2 / 8
+    assert compute_randomisation_test([-6, -2, 1, 1], "greater").p_value == 13 / 16, (
+        "sixths are rounded, and sums of them"
+    )
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)

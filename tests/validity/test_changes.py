@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 
-from evalspec.stats.bounded import OF_DIFFERENCE
 from evalspec.validity import changes
 from evalspec.validity.changes import PairedScores, Rules, weigh
 from evalspec.validity.estimates import Estimate
@@ -62,7 +61,7 @@ def test_a_drop_of_just_the_limit_is_seldom_excluded(kind, limit, count):
         churn, drawn = float(kind.split()[1]) / 100, rng.random(size)
         differences = np.where(drawn < churn, 1.0, np.where(drawn < 2 * churn + limit, -1.0, 0.0))
     ones = np.ones(size)
-    _, above = find_misses(differences, ones, -limit, (-1, 1), OF_DIFFERENCE, confidence=1 - 2 * ALPHA)
+    _, above = find_misses(differences, ones, -limit, (-1, 1), confidence=1 - 2 * ALPHA)
     assert above.mean() <= ALPHA + 0.015
     real = [_find_largest_drop(row) < limit for row in differences[:60]]
     assert np.sum(real != above[:60]) <= 2
@@ -75,7 +74,7 @@ def test_a_drop_of_just_the_limit_in_clusters_is_seldom_excluded(clusters):
     effects = rng.normal(-limit, 0.1, (1000, clusters))
     sums = (5 * effects + rng.normal(0, 0.2 * np.sqrt(5), effects.shape)).clip(-5, 5)
     sizes = np.full(sums.shape, 5.0)
-    _, above = find_misses(sums, sizes, -limit, (-1, 1), OF_DIFFERENCE, confidence=1 - 2 * ALPHA)
+    _, above = find_misses(sums, sizes, -limit, (-1, 1), confidence=1 - 2 * ALPHA)
     assert above.mean() <= ALPHA + 0.015
 
 
@@ -138,6 +137,6 @@ def test_the_pairs_that_are_needed_to_exclude_a_drop(kind):
     powers = []
     for samples in (round(0.8 * needed), round(1.2 * needed)):
         rows = np.array([Setting(kind, samples).draw(rng)[0].differences for _ in range(400)]).clip(-1, 1)
-        _, above = find_misses(rows, np.ones(rows.shape), -drop, (-1, 1), OF_DIFFERENCE, 1 - 2 * ALPHA)
+        _, above = find_misses(rows, np.ones(rows.shape), -drop, (-1, 1), 1 - 2 * ALPHA)
         powers.append(above.mean())
     assert powers[0] < 0.8 < powers[1]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, multinomial, norm, poisson
 
-from evalspec.stats.bounded import OF_DIFFERENCE, OF_MEAN, compute_bounded_interval
+from evalspec.stats.bounded import compute_bounded_interval
 from evalspec.stats.percentiles import compute_percentile_interval, count_needed
 from simulated import DIFFERENCES, FLIPS, SCORES, SIZES, miss, miss_clusters
 
@@ -40,13 +40,13 @@ def test_shares(count):
 @pytest.mark.parametrize("count", [5, 10, 20, 50, 100, 200, 500])
 @pytest.mark.parametrize("shape", SCORES)
 def test_means(shape, count):
-    assert_covered(*miss(SCORES[shape], count, UNIT, OF_MEAN, 3000 if count <= 200 else 1000))
+    assert_covered(*miss(SCORES[shape], count, UNIT, 3000 if count <= 200 else 1000))
 
 
 @cache
 def find_ends(gained, lost, unchanged):
     differences = [1.0] * gained + [-1.0] * lost + [0.0] * unchanged
-    return compute_bounded_interval(differences, DIFFERENCE, weight=OF_DIFFERENCE)
+    return compute_bounded_interval(differences, DIFFERENCE)
 
 
 @pytest.mark.parametrize("count", [5, 10, 20, 50, 200])
@@ -65,7 +65,7 @@ def test_paired_differences_of_passes(count):
 @pytest.mark.parametrize("count", [5, 10, 20, 50, 100, 200])
 @pytest.mark.parametrize("shape", DIFFERENCES)
 def test_paired_differences(shape, count):
-    assert_covered(*miss(DIFFERENCES[shape], count, DIFFERENCE, OF_DIFFERENCE, 3000))
+    assert_covered(*miss(DIFFERENCES[shape], count, DIFFERENCE, 3000))
 
 
 @pytest.mark.parametrize("icc", [0.05, 0.3])
@@ -75,10 +75,10 @@ def test_clusters(clusters, sizes, icc):
     """Scores and paired differences that are alike inside a cluster."""
     members = SIZES[sizes](clusters)
     for share in (0.5, 0.8, 0.95):
-        assert_covered(*miss_clusters((1, 0), (share, 1 - share), members, icc, OF_MEAN, 1000))
+        assert_covered(*miss_clusters((1, 0), (share, 1 - share), members, icc, 1000))
     for gained, lost in ((0.1, 0.1), (0.05, 0.15), (0.001, 0.03)):
         chances = (gained, lost, 1 - gained - lost)
-        assert_covered(*miss_clusters((1, -1, 0), chances, members, icc, OF_DIFFERENCE, 1000))
+        assert_covered(*miss_clusters((1, -1, 0), chances, members, icc, 1000))
 
 
 @pytest.mark.parametrize(("statistic", "share"), [("median", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)])
@@ -110,4 +110,4 @@ def test_percentiles_of_clusters(statistic, share):
         of_share = compute_bounded_interval((values <= truth).astype(float).tolist(), UNIT, clusters=labels)
         agreed.append((low <= truth <= high) == (of_share[0] < share <= of_share[1]))
     assert all(agreed)
-    assert_covered(*miss_clusters((1, 0), (share, 1 - share), SIZES["equal"](40), 0.3, OF_MEAN, 2000))
+    assert_covered(*miss_clusters((1, 0), (share, 1 - share), SIZES["equal"](40), 0.3, 2000))

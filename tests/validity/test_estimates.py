@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evalspec.stats.bootstrap import bootstrap_interval
-from evalspec.stats.bounded import OF_DIFFERENCE, compute_bounded_interval
+from evalspec.stats.bounded import compute_bounded_interval
 from evalspec.stats.percentiles import compute_percentile_interval
 from evalspec.validity.estimates import Estimate, estimate
 
@@ -23,7 +23,7 @@ PAIRS = [label // 2 for label in range(60)]
             "mean",
             UNIT,
             ["a", "a"],
-            Estimate(1, reason="all samples are in one cluster, and an interval needs several"),
+            Estimate(1, reason="one cluster (a) has 2 of 2 scores, and an interval allows a quarter at most"),
         ),
         ([0.2] * 3, "mean", None, None, Estimate(3, reason="all scores are equal, and the metric has no bounds")),
         ([0.2, 0.4], "max", UNIT, None, Estimate(2, reason="a max depends on a single value")),
@@ -38,11 +38,8 @@ PAIRS = [label // 2 for label in range(60)]
             [0.2, 0.4, 0.6],
             "p95",
             UNIT,
-            ["a", "b", "b"],
-            Estimate(
-                2,
-                reason="p95 needs at least 72 independent samples or clusters for a 95 % interval, but there are 2",
-            ),
+            ["a", "b", "c"],
+            Estimate(3, reason="one cluster (a) has 1 of 3 scores, and an interval allows a quarter at most"),
         ),
     ],
 )
@@ -60,8 +57,8 @@ def test_each_statistic_has_its_interval_at_its_confidence_over_its_clusters(clu
     def of(statistic, bounds, **options):
         return estimate(VALUES, statistic, bounds, confidence, clusters=clusters, **options)
 
-    bounded = compute_bounded_interval(VALUES, (-1, 1), confidence, clusters=clusters, weight=OF_DIFFERENCE)
-    assert of("mean", (-1, 1), weight=OF_DIFFERENCE) == Estimate(units, bounded, "bounded")
+    bounded = compute_bounded_interval(VALUES, (-1, 1), confidence, clusters=clusters)
+    assert of("mean", (-1, 1)) == Estimate(units, bounded, "bounded")
     bootstrapped = bootstrap_interval(VALUES, confidence, clusters=clusters)
     assert of("mean", None) == Estimate(units, bootstrapped, "bootstrap")
     ordered = compute_percentile_interval(VALUES, "median", confidence, clusters=clusters)

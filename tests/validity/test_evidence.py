@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from evalspec.stats import detection
-from evalspec.stats.bounded import OF_DIFFERENCE
 from evalspec.stats.detection import Power
-from evalspec.stats.max_t import compute_max_t
+from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import compute_mcnemar_test, compute_randomisation_test
 from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
 from evalspec.validity.estimates import Estimate, estimate
@@ -86,12 +86,11 @@ def test_the_largest_drop_is_the_worse_end_of_a_one_sided_bound(sign):
 @pytest.mark.parametrize("units", [None, DOCUMENTS])
 def test_the_interval_is_of_paired_differences_over_their_range(units):
     scores = pair(OLD, NEW, units, bounds=(-1.0, 1.0))
-    expected = estimate(scores.differences, "mean", (-2.0, 2.0), 0.9, clusters=units, weight=OF_DIFFERENCE)
+    expected = estimate(scores.differences, "mean", (-2.0, 2.0), 0.9, clusters=units)
     assert estimate_difference(scores, 0.9) == expected
     evidence = weigh_one(scores, Rules(0.1))
     assert evidence.estimate == expected
     assert evidence.largest_drop < -expected.interval[0]
-    assert estimate_difference(pair(OLD, NEW, units), 0.9).method == "bootstrap"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +131,7 @@ def test_all_tests_of_all_families_are_adjusted_together(rules):
 
     shared = np.array([column(one, [f"d{n}" for n in range(8)]) for one in (first, second)]).T
     joint = compute_max_t(
-        [shared, np.array([column(third, range(30))]).T],
+        [Family(np.stack([0 * one, one], axis=1)) for one in (shared, np.array([column(third, range(30))]).T)],
         rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed,
     )  # fmt: skip
     tested = [found[0][0], found[0][2], found[2][0]]
@@ -161,7 +160,7 @@ def test_no_adjustment_makes_a_p_value_smaller():
 def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, binary, sign, units, count):
     """Worse is positive, alpha is one-sided, and a critical value is of several tests only."""
     runs = [[float(value > 0.5) for value in run] if binary else run for run in (OLD, NEW, OTHER)]
-    family = [pair(runs[0], new, units, sign=sign) for new in runs[1:]]
+    family = [pair(runs[0], new, units, sign=sign, bounds=(0.0, 1.0)) for new in runs[1:]]
     evidence = weigh([family[:count]], rules)[0][0]
     power = Power(
         [-sign * difference for difference in family[0].differences],
@@ -172,7 +171,7 @@ def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, bina
     )
     assert evidence.compute_detectable() == detection.compute_detectable(power)
     assert evidence.compute_needed(0.1) == detection.compute_needed(power, 0.1)
-    assert evidence.compute_needed_to_exclude(0.1) == detection.compute_needed_to_exclude(power, 0.1, rules.alpha)
+    assert evidence.compute_needed_to_exclude(0.1) == detection.compute_needed_to_exclude(power, 0.1, rules.alpha, 1.0)
 
 
 def test_too_few_units_find_nothing():
@@ -185,3 +184,33 @@ def test_units_that_changed_are_those_whose_differences_do_not_cancel():
     assert Evidence(pair([0.1, 0.2, 0.3], [0.1, 0.4, 0.5]), Estimate(3), ONE_SIDED).changed == 2
     together = pair([0.3, 0.1, 0.5, 0.5], [0.1, 0.3, 0.5, 0.4], ["a", "a", "b", "c"])
     assert Evidence(together, Estimate(3), ONE_SIDED).changed == 1
+
+
+def test_the_p_value_beside_a_margin_tests_the_margin():
+    """Twelve losses in a hundred show a drop, but not one beyond 0.1: p grows with the margin, and power falls."""
+    scores = pair([1.0] * 100, [0.0] * 12 + [1.0] * 88, bounds=(0.0, 1.0))
+    plain, small, large = (weigh_one(replace(scores, margin=m), ONE_SIDED) for m in (0.0, 0.02, 0.1))
+    assert (plain.test, small.test) == ("McNemar", "bounded")
+    assert plain.p_value < 0.001 < small.p_value < 0.01
+    assert large.p_value > 0.3
+    assert not large.is_significant
+
+
+def test_tests_of_a_margin_are_adjusted_by_holm_and_share_alpha_with_the_others():
+    drops = pair([1.0] * 100, [0.0] * 12 + [1.0] * 88, bounds=(0.0, 1.0))
+    family = [replace(drops, margin=0.02), replace(drops, margin=0.04), drops]
+    found = weigh([family], ONE_SIDED)[0]
+    alone = [weigh_one(one, ONE_SIDED).p_value for one in family]
+    assert found[0].adjusted == pytest.approx(min(1, 3 / 2 * 2 * alone[0]))
+    assert found[1].adjusted == pytest.approx(max(found[0].adjusted, min(1, 3 / 2 * alone[1])))
+    assert found[2].adjusted >= alone[2]
+
+
+def test_five_attempts_against_one_use_all_of_them():
+    """A sample that passed 5 of 5 and fails now is rarer than one that passed 1 of 1: p is near (1/6)^n."""
+    attempts = [[1.0] * 5 + [0.0]] * 2 + [[1.0] * 6] * 10
+    old, new = [1.0] * 12, [0.0] * 2 + [1.0] * 10
+    pooled = weigh_one(pair(old, new, attempts=attempts), ONE_SIDED)
+    assert pooled.p_value == pytest.approx(1 / 36, abs=0.006)
+    assert weigh_one(pair(old, new), ONE_SIDED).p_value == pytest.approx(1 / 4)
+    assert (pooled.units_needed, weigh_one(pair(old, new), ONE_SIDED).units_needed) == (2, 5)
