@@ -88,6 +88,7 @@ def _describe_metric(metric: MetricForecast) -> dict[str, Any]:
         "pairs": metric.pairs,
         "units": metric.units,
         "detectable": metric.detectable,
+        "advice": metric.advice,
         "samplesNeeded": metric.needed,
         "noise": None if metric.noise is None else "measured" if metric.is_measured else "assumed",
         "noiseSource": metric.noise,
@@ -107,7 +108,7 @@ def _summarise(forecast: Forecast) -> str:
     """Return a sentence with the first decidable metric of the manifest and the range of the others."""
     if not forecast.metrics:
         return "No metric is compared with a baseline: maxDrop applies to none of these datasets"
-    known = [(one.detectable, dataset, one) for dataset, one in forecast.metrics if one.detectable is not None]
+    known = [(one.detectable[1], dataset, one) for dataset, one in forecast.metrics if one.detectable is not None]
     if not known:
         _, metric = forecast.metrics[0]
         return f"The detectable change is unknown: {metric.name}: {metric.reason}"
@@ -116,7 +117,7 @@ def _summarise(forecast: Forecast) -> str:
     where = metric.name if len(forecast.datasets) == 1 else f"{metric.name} of {dataset.name}"
     said = f"{_count_pairs(dataset, metric)} detect a {change} of {_size(metric, size)} in {where} in four of five runs"
     if metric.needed:
-        said += f"; {_say_needed(forecast, metric)}"
+        said += f"; {_say_needed(metric)}"
     if others:
         sizes = [f"{_size(one, size)} in {one.name}" for size, _, one in sorted(others, key=lambda other: other[0])]
         said += f"; {counted(len(others), 'other metric')}: {' to '.join(dict.fromkeys((sizes[0], sizes[-1])))}"
@@ -128,11 +129,10 @@ def _count_pairs(dataset: DatasetForecast, metric: MetricForecast) -> str:
     return pairs if dataset.cluster is None else f"{pairs} in {counted(metric.units, 'cluster')}"
 
 
-def _say_needed(forecast: Forecast, metric: MetricForecast) -> str:
-    needed, limit = metric.needed or 0, f"{metric.limit:g} (maxDrop)"
-    does = f"excluding {limit}" if forecast.policy.regression == "notWorse" else f"distinguishing {limit} from noise"
+def _say_needed(metric: MetricForecast) -> str:
+    needed = metric.needed or 0
     only = "only " if needed <= metric.pairs else ""
-    return f"{does} needs {only}about {_round(needed):,} samples"
+    return f"excluding {metric.limit:g} (maxDrop) needs {only}about {_round(needed):,} samples"
 
 
 def _round(count: int) -> int:
@@ -191,7 +191,7 @@ def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["Renderab
     yield line
     if dataset.metrics:
         yield Padding(_table(dataset), (0, 0, 0, 2))
-    lines = [f"{one.name}: {one.reason}" for one in dataset.metrics if one.reason]
+    lines = [f"{one.name}: {said}" for one in dataset.metrics for said in (one.reason, one.advice) if said]
     needed = forecast.units_needed
     if needed and dataset.cluster is not None and any(one.units >= needed for one in dataset.metrics):
         most = counted(needed - 1, "cluster")
@@ -237,7 +237,9 @@ def _say_detectable(metric: MetricForecast) -> str:
     """Return the detectable change with its sign."""
     if metric.detectable is None:
         return UNKNOWN
-    return render_delta(metric.name, -metric.detectable if metric.direction is Direction.HIGHER else metric.detectable)
+    sign = -1 if metric.direction is Direction.HIGHER else 1
+    ends = dict.fromkeys(render_delta(metric.name, sign * end) for end in metric.detectable)
+    return " to ".join(ends)
 
 
 def _say_samples(metric: MetricForecast) -> str:

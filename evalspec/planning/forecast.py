@@ -26,6 +26,7 @@ from evalspec.plural import counted
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
 from evalspec.stats.detection import POWER
+from evalspec.stats.power import Design, find_detectable
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 
 _GUESSED_CONTEXTS = 5
@@ -33,14 +34,18 @@ _GUESSED_CONTEXTS = 5
 
 _STEPS = 20
 _ALPHA = 0.05
+_LITTLE = 0.02
+"""Share of a detectable drop that is not worth advice."""
+_MORE_ATTEMPTS = 5
 
 
 class MetricForecast(Struct, frozen=True):
     """The detectable change of a metric.
 
     `limit`: its maxDrop. `pairs`: the samples with scores in both runs. `units`: the independent ones. `detectable`:
-    the smallest drop that the gate detects in four of five runs, None with a `reason`. `needed`: about how many samples
-    detect a drop of `limit`, or exclude it with notWorse; None without a limit or if unknown. `noise`: its source.
+    the smallest drop that the gate detects in four of five runs, with the least and the most noise that is plausible;
+    None with a `reason`. `needed`: about how many samples exclude a drop of `limit` if nothing changed; None without a
+    limit or if unknown. `noise`: its source. `advice`: what confirmation costs, and what wins it back.
     """
 
     name: str
@@ -48,11 +53,12 @@ class MetricForecast(Struct, frozen=True):
     limit: float
     pairs: int = 0
     units: int = 0
-    detectable: float | None = None
+    detectable: tuple[float, float] | None = None
     needed: int | None = None
     reason: str | None = None
     noise: str | None = None
     is_measured: bool = False
+    advice: str | None = None
 
 
 class DatasetForecast(Struct, frozen=True):
@@ -147,12 +153,14 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     for dataset, after, family, found in zip(datasets, planned, families, evidence, strict=True):
         weighed = iter(found)
         metrics = tuple(
-            _foresee(one.forecast, one.noise, next(weighed), policy, dataset.cluster) if one.noise else one.forecast
+            _foresee(one.forecast, one.noise, next(weighed), policy, _count_baseline(after, run, options), options)
+            if one.noise
+            else one.forecast
             for one in family
         )
         forecasts.append(_describe(dataset, after, run, options, metrics))
     tests = max((one.tests for family in evidence for one in family), default=0)
-    notes = (*_note_baseline(planned, run, policy, options), *_note_calls(datasets))
+    notes = (*_note_baseline(planned, run, policy), *_note_calls(datasets))
     foregone = list_foregone(run, outlined, planned, policy) if run else []
     part = _foresee_part(datasets, wanted, options)
     warnings = tuple(draft.warnings)
@@ -203,7 +211,7 @@ def _limit(
             reason = "the baseline has no scores for these samples: promote a new baseline"
             limited.append(_Limited(replace(forecast, reason=reason)))
             continue
-        limited.append(_Limited(forecast, noise))
+        limited.append(_Limited(forecast, replace(noise, scores=replace(noise.scores, margin=limit))))
     return limited
 
 
@@ -218,51 +226,75 @@ def _is_binary(metric: Metric, options: RunOptions) -> bool:
     return metric.definition.is_binary and (options.judge_repeat == 1 or Need.JUDGE not in metric.needs)
 
 
+def _count_baseline(after: DatasetResult, baseline: Run | None, options: RunOptions) -> int:
+    """Return the number of attempts per sample in the baseline; without one, it is assumed to be made like this run."""
+    before = next((found for found in baseline.datasets if found.name == after.name), None) if baseline else None
+    return options.repeat if before is None else count_attempts(before.samples)
+
+
 def _foresee(
-    forecast: MetricForecast, noise: Noise, evidence: Evidence, policy: CiGate, cluster: str | None
+    forecast: MetricForecast, noise: Noise, evidence: Evidence, policy: CiGate, attempts: int, options: RunOptions
 ) -> MetricForecast:
     scores = noise.scores
-    detectable, reason = _compute_detectable(
-        evidence, forecast.limit, policy, "sample" if cluster is None else "cluster"
-    )
     needed = None
     if forecast.limit > 0 and policy.alpha is not None:
-        exclude = policy.regression == "notWorse"
-        needed = (evidence.compute_needed_to_exclude if exclude else evidence.compute_needed)(forecast.limit)
-    return replace(
+        needed = evidence.compute_needed_to_exclude(forecast.limit)
+    found = replace(
         forecast,
         pairs=len(scores),
         units=scores.count_units,
-        detectable=detectable,
         needed=needed,
-        reason=reason,
         noise=noise.source,
         is_measured=noise.is_measured,
     )
-
-
-def _compute_detectable(evidence: Evidence, limit: float, policy: CiGate, unit: str) -> tuple[float | None, str | None]:
-    """Return the smallest drop that is significant and exceeds the limit in four of five runs, or a reason.
-
-    Without alpha, it only has to exceed the limit.
-    """
-    scores = evidence.scores
-    beyond = _scores_beyond_limits(scores, limit)
     if policy.alpha is None:
-        return beyond, None
+        beyond = _scores_beyond_limits(scores, forecast.limit)
+        return replace(found, detectable=(beyond, beyond))
+    design = Design(
+        attempts,
+        options.repeat,
+        evidence.level,
+        forecast.limit,
+        scores.reach[1] if scores.reach else None,
+        confirmed=not options.has_replies,
+    )
+    detectable, reason = _compute_detectable(evidence, noise, design, policy.alpha)
+    advice = _advise(noise, design, detectable[1]) if detectable and design.confirmed else None
+    return replace(found, detectable=detectable, reason=reason, advice=advice)
+
+
+def _compute_detectable(
+    evidence: Evidence, noise: Noise, design: Design, alpha: float
+) -> tuple[tuple[float, float] | None, str | None]:
+    """Return the range of the smallest drop that the gate's own test detects in four of five runs, or a reason."""
+    scores, unit = evidence.scores, "cluster" if evidence.scores.is_clustered else "sample"
     count = counted(scores.count_units, unit)
     if not evidence.can_reach_alpha:
-        few = f"cannot show a change at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
+        few = f"cannot show a change at alpha {alpha:g}: at least {evidence.units_needed} are needed"
         return None, f"{count} {few}"
     if not any(scores.differences):
         return None, (
             "no noise was observed, so its size is unknown; a change in at least "
             f"{evidence.units_needed} {unit}s is detected"
         )
-    found = evidence.compute_detectable()
-    if found is not None:
-        return max(found, beyond), None
-    return None, f"{count} cannot detect even the largest change in four of five runs"
+    least, most = (find_detectable(model, design) for model in noise.models)
+    if most is None:
+        return None, f"{count} cannot detect even the largest change in four of five runs"
+    return (min(most, most if least is None else least), most), None
+
+
+def _advise(noise: Noise, design: Design, detectable: float) -> str | None:
+    """Return what confirmation costs, and what more attempts of the baseline win back. None if it costs little."""
+    loud = noise.models[1]
+    alone = find_detectable(loud, replace(design, confirmed=False))
+    if alone is None or detectable <= alone * (1 + _LITTLE):
+        return None
+    cost = f"a second run has to confirm a drop, so {detectable:.3g} is detected instead of {alone:.3g}"
+    if design.attempts >= _MORE_ATTEMPTS:
+        return cost
+    more = find_detectable(loud, replace(design, attempts=_MORE_ATTEMPTS))
+    advice = f"evaluate --repeat {_MORE_ATTEMPTS}, then promote"
+    return cost if more is None else f"{cost}; with {_MORE_ATTEMPTS} attempts in the baseline {more:.3g} ({advice})"
 
 
 def _scores_beyond_limits(scores: PairedScores, limit: float) -> float:
@@ -333,15 +365,13 @@ def _note_calls(datasets: Sequence[PlannedDataset]) -> list[str]:
     return notes
 
 
-def _note_baseline(
-    planned: Sequence[DatasetResult], baseline: Run | None, policy: CiGate, options: RunOptions
-) -> list[str]:
-    """Return notes on attempts and metrics that the baseline lacks and the comparison omits."""
+def _note_baseline(planned: Sequence[DatasetResult], baseline: Run | None, policy: CiGate) -> list[str]:
+    """Return notes on metrics that the baseline lacks and the comparison omits."""
     if baseline is None:
         return ["without a baseline, every metric is assumed to score every sample"]
     known = {found.name: found for found in baseline.datasets}
     shared = [(known[after.name], after) for after in planned if after.name in known]
-    notes = [
+    return [
         f"{metric} of {after.name} is not compared: the baseline has no scores for it; promote a new baseline"
         for before, after in shared
         for metric, summary in after.metrics.items()
@@ -349,10 +379,3 @@ def _note_baseline(
         and not isinstance(policy.max_drop, dict)
         and not is_cost(metric, summary.statistic)
     ]
-    attempts = count_attempts([sample for before, _ in shared for sample in before.samples])
-    if attempts < options.repeat:
-        said = counted(attempts, "attempt")
-        notes.append(
-            f"the baseline has {said} of each sample, so only the first {attempts} of {options.repeat} are compared"
-        )
-    return notes

@@ -11,6 +11,7 @@ from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus
 from evalspec.planning.draft import PlannedDataset
 from evalspec.planning.options import RunOptions
+from evalspec.planning.outlining import find_reach
 from evalspec.summary import compute_summary
 
 
@@ -38,7 +39,9 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
         name=dataset.name,
         samples=samples,
         metrics={
-            metric.name: compute_summary([], metric.definition.statistic, metric.definition.direction)
+            metric.name: compute_summary(
+                [], metric.definition.statistic, metric.definition.direction, bounds=find_reach(metric)
+            )
             for metric in dataset.metrics
         },
         cluster=dataset.cluster,

@@ -1,7 +1,9 @@
 """Estimate how much scores of an unchanged agent differ between runs: measured on a baseline, otherwise assumed."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from random import Random
 from statistics import NormalDist, fmean, pvariance
 
@@ -10,6 +12,8 @@ from msgspec import Struct, structs
 from evalspec.attempts import combine_attempts
 from evalspec.comparison.pairing import Pair, has_all_attempts, pair_scores, to_paired
 from evalspec.model import DatasetResult, SampleResult, Score
+from evalspec.stats.clusters import number_clusters
+from evalspec.stats.power import AttemptModel
 from evalspec.validity.changes import PairedScores
 
 _REDRAWN = 0.25
@@ -17,18 +21,28 @@ _REDRAWN = 0.25
 
 _FLIPPED = 0.05
 _DEVIATION = 0.2
+_PASSED = 0.8
+"""Assumed share of 0/1 scores that pass, without a baseline."""
+_QUIET, _LOUD = 0.4, 1.6
+"""Factors of an assumed variance, for the range of what can be detected."""
+_NORMAL_90 = 1.645
+_MOST_GRADES = 20
+_NORMALS = 200
+_HALF = 0.5 + 1e-9
 _NORMAL = NormalDist()
 
 
 class Noise(Struct, frozen=True):
     """A metric in two runs of an unchanged agent. `source`: the origin of the differences, in one sentence.
 
-    `is_measured`: whether they are differences between attempts of a baseline.
+    `is_measured`: whether they are differences between attempts of a baseline. `models`: of single attempts, with the
+    least and the most noise that is plausible.
     """
 
     scores: PairedScores
     source: str
     is_measured: bool = False
+    models: tuple[AttemptModel, AttemptModel] = (AttemptModel(), AttemptModel())
 
 
 def estimate_noise(
@@ -70,12 +84,72 @@ def _measure(metric: str, samples: Sequence[SampleResult], after: DatasetResult,
     source = f"noise measured on {attempts} attempts of the baseline"
     if side < shared:
         source = f"{source}: means of {side} and {side}, scaled to means of {shared}"
+    models = _model_measured(metric, samples, after, attempts)
     values = {attempt.scores[metric].value for one in samples for attempt in one.attempts}
     if side == shared and not (shared > 1 and values <= {0, 1, None}):
-        return Noise(paired, source, is_measured=True)
+        return Noise(paired, source, is_measured=True, models=models)
     scale = math.sqrt(side / shared)
     scaled = [difference * scale for difference in paired.differences]
-    return Noise(_with(paired, scaled, is_binary=values <= {0, 1, None}), source, is_measured=True)
+    return Noise(_with(paired, scaled, is_binary=values <= {0, 1, None}), source, is_measured=True, models=models)
+
+
+def _model_measured(
+    metric: str, samples: Sequence[SampleResult], after: DatasetResult, attempts: int
+) -> tuple[AttemptModel, AttemptModel]:
+    """Return models with the ends of the 90 % interval of the variance between the attempts at a sample."""
+    rows = {one.id: [attempt.scores[metric].value for attempt in one.attempts[:attempts]] for one in samples}
+    known = {id: [value for value in row if value is not None] for id, row in rows.items() if None not in row}
+    paired = _pair(metric, [(one, one) for one in samples if one.id in known], after)
+    if {value for row in known.values() for value in row} <= {0, 1} and not paired.is_clustered:
+        within = [sum(row) * (attempts - sum(row)) / (attempts * (attempts - 1)) for row in known.values()]
+        doubt = _NORMAL_90 * math.sqrt(pvariance(within) / max(1, len(within)))
+        return _model_passes(len(within), fmean(paired.baseline), fmean(within), doubt)
+    sums: dict[Hashable, list[float]] = {}
+    for unit, row in zip(paired.units, known.values(), strict=True):
+        sums[unit] = [total + value for total, value in zip(sums.get(unit, [0.0] * attempts), row, strict=True)]
+    spread = math.sqrt(attempts / (attempts - 1))
+    deviations = [spread * (value - fmean(row)) for row in sums.values() for value in row]
+    squares = [deviation**2 for deviation in deviations]
+    freedom = max(1, len(sums) * (attempts - 1))
+    doubt = _NORMAL_90 * math.sqrt(pvariance(squares) / freedom) / (fmean(squares) or 1.0)
+    return _model_scores(paired, deviations, max(0.0, 1 - doubt), 1 + doubt)
+
+
+def _model_passes(count: int, passed: float, within: float, doubt: float) -> tuple[AttemptModel, AttemptModel]:
+    """Return models of 0/1 scores. `within`: mean of rate x (1 - rate) over the samples. `doubt`: half its interval.
+
+    Samples have one of two rates, r and 1 - r, so that mean and variance are as given.
+    """
+
+    def model(variance: float) -> AttemptModel:
+        bounded = min(max(variance, 0.0), passed * (1 - passed))
+        rate = (1 + math.sqrt(max(0.0, 1 - 4 * bounded))) / 2
+        likely = round(count * (passed - 1 + rate) / (2 * rate - 1)) if rate > _HALF else count
+        return AttemptModel(rates=[rate] * likely + [1 - rate] * (count - likely))
+
+    return model(within - doubt), model(within + doubt)
+
+
+def _model_scores(
+    paired: PairedScores, deviations: Sequence[float], least: float, most: float
+) -> tuple[AttemptModel, AttemptModel]:
+    """Return models of other scores. `least`, `most`: factors of the variance of the deviations."""
+    sizes = list(Counter(number_clusters(paired.units, len(paired))).values())
+    grades = sorted({*paired.baseline, *paired.candidate})
+    gaps = [after - before for before, after in pairwise(grades)]
+    step = min(gaps, default=0.0) if len(grades) <= _MOST_GRADES else 0.0
+    quiet, loud = (
+        AttemptModel((), [math.sqrt(factor) * deviation for deviation in deviations], sizes, step)
+        for factor in (least, most)
+    )
+    return quiet, loud
+
+
+def _model_assumed(paired: PairedScores, deviation: float) -> tuple[AttemptModel, AttemptModel]:
+    """Return models of normal deviations. `deviation`: the standard deviation of single attempts at a sample."""
+    sizes = Counter(paired.units).values()
+    each = deviation * math.sqrt(fmean(sizes)) if sizes else 0.0
+    return _model_scores(paired, _spread(_NORMALS, each), _QUIET, _LOUD)
 
 
 def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: DatasetResult) -> Noise:
@@ -88,9 +162,14 @@ def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: Dat
     )
     if paired.is_binary:
         passed = (sum(values) + 1) / (len(values) + 2)
-        return Noise(_assume(paired, after.name, metric, flipped=_REDRAWN * passed * (1 - passed)), source)
+        flipped = _REDRAWN * passed * (1 - passed)
+        models = _model_passes(len(values), passed, flipped, (_LOUD - 1) * flipped)
+        if paired.is_clustered:
+            models = _model_assumed(paired, math.sqrt(flipped))
+        return Noise(_assume(paired, after.name, metric, flipped=flipped), source, models=models)
     deviation = math.sqrt(2 * _REDRAWN * pvariance(values)) if values else 0.0
-    return Noise(_assume(paired, after.name, metric, deviation=deviation), source)
+    models = _model_assumed(paired, deviation / math.sqrt(2))
+    return Noise(_assume(paired, after.name, metric, deviation=deviation), source, models=models)
 
 
 def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: bool) -> Noise:
@@ -100,13 +179,16 @@ def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: b
     if is_binary:
         source = f"assumed: {100 * _FLIPPED:g} % of the 0/1 scores flip each way between two runs{means}"
         assumed = _assume(paired, after.name, metric, flipped=_FLIPPED)
+        models = _model_passes(len(paired), _PASSED, _FLIPPED, (_LOUD - 1) * _FLIPPED)
+        models = _model_assumed(paired, math.sqrt(_FLIPPED)) if paired.is_clustered else models
     else:
         source = f"assumed: scores differ by a standard deviation of {_DEVIATION:g} between two runs{means}"
         assumed = _assume(paired, after.name, metric, deviation=_DEVIATION)
+        models = _model_assumed(paired, _DEVIATION / math.sqrt(2))
     if repeats == 1:
-        return Noise(assumed, source)
+        return Noise(assumed, source, models=models)
     scaled = [difference / math.sqrt(repeats) for difference in assumed.differences]
-    return Noise(_with(assumed, scaled, is_binary=is_binary), source)
+    return Noise(_with(assumed, scaled, is_binary=is_binary), source, models=models)
 
 
 def _pair(metric: str, pairs: Sequence[Pair], after: DatasetResult) -> PairedScores:
@@ -143,13 +225,10 @@ def _with(paired: PairedScores, differences: Sequence[float], *, is_binary: bool
     is_mean = is_binary and not {*differences} <= {-1, 0, 1}
     baseline = [float(difference < 0 and not is_mean) if is_binary else 0.5 for difference in differences]
     candidate = baseline if is_mean else [old + change for old, change in zip(baseline, differences, strict=True)]
-    values = (*baseline, *candidate, *(differences if is_mean else ()))
-    reach = (min(values), max(values)) if values and min(values) < max(values) else None
     return structs.replace(
         paired,
         baseline=baseline,
         candidate=candidate,
         differences=differences,
-        bounds=reach,
         is_clustered=paired.is_clustered or is_mean,
     )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _STEP = 0.06
-"""Step of the trapezoidal rule. Its relative error is about 1e-11."""
+"""Step of the trapezoidal rule, whose error falls faster than any power of it: about 1e-12 of the tail."""
 _NODES = 32
 _MOST_BLOCKS = 24
 _NEGLIGIBLE = 1e-13

@@ -8,6 +8,7 @@ computed for the same test at its adjusted level.
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 10_000
 _ROUNDING = 1e-9
+_NORMAL = NormalDist()
 MOST_UNPAIRED = 0.1
 """Maximum share of samples that are scored in one run only. Above it, there is no inference. One is always allowed."""
 
@@ -151,6 +153,14 @@ class Evidence(Struct, frozen=True, dict=True):
             to_finite_array(self.scores.differences), number_clusters(self.scores.units, len(self.scores))
         )
         return int((abs(sums) > _ROUNDING * max(map(abs, self.scores.differences))).sum())
+
+    @property
+    def level(self) -> float:
+        """The one-sided level of a single test, as far as the adjustment allows."""
+        alone = self.rules.alpha / self.rules.sides
+        if self.tests < 2:
+            return alone
+        return alone / self.tests if self.scores.is_bounded_test else min(alone, 1 - _NORMAL.cdf(self.critical))
 
     @property
     def can_reach_alpha(self) -> bool:

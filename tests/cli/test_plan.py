@@ -115,8 +115,11 @@ SETTINGS = {
 
 @pytest.mark.parametrize("setting", SETTINGS.values(), ids=SETTINGS)
 def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, project):
-    """Simulated: a baseline is drawn, planned with, and drawn again for comparisons with a worse agent."""
-    count, baselines, runs = 80, 20, 12
+    """Simulated: a baseline is drawn and planned with, and a worse agent runs twice: it fails if both runs show it.
+
+    The range is about a noise that is estimated: four in five lie between its ends.
+    """
+    count, baselines, runs = 80, 8, 12
     binary, clusters, repeat = setting.get("binary", False), setting.get("clusters"), setting.get("repeat", 1)
     metric = "string_match" if binary else "rouge"
     groups = np.arange(count) // (count // clusters) if clusters else np.arange(count)
@@ -135,23 +138,25 @@ def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, pr
 
     def draw(drop, attempts):
         if binary:
-            broken = rng.random(count) < drop / truth.mean()
-            scores = rng.random((count, attempts)) < np.where(broken, 0, truth)[:, None]
+            scores = rng.random((count, attempts)) < (truth * (1 - drop / truth.mean()))[:, None]
         else:
             noise = rng.normal(0, 0.08, (count, attempts)) + rng.normal(0, 0.05, (count, attempts))[groups]
             scores = truth[:, None] - drop + noise
         return make_samples(scores.astype(float).tolist(), metric, groups)
 
-    found = 0
+    found = [0, 0]
     for _ in range(baselines):
         write_drawn(project, draw(0, 2))
         detectable = metric_of(plan(project, "--repeat", str(repeat)), metric)["detectable"]
-        for _ in range(runs):
-            before = run_of(make_dataset(draw(0, 2), **cluster))
-            after = make_dataset(draw(detectable, repeat), **cluster)
-            (outcome,) = decide_regressions(before, [after], policy, {})
-            found += outcome.status is VerdictStatus.FAIL
-    assert 0.75 <= found / (baselines * runs) <= 0.88, "0/1 scores come in steps: they err on the safe side"
+        for end, drop in enumerate(detectable):
+            for _ in range(runs):
+                before = run_of(make_dataset(draw(0, 2), **cluster))
+                again = [make_dataset(draw(drop, repeat), **cluster) for _ in range(2)]
+                outcomes = [decide_regressions(before, [after], policy, {})[0] for after in again]
+                found[end] += all(outcome.status is VerdictStatus.FAIL for outcome in outcomes)
+    shares = [count / (baselines * runs) for count in found]
+    assert shares[0] <= 0.85 and shares[1] >= 0.75, shares
+    assert shares[1] - shares[0] <= 0.4, shares
 
 
 def write_drawn(project, samples):
@@ -184,13 +189,12 @@ def test_what_the_noise_rests_on(project):
     assert scaled["detectable"] < single["detectable"]
 
 
-def test_attempts_that_the_baseline_lacks_add_nothing(project):
+def test_more_attempts_than_the_baseline_has_detect_more(project):
     project.samples(40)
     write_baseline(project, [[n % 2, n % 3 > 0] for n in range(40)])
     two, five = (plan(project, "--baseline", "main", "--repeat", count) for count in ("2", "5"))
-    assert metric_of(two)["detectable"] == metric_of(five)["detectable"]
-    assert any("only the first 2 of 5 are compared" in note for note in five["notes"])
-    assert not two["notes"]
+    assert metric_of(five)["detectable"][1] < metric_of(two)["detectable"][1], "all attempts of both sides count"
+    assert not two["notes"] + five["notes"]
 
 
 @pytest.mark.parametrize(("attempts", "repeat"), [(1, 3), (2, 4), (3, 2), (4, 2), (2, 2), (1, 1)])
@@ -364,16 +368,13 @@ def test_more_metrics_and_fewer_clusters_need_larger_drops(project):
     assert "40 samples in 10 clusters detect a drop of" in clustered["summary"]
 
 
-@pytest.mark.parametrize(
-    ("regression", "does"),
-    [("drop", "distinguishing 0.02 (maxDrop) from noise"), ("notWorse", "excluding 0.02 (maxDrop)")],
-)
-def test_the_samples_that_max_drop_needs(regression, does, project):
+@pytest.mark.parametrize("regression", ["drop", "notWorse"])
+def test_the_samples_that_exclude_max_drop(regression, project):
     project.samples(40, metrics=("rouge",))
     project.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.02, "regression": regression}
     document = plan(project)
     needed = metric_of(document, "rouge")["samplesNeeded"]
-    assert f"{does} needs about {two_digits(needed)} samples" in document["summary"]
+    assert f"excluding 0.02 (maxDrop) needs about {two_digits(needed)} samples" in document["summary"]
     project.evaluation["datasets"].clear()
     project.samples(int(needed * 1.1), metrics=("rouge",))
     enough = metric_of(plan(project), "rouge")
@@ -389,7 +390,7 @@ def test_without_alpha_the_value_alone_decides(project):
     project.samples(40, metrics=("rouge",))
     project.evaluation["ciGate"] = {"baseline": "main", "alpha": None, "maxDrop": 0.1}
     metric = metric_of(plan(project), "rouge")
-    assert metric["detectable"] == pytest.approx(0.1 + 0.8416 * 0.2 / 40**0.5, abs=1e-3)
+    assert metric["detectable"] == pytest.approx([0.1 + 0.8416 * 0.2 / 40**0.5] * 2, abs=1e-3)
     assert metric["samplesNeeded"] is None
 
 
@@ -403,7 +404,7 @@ def test_the_table_fits_and_keeps_names_whole(width, project, monkeypatch):
     lines = project("plan", "agent.yaml").out.splitlines()
     assert max(map(len, lines)) <= max(40, int(width))
     assert any("non_llm_context_recall" in line for line in lines)
-    assert " ".join(lines).startswith("40 samples detect a drop of 0.0")
+    assert " ".join(lines).startswith("40 samples detect a drop of 0.1")
 
 
 @pytest.mark.parametrize(

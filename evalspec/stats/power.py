@@ -1,0 +1,217 @@
+"""The power of the gate's comparison with a baseline, by simulating it: attempts, test, margin and confirmation.
+
+Attempts are drawn from a model of one agent: the rate of each sample with 0/1 scores, or deviations of single attempts
+from a unit's mean. A drop lowers every rate by the same share, or every other score by whole steps.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from evalspec.stats.detection import POWER
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
+_SIMULATIONS = 2000
+_CELLS = 6_000_000
+"""With more attempts in all simulations, fewer are simulated."""
+_FEWEST = 200
+_SIMULATIONS_EXACT = 400
+"""Simulations of the bounded test, which is slow."""
+_STEPS = 10
+_MOST_TERMS = 24
+_DIGITS = 9
+_NORMAL = NormalDist()
+
+
+class AttemptModel(Struct, frozen=True, dict=True):
+    """How the attempts of an unchanged agent vary, in the unit of the score.
+
+    `rates`: probability that an attempt scores 1, one per sample; empty if scores are not 0 or 1. `deviations`: of
+    single attempts from the mean of their unit, summed over its samples. `sizes`: number of samples of each unit.
+    `step`: the smallest step of a score, 0 if it is continuous.
+    """
+
+    rates: Sequence[float] = ()
+    deviations: Sequence[float] = ()
+    sizes: Sequence[int] = ()
+    step: float = 0.0
+
+    @property
+    def units(self) -> int:
+        """The number of independent units."""
+        return len(self.rates or self.sizes)
+
+    @property
+    def largest(self) -> float:
+        """The largest drop to look for."""
+        if self.rates:
+            return math.fsum(self.rates) / len(self.rates)
+        return 8 * max(map(abs, self.deviations), default=0.0) * len(self.sizes) / max(1, sum(self.sizes))
+
+
+class Design(Struct, frozen=True, dict=True):
+    """What the gate compares. `attempts`: of each sample in the baseline. `own`: in the run, and in its confirmation.
+
+    `level`: of the one-sided test. `margin`: the allowed drop. `reach`: the largest possible difference; None if
+    unbounded. `confirmed`: whether a second run has to be significant too.
+    """
+
+    attempts: int
+    own: int
+    level: float
+    margin: float = 0.0
+    reach: float | None = 1.0
+    confirmed: bool = True
+
+    @property
+    def is_bounded_test(self) -> bool:
+        """Whether a drop beyond the margin is tested by the bounded test."""
+        return self.margin > 0 and self.reach is not None
+
+    @cached_property
+    def limit(self) -> float:
+        """The normal quantile of the level."""
+        return _NORMAL.inv_cdf(1 - self.level)
+
+
+def find_detectable(model: AttemptModel, design: Design, seed: int = 0) -> float | None:
+    """Return the smallest true drop that four of five runs detect, in the unit of the score; None if none is."""
+    power = compute_power(model, design, seed)
+    low, high = 0.0, model.largest
+    if not model.units or power(high) < POWER:
+        return None
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle) >= POWER else (middle, high)
+    return high
+
+
+def compute_power(model: AttemptModel, design: Design, seed: int = 0) -> Callable[[float], float]:
+    """Return the power as a function of the true drop: the share of runs that the gate fails."""
+    import numpy as np
+
+    count = design.attempts + 2 * design.own
+    most, cells = (_SIMULATIONS_EXACT, _CELLS // 40) if design.is_bounded_test else (_SIMULATIONS, _CELLS)
+    simulations = max(_FEWEST, min(most, cells // max(1, model.units * count)))
+    rng = np.random.default_rng(seed)
+    draw = _draw_passes if model.rates else _draw_scores
+    attempts = draw(model, (simulations, model.units, count), design.attempts, rng)
+    sizes = np.array(model.sizes or [1] * model.units, dtype=np.float64)
+
+    def power(drop: float) -> float:
+        drawn = attempts(drop)
+        before, runs = drawn[:, :, : design.attempts], drawn[:, :, design.attempts :]
+        found = _is_significant(before, runs[:, :, : design.own], sizes, design, is_binary=bool(model.rates))
+        if design.confirmed:
+            found &= _is_significant(before, runs[:, :, design.own :], sizes, design, is_binary=bool(model.rates))
+        return float(found.mean())
+
+    return power
+
+
+_Attempts = Callable[[float], "NDArray[numpy.float64]"]
+
+
+def _draw_passes(
+    model: AttemptModel, shape: tuple[int, int, int], before: int, rng: "numpy.random.Generator"
+) -> _Attempts:
+    """Return 0/1 scores of the baseline's attempts and those of two runs, as a function of the drop."""
+    import numpy as np
+
+    tosses, rates = rng.random(shape, dtype=np.float32), np.array(model.rates)[:, None]
+
+    def attempts(drop: float) -> "NDArray[numpy.float64]":
+        kept = np.where(np.arange(shape[2]) < before, 1.0, 1 - drop / model.largest)
+        return (tosses < rates * kept).astype(np.float64)
+
+    return attempts
+
+
+def _draw_scores(
+    model: AttemptModel, shape: tuple[int, int, int], before: int, rng: "numpy.random.Generator"
+) -> _Attempts:
+    """Return sums of scores around their unit's mean. Both runs lose the same steps: some samples one more."""
+    import numpy as np
+
+    noise = np.array(model.deviations)[rng.integers(0, len(model.deviations), shape)]
+    sizes, is_run = np.array(model.sizes, dtype=np.float64), np.arange(shape[2]) >= before
+    scatter = rng.standard_normal(shape[:2])
+
+    def attempts(drop: float) -> "NDArray[numpy.float64]":
+        more = drop / model.step % 1 if model.step else 0.0
+        lost = drop * sizes + model.step * math.sqrt(more * (1 - more)) * np.sqrt(sizes) * scatter
+        scores: NDArray[np.float64] = noise - lost[:, :, None] * is_run
+        return scores
+
+    return attempts
+
+
+def _is_significant(
+    before: "NDArray[numpy.float64]",
+    after: "NDArray[numpy.float64]",
+    sizes: "NDArray[numpy.float64]",
+    design: Design,
+    *,
+    is_binary: bool,
+) -> "NDArray[numpy.bool_]":
+    """Return whether the gate's test is significant in each simulation."""
+    if design.is_bounded_test:
+        return _exceeds_margin(before, after, sizes, design)
+    if is_binary and before.shape[2] == after.shape[2] == 1:
+        return _has_many_losses(before[:, :, 0] - after[:, :, 0], design)
+    return _is_rare_exchange(before, after + (design.margin * sizes)[:, None], design, is_binary=is_binary)
+
+
+def _has_many_losses(lost: "NDArray[numpy.float64]", design: Design) -> "NDArray[numpy.bool_]":
+    """Return whether McNemar's exact test is significant. `lost`: 1, 0 or −1, shape (simulations, samples)."""
+    import numpy as np
+
+    from evalspec.stats.paired import compute_half_binomial
+
+    losses, changed = (lost > 0).sum(axis=1), (lost != 0).sum(axis=1)
+    tails = {count: compute_half_binomial(count)[::-1].cumsum()[::-1] for count in set(changed.tolist())}
+    return np.array([tails[n][loss] < design.level for loss, n in zip(losses.tolist(), changed.tolist(), strict=True)])
+
+
+def _is_rare_exchange(
+    before: "NDArray[numpy.float64]", after: "NDArray[numpy.float64]", design: Design, *, is_binary: bool
+) -> "NDArray[numpy.bool_]":
+    """Return whether exchanging the attempts of each unit is significant, by its normal approximation."""
+    import numpy as np
+
+    own, count = after.shape[2], before.shape[2] + after.shape[2]
+    every = np.concatenate([before, after], axis=2)
+    mean = every.mean(axis=2, keepdims=True)
+    lost = (mean - after).sum(axis=(1, 2)) - (0.5 if is_binary else 0.0)  # sums of 0/1 scores have steps of 1
+    share = own * (count - own) / (count * (count - 1))
+    significant: NDArray[np.bool_] = (
+        lost >= design.limit * np.sqrt(share * ((every - mean) ** 2).sum(axis=(1, 2))) + 1e-9
+    )
+    return significant
+
+
+def _exceeds_margin(
+    before: "NDArray[numpy.float64]", after: "NDArray[numpy.float64]", sizes: "NDArray[numpy.float64]", design: Design
+) -> "NDArray[numpy.bool_]":
+    """Return whether the bounded test is significant, as `compute_bounded_p_value` decides it."""
+    import numpy as np
+
+    from evalspec.stats.bounded import compute_unseen_size
+    from evalspec.stats.gamma_sums import compute_tails
+
+    lost = before.mean(axis=2) - after.mean(axis=2) - design.margin * sizes
+    unseen = (design.margin + (design.reach or 0.0)) * compute_unseen_size(sizes)
+    terms = np.unique(lost.round(_DIGITS))
+    if len(terms) > _MOST_TERMS:
+        terms = np.linspace(terms[0], terms[-1], _MOST_TERMS)
+    cells = np.searchsorted((terms[1:] + terms[:-1]) / 2, lost)
+    shapes = np.ones((len(lost), len(terms) + 1))
+    shapes[:, :-1] = [np.bincount(row, minlength=len(terms)) for row in cells]
+    return compute_tails(np.broadcast_to(np.append(-terms, unseen), shapes.shape), shapes) < design.level
