@@ -1,12 +1,14 @@
 """The gate: compares measurements with thresholds, and decides the verdict of a run.
 
-A threshold FAILS only if the missing scores could not change that. It PASSES only with enough coverage. Otherwise it is
-INCOMPLETE. This module does no I/O.
+A threshold FAILS only if the missing scores could not change that, whatever they are. It PASSES only if they could not
+change that either, or if the manifest accepts that they are missing. Otherwise it is INCOMPLETE. This module does no
+I/O.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.manifest.gate_schema import CiGate
@@ -24,6 +26,7 @@ from evalspec.model import (
     Verdict,
     VerdictStatus,
 )
+from evalspec.model.scores import LARGEST_VALUE
 from evalspec.outline import MetricOutline
 from evalspec.plural import counted
 from evalspec.stats import compute_statistic
@@ -54,15 +57,15 @@ def compute_outcome(
 
     `cluster`: metadata key that groups samples that are not independent.
     """
+    if threshold.reason is not None:
+        return threshold
     statistic = threshold.stat or metric.statistic
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
-    confidence = threshold.confidence
-    found = estimate_scores(scores, statistic, metric.reach, clusters, confidence) if confidence else None
-    summary = compute_summary(scores, statistic, metric.direction, found)
-    bound = _worse_end(threshold, summary)
     excess = _not_applicable_gap(members, threshold.metric, policy)
-    status, reason = _decide(threshold, metric, summary, scores, policy, bound, excess)
+    measured = _Measured(metric, statistic, scores, clusters, [_is_missing(score, bool(excess)) for score in scores])
+    summary = compute_summary(scores, statistic, metric.direction)
+    status, reason, bound = _decide(threshold, measured, summary, policy, excess)
     return replace(
         threshold,
         status=status,
@@ -75,47 +78,77 @@ def compute_outcome(
     )
 
 
-def _worse_end(threshold: Threshold, summary: Summary) -> float | None:
-    """Return the end of the interval that is closer to breaking the limit, or breaks it. None without an interval."""
-    if summary.interval is None:
-        return None
-    low, high = summary.interval
-    if threshold.min is None or threshold.exceeded_by(high):
-        return high
-    return low
+class _Measured(Struct, frozen=True):
+    """The scores that a limit applies to. `missing`: whether each is missing."""
+
+    metric: MetricOutline
+    statistic: str
+    scores: Sequence[Score]
+    clusters: Sequence[Hashable] | None
+    missing: Sequence[bool]
+
+    def fill(self, *, high: bool) -> Sequence[Score]:
+        """Return the scores with each missing one at an end of the metric's range."""
+        end = self.metric.bounds[high]
+        extreme = Score.scored((LARGEST_VALUE if high else -LARGEST_VALUE) if end is None else end)
+        return [extreme if lost else score for score, lost in zip(self.scores, self.missing, strict=True)]
+
+    def check(self, limit: Threshold, scores: Sequence[Score]) -> "_Check":
+        """Compare a limit with the statistic of scores, and with the worse end of its interval."""
+        values = [score.value for score in scores if score.value is not None]
+        found = None
+        if limit.confidence:
+            found = estimate_scores(scores, self.statistic, self.metric.reach, self.clusters, limit.confidence)
+        bound = found.interval[limit.min is None] if found and found.interval else None
+        broken = _break(limit, compute_statistic(values, self.statistic), bound) if values else None
+        return _Check(broken, bound if bound is None or abs(bound) < LARGEST_VALUE else None, found.reason if found else None)
+
+
+class _Check(Struct, frozen=True):
+    """How a limit is broken, in words; the end of the interval that was compared; why there is no interval."""
+
+    broken: str | None
+    bound: float | None
+    no_interval: str | None
 
 
 def _decide(
-    threshold: Threshold,
-    metric: MetricOutline,
-    summary: Summary,
-    scores: Sequence[Score],
-    policy: CiGate,
-    bound: float | None,
-    excess: str | None,
-) -> tuple[VerdictStatus, str | None]:
-    """Return the status of a threshold and its reason.
+    threshold: Threshold, measured: _Measured, summary: Summary, policy: CiGate, excess: str | None
+) -> tuple[VerdictStatus, str | None, float | None]:
+    """Return the status of a threshold, its reason, and the end of the interval that was compared with it.
 
     `excess`: why too many scores are not applicable. If set, those scores count as missing.
     """
+    scores = measured.scores
     if summary.skipped and summary.skipped == summary.expected:
-        return NOT_GATED, next(score.reason for score in scores if score.status is ScoreStatus.SKIPPED)
+        return NOT_GATED, next(score.reason for score in scores if score.status is ScoreStatus.SKIPPED), None
     gap = _coverage_gap(summary, scores, policy)
-    if excess and summary.scored:
-        gap = f"{gap}; {excess}" if gap else excess
-    broken = _break(threshold, summary.value, bound)
-    if broken is None:
-        if threshold.confidence and bound is None and not gap:
-            return INCOMPLETE, f"there is no {_level(threshold.confidence)} interval: {summary.no_interval}"
-        return (INCOMPLETE, gap) if gap else (PASS, None)
-    missing = sum(_is_missing(score, bool(excess)) for score in scores)
-    settled = [s.value for s in scores if s.value is not None and not _is_missing(s, bool(excess))]
-    if missing and not _breaks_even_at_best(threshold, metric, summary, settled, missing):
-        detail = f"{broken}, but the {missing} missing could change it"
-        return INCOMPLETE, gap or detail
     if summary.scored < policy.min_samples:
-        return INCOMPLETE, gap
-    return FAIL, broken
+        return INCOMPLETE, gap, None
+    sides = [one for one in (replace(threshold, max=None), replace(threshold, min=None)) if one.min != one.max]
+    found = [measured.check(side, scores) for side in sides]
+    worst = [measured.check(side, measured.fill(high=side.min is None)) for side in sides]
+    best = [measured.check(side, measured.fill(high=side.max is None)) for side in sides]
+    if excess:
+        gap = f"{gap}; {excess}" if gap else excess
+    tested = worst if gap or threshold.confidence else found
+    broken = next((check.broken for check in (*found, *tested) if check.broken), None)
+    bound = next((check.bound for check in tested if check.broken), tested[0].bound)
+    if any(check.broken for check in best):
+        return FAIL, broken, bound
+    no_interval = next((check.no_interval for check in tested if check.no_interval), None)
+    if broken is None and no_interval is None and not (gap and _is_stated(summary, policy, excess)):
+        return PASS, None, bound
+    if broken is None and not gap:
+        return INCOMPLETE, f"there is no {_level(threshold.confidence or 0.0)} interval: {no_interval}", bound
+    return INCOMPLETE, gap or f"{broken}, but the {sum(measured.missing)} missing could change it", bound
+
+
+def _is_stated(summary: Summary, policy: CiGate, excess: str | None) -> bool:
+    """Return whether the manifest itself states a rule that too few scores break. Defaults yield to certainty."""
+    stated = policy.model_fields_set
+    too_few = summary.scored / summary.expected < policy.min_coverage
+    return (too_few and "min_coverage" in stated) or (excess is not None and "max_not_applicable" in stated)
 
 
 def _coverage_gap(summary: Summary, scores: Sequence[Score], policy: CiGate) -> str | None:
@@ -197,21 +230,6 @@ def _is_missing(score: Score, excess: bool) -> bool:
     return excess and score.cause in (Cause.REPLY, Cause.JUDGE)
 
 
-def _breaks_even_at_best(
-    threshold: Threshold, metric: MetricOutline, summary: Summary, settled: Sequence[float], missing: int
-) -> bool:
-    """Return whether the limit stays broken even if every missing score were the best that the metric allows.
-
-    `settled`: the values that are not missing.
-    """
-    too_low = summary.value is not None and threshold.undercut_by(summary.value)
-    best = metric.bounds[1] if too_low else metric.bounds[0]
-    if best is None:
-        return False
-    at_best = compute_statistic([*settled, *[best] * missing], summary.statistic)
-    return threshold.undercut_by(at_best) if too_low else threshold.exceeded_by(at_best)
-
-
 def compute_verdict(
     datasets: Sequence[DatasetResult],
     policy: CiGate,
@@ -242,6 +260,12 @@ def compute_verdict(
     if reasons[INCOMPLETE]:
         return Verdict(INCOMPLETE, tuple(reasons[INCOMPLETE]), partial)
     return Verdict(PASS, (), partial)
+
+
+def _is_decided(dataset: DatasetResult) -> bool:
+    """Return whether every limit passes, one of them over all samples: then no missing reply could change that."""
+    limits = [limit for limit in dataset.thresholds if limit.status is not NOT_GATED]
+    return any(limit.slice is None for limit in limits) and all(limit.status is PASS for limit in limits)
 
 
 def _say(dataset: str, outcome: Threshold) -> str:
@@ -307,6 +331,8 @@ def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]
     for dataset in datasets:
         attempts = [attempt.status for sample in dataset.samples for attempt in sample.attempts or (sample,)]
         failed = attempts.count(SampleStatus.FAILED)
+        if "max_error_rate" not in policy.model_fields_set and _is_decided(dataset):
+            continue
         if attempts and failed / len(attempts) > policy.max_error_rate:
             what = "attempts" if len(attempts) > len(dataset.samples) else "samples"
             share = f"{failed} of {len(attempts)} {what} have no usable reply"

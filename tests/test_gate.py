@@ -31,7 +31,7 @@ def outline(statistic, bounds):
     return MetricOutline("m", statistic, Direction.HIGHER, bounds)
 
 
-MEAN01 = outline("mean", (0.0, 1.0))
+MEAN01 = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0), (0.0, 1.0))
 STRICT = CiGate()
 FAILED, SKIPPED = Score.failed("judge down"), Score.skipped("no judge")
 NOT_APPLICABLE, RETURNED_NONE = (Score.not_applicable("none", cause) for cause in (Cause.DATASET, Cause.OTHER))
@@ -65,14 +65,22 @@ def decide(scores, *, policy=STRICT, metric=MEAN01, **limit):
         ([1.0, EMPTY, UNSTATED], {"min": 0.9}, INCOMPLETE),
         ([1.0] * 18 + [EMPTY, UNSTATED], {"min": 0.9}, PASS),
         ([1.0] * 17 + [EMPTY, EMPTY, UNSTATED], {"min": 0.9}, INCOMPLETE),
-        ([1.0] * 17 + [FAILED, EMPTY, UNSTATED], {"min": 0.5}, INCOMPLETE),
+        ([1.0] * 17 + [FAILED, EMPTY, UNSTATED], {"min": 0.5}, PASS),
+        ([1.0] * 17 + [FAILED, EMPTY, UNSTATED], {"min": 0.95}, INCOMPLETE),
         ([EMPTY], {"min": 0.0}, INCOMPLETE),
         ([0.0, EMPTY], {"min": 0.4}, FAIL),
         ([0.0, EMPTY, UNSTATED], {"min": 0.9}, FAIL),
         ([0.0, EMPTY, UNSTATED], {"min": 0.6}, INCOMPLETE),
         ([1.0, EMPTY, EMPTY], {"max": 0.3}, FAIL),
         ([1.0, EMPTY, EMPTY], {"max": 0.4}, INCOMPLETE),
-        ([1.0, FAILED], {"min": 0.1}, INCOMPLETE),
+        ([1.0, FAILED], {"min": 0.1}, PASS),
+        ([1.0, FAILED], {"min": 0.51}, INCOMPLETE),
+        ([1.0] * 97 + [FAILED] * 3, {"min": 0.8}, PASS),
+        ([1.0] * 97 + [FAILED] * 3, {"min": 0.9, "max": 0.98}, INCOMPLETE),
+        ([1.0] * 97 + [FAILED] * 3, {"min": 0.8, "confidence": 0.95}, PASS),
+        ([1.0] * 97 + [FAILED] * 3, {"min": 0.92, "confidence": 0.95}, INCOMPLETE),
+        ([0.0] * 50 + [FAILED], {"min": 0.8, "confidence": 0.95}, FAIL),
+        ([0.0, 1.0, 1.0, FAILED], {"min": 0.0, "stat": "min"}, PASS),
         ([0.0, 0.0, FAILED], {"min": 0.9}, FAIL),
         ([0.5, FAILED], {"min": 0.7}, INCOMPLETE),
         ([1.0, 1.0, FAILED], {"max": 0.5}, FAIL),
@@ -95,6 +103,10 @@ def test_latency_fails_on_its_own_percentile_in_spite_of_missing_ones():
     p95 = outline("p95", (0.0, None))
     assert decide([3000.0] * 50 + [FAILED], metric=p95, max=2000).status is FAIL
     assert decide([100.0] * 50 + [3000.0, 3000.0, 3000.0, FAILED], metric=p95, max=2000).status is INCOMPLETE
+    assert decide([100.0] * 97 + [FAILED] * 3, metric=p95, max=2000).status is PASS
+    assert decide([100.0] * 93 + [FAILED] * 7, metric=p95, max=2000).status is INCOMPLETE
+    confident = decide([100.0] * 97 + [FAILED] * 3, metric=p95, max=2000, confidence=0.95)
+    assert (confident.status, confident.bound) == (INCOMPLETE, None)
 
 
 @pytest.mark.parametrize(
@@ -103,10 +115,21 @@ def test_latency_fails_on_its_own_percentile_in_spite_of_missing_ones():
         (CiGate(min_coverage=0.5), PASS),
         (CiGate(min_coverage=0.51), INCOMPLETE),
         (CiGate(min_coverage=0.5, min_samples=2), INCOMPLETE),
+        (CiGate(), PASS),
+        (CiGate(min_coverage=1.0), INCOMPLETE),
     ],
 )
-def test_policy(policy, status):
+def test_a_stated_policy_holds_even_where_the_missing_scores_could_not_break_the_limit(policy, status):
     assert decide([1.0, FAILED], policy=policy, min=0.5).status is status
+
+
+def test_with_confidence_missing_scores_count_as_the_worst():
+    allowed = CiGate(min_coverage=0.9)
+    assert decide([1.0] * 97 + [FAILED] * 3, policy=allowed, min=0.92).status is PASS
+    doubted = decide([1.0] * 97 + [FAILED] * 3, policy=allowed, min=0.92, confidence=0.95)
+    worst = binomtest(97, 100).proportion_ci(0.95, "exact").low
+    assert (doubted.status, doubted.bound) == (INCOMPLETE, pytest.approx(worst))
+    assert "but the 3 missing could change it" in doubted.reason
 
 
 def test_too_few_samples_break_no_limit():
@@ -124,7 +147,7 @@ def test_one_sample_is_allowed_unless_none_is(scores, share, status):
 
 def test_reasons_name_the_number():
     assert decide([0.5], min=0.8).reason == "0.5 is below 0.8"
-    assert decide([1.0, FAILED], min=0.5).reason == "1 of 2 scored (1 failed), minCoverage is 1"
+    assert decide([1.0, FAILED], min=0.6).reason == "1 of 2 scored (1 failed), minCoverage is 1"
     assert decide([FAILED], min=0.5).reason == "nothing was scored (1 failed)"
     assert decide([FAILED, EMPTY], min=0.5).reason == "nothing was scored (1 failed, 1 not applicable: empty (1))"
     assert decide([EMPTY, EMPTY], min=0.5).reason == "nothing was scored (2 not applicable: empty (2))"
@@ -235,7 +258,9 @@ def dataset(*statuses, failed=0, answered=1):
         ([dataset(PASS, NOT_GATED)], STRICT, PASS, True),
         ([dataset(NOT_GATED)], STRICT, INCOMPLETE, True),
         ([dataset()], STRICT, NOT_GATED, False),
-        ([dataset(PASS, failed=1)], STRICT, INCOMPLETE, False),
+        ([dataset(PASS, failed=1)], STRICT, PASS, False),
+        ([dataset(failed=1), dataset(PASS)], STRICT, INCOMPLETE, False),
+        ([dataset(PASS, failed=1)], CiGate(max_error_rate=0.0), INCOMPLETE, False),
         ([dataset(PASS, failed=1)], CiGate(max_error_rate=0.5), PASS, False),
         ([dataset(FAIL)], CiGate(enabled=False), NOT_GATED, False),
     ],
@@ -317,13 +342,13 @@ def test_a_sample_under_no_limit_has_no_known_pass_rate(given_limit):
 
 
 def test_the_error_rate_counts_attempts():
-    failing = compute_verdict([dataset(PASS, failed=1)], STRICT, partial=False)
+    failing = compute_verdict([dataset(PASS, failed=1)], CiGate(max_error_rate=0.0), partial=False)
     assert failing.reasons == ("d: 1 of 2 samples have no usable reply, maxErrorRate is 0",)
     attempts = [Attempt(status, scores={"m": FAILED}) for status in (SampleStatus.FAILED, SampleStatus.ANSWERED)]
     repeated = replace(dataset(PASS), samples=(combine_attempts(Sample("s", "q"), attempts, ()), result(1.0)))
-    reasons = compute_verdict([repeated], STRICT, partial=False).reasons
+    reasons = compute_verdict([repeated], CiGate(max_error_rate=0.0), partial=False).reasons
     assert reasons == ("d: 1 of 3 attempts have no usable reply, maxErrorRate is 0",)
-    assert compute_verdict([replace(dataset(PASS), samples=())], STRICT, partial=False).status is PASS
+    assert compute_verdict([replace(dataset(PASS), samples=())], CiGate(max_error_rate=0.0), partial=False).status is PASS
 
 
 anything = st.floats(0, 1).map(Score.scored) | st.sampled_from(
@@ -369,11 +394,9 @@ def test_a_decision_survives_whatever_the_missing_scores_turn_out_to_be(given_sc
 def test_pass_means_enough_was_scored_and_the_value_is_within(given_scores, limit):
     outcome = decide(given_scores, min=limit)
     if outcome.status is PASS:
-        assert outcome.scored == outcome.expected > 0
+        assert outcome.scored > 0
         assert outcome.value >= limit - 1e-6
-
-
-CONFIDENT = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0), (0.0, 1.0))
+        assert outcome.value * outcome.scored / outcome.expected >= limit - 1e-6
 
 
 @pytest.mark.parametrize(
@@ -382,7 +405,7 @@ CONFIDENT = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0), (0.0, 1.0))
 )
 def test_a_confident_limit_compares_the_worse_end_of_the_interval(passes, attempts, status):
     scores = [1.0] * passes + [0.0] * (attempts - passes)
-    outcome = decide(scores, metric=CONFIDENT, min=0.82, confidence=0.95)
+    outcome = decide(scores, min=0.82, confidence=0.95)
     low = binomtest(passes, attempts).proportion_ci(0.95, "exact").low
     assert outcome.bound == pytest.approx(low)
     assert outcome.status is status
@@ -390,9 +413,9 @@ def test_a_confident_limit_compares_the_worse_end_of_the_interval(passes, attemp
 
 
 def test_a_confident_maximum_compares_the_upper_end():
-    outcome = decide([0.0] * 30, metric=CONFIDENT, max=0.1, confidence=0.95)
+    outcome = decide([0.0] * 30, max=0.1, confidence=0.95)
     assert (outcome.status, outcome.bound) == (FAIL, pytest.approx(1 - 0.025 ** (1 / 30)))
-    enough = decide([0.0] * 40, metric=CONFIDENT, max=0.1, confidence=0.95)
+    enough = decide([0.0] * 40, max=0.1, confidence=0.95)
     assert (enough.status, enough.bound) == (PASS, pytest.approx(1 - 0.025 ** (1 / 40)))
 
 
@@ -405,10 +428,10 @@ def test_a_confident_maximum_compares_the_upper_end():
     ],
 )
 def test_a_confident_range_compares_the_end_that_breaks_it(limit, status, end):
-    outcome = decide([1.0] * 30 + [0.0] * 10, metric=CONFIDENT, confidence=0.95, **limit)
+    outcome = decide([1.0] * 30 + [0.0] * 10, confidence=0.95, **limit)
     interval = binomtest(30, 40).proportion_ci(0.95, "exact")
     assert (outcome.status, outcome.bound) == (status, pytest.approx(getattr(interval, end)))
-    assert decide([1.0] * 30 + [0.0] * 10, metric=CONFIDENT, **limit).bound is None
+    assert decide([1.0] * 30 + [0.0] * 10, **limit).bound is None
 
 
 def test_a_confident_percentile_names_how_many_scores_it_needs():
@@ -427,12 +450,12 @@ def test_a_confident_percentile_names_how_many_scores_it_needs():
 
 
 def test_a_confident_limit_over_clusters_counts_the_clusters():
-    """Five passes in two documents are two observations, which no interval of five can know."""
-    samples = [result(1.0, f"s{n}", metadata={"doc": n % 2}) for n in range(40)]
+    """Passes in four documents are four observations."""
+    samples = [result(1.0, f"s{n}", metadata={"doc": n % 4}) for n in range(40)]
     limit = Threshold("m", min=0.5, confidence=0.95)
-    assert compute_outcome(limit, CONFIDENT, samples, STRICT).status is PASS
-    clustered = compute_outcome(limit, CONFIDENT, samples, STRICT, "doc")
+    assert compute_outcome(limit, MEAN01, samples, STRICT).status is PASS
+    clustered = compute_outcome(limit, MEAN01, samples, STRICT, "doc")
     assert clustered.status is FAIL
-    assert clustered.bound < 0.3
-    alone = compute_outcome(limit, CONFIDENT, [replace(s, metadata={"doc": 1}) for s in samples], STRICT, "doc")
+    assert clustered.bound == pytest.approx(0.025 ** (1 / 4))
+    alone = compute_outcome(limit, MEAN01, [replace(s, metadata={"doc": 1}) for s in samples], STRICT, "doc")
     assert (alone.status, "one cluster" in alone.reason) == (INCOMPLETE, True)

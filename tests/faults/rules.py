@@ -13,6 +13,7 @@ from itertools import product
 from math import comb, prod
 from typing import Any
 
+from evalspec.stats.bounded import compute_bounded_interval
 from faults.injected import SAMPLES, SLOW_SECONDS, TOKENS, AgentFault, JudgeFault, supported_statements
 
 SCORED, NOT_APPLICABLE, SKIPPED, FAILED = "scored", "not_applicable", "skipped", "failed"
@@ -188,12 +189,13 @@ def score_samples(asked: Sequence[Sequence[Asked]], *, no_judge: bool) -> list[S
 
 @dataclass(frozen=True)
 class Policy:
-    """`ciGate`, with the defaults of docs/reference/manifest.md."""
+    """`ciGate`, with the defaults of docs/reference/manifest.md. Three of them are None here where they are not stated:
+    they yield where the missing scores could not change the outcome."""
 
     enabled: bool = True
-    min_coverage: float = 1.0
-    max_error_rate: float = 0.0
-    max_not_applicable: float = 0.1
+    min_coverage: float | None = None
+    max_error_rate: float | None = None
+    max_not_applicable: float | None = None
     min_samples: int = 1
     min_pass_rate: float | None = None
     confidence: float | None = None
@@ -201,6 +203,16 @@ class Policy:
     alpha: float | None = 0.05
     not_worse: bool = False
     new_failures: int | None = None
+
+    @property
+    def coverage(self) -> float:
+        """The share of the scores that is enough without another thought."""
+        return 1.0 if self.min_coverage is None else self.min_coverage
+
+    @property
+    def not_applicable(self) -> float:
+        """The share that may be not applicable."""
+        return 0.1 if self.max_not_applicable is None else self.max_not_applicable
 
 
 @dataclass(frozen=True)
@@ -224,11 +236,17 @@ class Limit:
             self.max is None or value <= self.max + _ROUNDING
         )
 
-    def best_value(self) -> float | None:
-        """The most helpful value that a missing score could have; None where the metric has no such bound."""
-        if self.min is None:
-            return 0.0
-        return None if self.metric in ("latency_p95", "tokens_mean") else 1.0
+    def best_value(self) -> float:
+        """The most helpful value that a missing score could have."""
+        return 0.0 if self.min is None else self._highest
+
+    def worst_value(self) -> float:
+        """The least helpful value that a missing score could have."""
+        return self._highest if self.min is None else 0.0
+
+    @property
+    def _highest(self) -> float:
+        return 1e9 if self.metric in ("latency_p95", "tokens_mean") else 1.0
 
 
 @dataclass(frozen=True)
@@ -275,27 +293,36 @@ def _decide(
     # 1. Every score skipped: not gated.
     if counts[SKIPPED] and counts[SKIPPED] == expected:
         return NOT_GATED
-    if value is None:
+    if value is None or counts[SCORED] < policy.min_samples:
         return INCOMPLETE
     excess = _lacks_too_much(limit.metric, members, policy)
-    within = limit.holds(value) and (bound is None or limit.holds(bound))
-    has_interval = policy.confidence is None or bound is not None
-    # 2. Within the limit, and enough is scored: PASS.
-    enough = counts[SCORED] >= max(1, policy.min_samples) and counts[SCORED] / expected >= policy.min_coverage
-    if within:
-        return PASS if enough and not excess and has_interval else INCOMPLETE
-    # 3. Beyond the limit, and no value of the missing scores would save it: FAIL.
-    missing = [score for score in scores if score.status in (FAILED, SKIPPED) or (excess and score.cause)]
-    settled = [score.value for score in scores if score.value is not None and score not in missing]
-    if counts[SCORED] >= policy.min_samples and (not missing or _breaks_at_best(limit, settled, len(missing))):
+    missing = sum(score.status in (FAILED, SKIPPED) or bool(excess and score.cause) for score in scores)
+    settled = [
+        score.value for score in scores if score.value is not None and not (excess and score.cause in ("reply", "judge"))
+    ]
+    # 2. Beyond the limit whatever the missing scores are: FAIL.
+    if not _holds([*settled, *[limit.best_value()] * missing], limit, policy):
         return FAIL
-    # 4. Anything else: INCOMPLETE.
-    return INCOMPLETE
+    # 3. A rule on what may be missing that the manifest states holds; its default yields to 4.
+    too_few = counts[SCORED] / expected < policy.coverage
+    if (too_few and policy.min_coverage is not None) or (excess and policy.max_not_applicable is not None):
+        return INCOMPLETE
+    # 4. Within the limit whatever the missing scores are: PASS. Where the manifest accepts that they are missing, the
+    # value decides; with confidence, the worst ones always count.
+    worst = missing if too_few or excess or policy.confidence else 0
+    known = settled if worst else [score.value for score in scores if score.value is not None]
+    has_interval = policy.confidence is None or bound is not None
+    return PASS if has_interval and _holds([*known, *[limit.worst_value()] * worst], limit, policy) else INCOMPLETE
 
 
-def _breaks_at_best(limit: Limit, settled: Sequence[float], missing: int) -> bool:
-    best = limit.best_value()
-    return best is not None and not limit.holds(compute_statistic([*settled, *[best] * missing], limit.statistic))
+def _holds(values: Sequence[float], limit: Limit, policy: Policy) -> bool:
+    """Whether the value is within the limit, and with confidence the end of its interval too. Whether intervals are
+    right is tested elsewhere."""
+    value = compute_statistic(values, limit.statistic)
+    if policy.confidence is None:
+        return limit.holds(value)
+    ends = compute_bounded_interval(values, (0.0, 1.0), policy.confidence)
+    return limit.holds(value) and limit.holds(ends[limit.min is None])
 
 
 def _lacks_too_much(metric: str, members: Sequence[SampleScores], policy: Policy) -> bool:
@@ -304,8 +331,8 @@ def _lacks_too_much(metric: str, members: Sequence[SampleScores], policy: Policy
     scores = [attempt[metric] for sample in members for attempt in sample.attempts]
     lacking = sum(score.lacks_evidence for score in scores)
     total = lacking + sum(score.status != NOT_APPLICABLE for score in scores)
-    of_one_sample = len(members[0].attempts) if policy.max_not_applicable else 0
-    return lacking > max(of_one_sample, policy.max_not_applicable * total + _ROUNDING)
+    of_one_sample = len(members[0].attempts) if policy.not_applicable else 0
+    return lacking > max(of_one_sample, policy.not_applicable * total + _ROUNDING)
 
 
 def compute_statistic(values: Sequence[float], statistic: str) -> float | None:
@@ -385,9 +412,9 @@ def decide_drop(
     is_beyond = drop > limit + _ROUNDING
     is_significant = policy.alpha is None or compute_p_value(drops) < policy.alpha
     fails_anyhow = is_beyond and is_significant and at_best > limit + _ROUNDING
-    if lost and not fails_anyhow and len(drops) / (len(drops) + len(lost)) < policy.min_coverage:
+    if lost and not fails_anyhow and len(drops) / (len(drops) + len(lost)) < policy.coverage:
         return {INCOMPLETE}
-    if alone > 1 and alone > policy.max_not_applicable * len(old):
+    if alone > 1 and alone > policy.not_applicable * len(old):
         return {INCOMPLETE}
     if is_beyond and is_significant:
         return {FAIL} if fails_anyhow else {INCOMPLETE}
@@ -446,19 +473,27 @@ def decide_new_failures(
 
 
 def decide_verdict(
-    limits: Sequence[str], floor: set[str], regressions: Sequence[str], samples: Sequence[SampleScores], policy: Policy
+    limits: Mapping[Limit, str],
+    floor: set[str],
+    regressions: Sequence[str],
+    samples: Sequence[SampleScores],
+    policy: Policy,
 ) -> str:
     """The verdict from the outcomes of limits, floor and comparison with the baseline."""
     if not policy.enabled:
         return NOT_GATED
-    found = {*limits, *floor, *regressions}
+    found = {*limits.values(), *floor, *regressions}
     # FAIL wins over INCOMPLETE, because a limit fails only where the missing scores cannot change that.
     if FAIL in found:
         return FAIL
     asked = [one for sample in samples for one in sample.asked]
     error_rate = sum(not one.is_answer for one in asked) / len(asked)
-    unchecked = {*limits, *regressions} == {NOT_GATED}
-    if INCOMPLETE in found or unchecked or error_rate > policy.max_error_rate:
+    unchecked = {*limits.values(), *regressions} == {NOT_GATED}
+    # The default of maxErrorRate yields where every limit passes whatever the missing replies are.
+    gated = {limit: status for limit, status in limits.items() if status != NOT_GATED}
+    is_decided = any(limit.slice is None for limit in gated) and {*gated.values()} == {PASS}
+    allowed = 1.0 if policy.max_error_rate is None and is_decided else policy.max_error_rate or 0.0
+    if INCOMPLETE in found or unchecked or error_rate > allowed:
         return INCOMPLETE
     return PASS
 

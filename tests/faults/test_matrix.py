@@ -62,10 +62,9 @@ def check(outcome: Any, cell: Cell, bench: Bench) -> list[str]:
     gate, samples, document = GATES[cell.gate], bench.recount(cell), outcome.document
     (reported,) = document["datasets"]
     found = check_samples(reported["samples"], samples, gate)
-    statuses = []
+    statuses = {}
     for limit in gate.limits:
-        status, problems = check_limit(limit, reported["thresholds"], samples, gate)
-        statuses.append(status)
+        statuses[limit], problems = check_limit(limit, reported["thresholds"], samples, gate)
         found += problems
     regressions = check_regressions(document["regressions"], samples, cell, found)
     floor = decide_floor(samples, gate.limits, gate.policy)
@@ -184,7 +183,8 @@ def check_evidence(document: Any, gate: Gate) -> list[str]:
         if said["status"] == "NOT_GATED":
             continue
         lacking = sum(said["notApplicableCauses"].get(cause, 0) for cause in ("reply", "judge"))
-        enough = said["scored"] and said["scored"] >= gate.policy.min_coverage * said["expected"]
-        if not enough or lacking > max(1, gate.policy.max_not_applicable * (said["expected"] + lacking)):
+        enough = said["scored"] and said["scored"] >= (gate.policy.min_coverage or 0.0) * said["expected"]
+        allowed = 1.0 if gate.policy.max_not_applicable is None else gate.policy.max_not_applicable
+        if not enough or lacking > max(1, allowed * (said["expected"] + lacking)):
             found.append(f"PASS on too little: {said}")
     return found
