@@ -14,6 +14,7 @@ from evalspec.model import (
     SampleResult,
     Score,
     ScoreStatus,
+    Summary,
     known_finish_reason,
 )
 from evalspec.store.log_records import WITHHELD, change_fingerprint
@@ -53,7 +54,11 @@ def _redact_dataset(
             replace(threshold, slice=redact(threshold.slice), reason=redact(threshold.reason))
             for threshold in dataset.thresholds
         ),
-        slices=tuple(replace(part, name=redact(part.name)) for part in dataset.slices),
+        metrics=_redact_summaries(dataset.metrics, redact),
+        slices=tuple(
+            replace(part, name=redact(part.name), metrics=_redact_summaries(part.metrics, redact))
+            for part in dataset.slices
+        ),
         retriever=_redact_record(dataset.retriever, redact),
         stages=_redact_record(dataset.stages, redact),
         diagnosis=_redact_record(dataset.diagnosis, redact),
@@ -61,6 +66,11 @@ def _redact_dataset(
         source_id=redact(dataset.source_id),
         description=redact(dataset.description),
     )
+
+
+def _redact_summaries(summaries: Mapping[str, Summary], redact: Callable[[Any], Any]) -> dict[str, Summary]:
+    """Return the summaries with their only text redacted: why there is no interval, which may name a cluster."""
+    return {name: _with(summary, no_interval=redact(summary.no_interval)) for name, summary in summaries.items()}
 
 
 def _is_clean(sample: SampleResult, is_clean: Callable[[bytes], bool]) -> bool:

@@ -72,7 +72,7 @@ def test_min_grade(files):
 def test_interval(files):
     outcome = files("score", "qrels.txt", "run.txt", "-m", "RR", "--interval")
     assert "95 % interval" in outcome.out
-    assert "0.3333  0.0489 – 0.8154" in outcome.out
+    assert "0.3333  0.0471 – 0.8158" in outcome.out
 
 
 def test_per_query(files):

@@ -128,7 +128,7 @@ def test_the_pairs_that_are_needed_to_find_a_drop(kind, drop):
 
 
 @pytest.mark.usefixtures("_without_intervals")
-@pytest.mark.parametrize("kind", ["normal", "binary"])
+@pytest.mark.parametrize("kind", ["graded", "binary"])
 def test_the_pairs_that_are_needed_to_exclude_a_drop(kind):
     """The same for excluding a drop between equals; 2 points each."""
     rng, drop = np.random.default_rng(4), 0.05
