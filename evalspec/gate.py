@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
+    LARGEST_VALUE,
     UNDECIDED,
     Cause,
     DatasetResult,
@@ -26,7 +27,6 @@ from evalspec.model import (
     Verdict,
     VerdictStatus,
 )
-from evalspec.model.scores import LARGEST_VALUE
 from evalspec.outline import MetricOutline
 from evalspec.plural import counted
 from evalspec.stats import compute_statistic
@@ -101,7 +101,9 @@ class _Measured(Struct, frozen=True):
             found = estimate_scores(scores, self.statistic, self.metric.reach, self.clusters, limit.confidence)
         bound = found.interval[limit.min is None] if found and found.interval else None
         broken = _break(limit, compute_statistic(values, self.statistic), bound) if values else None
-        return _Check(broken, bound if bound is None or abs(bound) < LARGEST_VALUE else None, found.reason if found else None)
+        return _Check(
+            broken, bound if bound is None or abs(bound) < LARGEST_VALUE else None, found.reason if found else None
+        )
 
 
 class _Check(Struct, frozen=True):

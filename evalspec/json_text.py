@@ -1,5 +1,6 @@
 """JSON output for people, `diff` and terminals. No text in it can control a terminal or a CI system."""
 
+import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator
@@ -15,6 +16,12 @@ _NEVER = 1_000
 _LARGEST = 2**63
 _TEXT = frozenset({str})
 _ALWAYS_PLAIN = frozenset({str, bool, type(None)})
+
+
+def compute_digest(value: Any) -> str:
+    """Return a hash of a JSON value that does not depend on the order of keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def render_line(value: Any) -> str:

@@ -79,7 +79,7 @@ def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
         replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
         for dataset in outline.datasets
     )
-    document = to_builtins(replace(outline, datasets=hidden), enc_hook=_policy_to_json)
+    document = to_builtins(replace(outline, datasets=hidden), enc_hook=policy_to_json)
     for dataset in document["datasets"]:
         for key in ("gold", "sourceId", "description"):
             dataset[key] = redact(dataset.get(key))
@@ -106,7 +106,8 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     return outline
 
 
-def _policy_to_json(policy: CiGate) -> dict[str, Any]:
+def policy_to_json(policy: CiGate) -> dict[str, Any]:
+    """Return the keys of a policy that its manifest states."""
     return policy.model_dump(by_alias=True, exclude_unset=True)
 
 

@@ -119,7 +119,7 @@ class AgentProcess:
             return Path(os.devnull).open("wb")
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         self._log_path.touch(0o600)  # an agent's output may be confidential
-        return self._log_path.open("wb")
+        return self._log_path.open("ab")  # a drop is confirmed with a second process
 
     async def _wait_until_ready(self, client: httpx.AsyncClient, process: subprocess.Popen[bytes]) -> None:
         deadline = monotonic() + self._ready_timeout

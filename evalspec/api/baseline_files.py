@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from evalspec.comparison.baseline import KIND, build_baseline, render_baseline
+from evalspec.comparison.baseline import KIND, build_baseline, list_pooled, render_baseline
 from evalspec.model import Run
 from evalspec.output_files import write_file
 from evalspec.store.erasing import Key
@@ -29,25 +29,28 @@ def find_baselines(folder: Path) -> Iterator[Path]:
 
 
 def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
-    """Take samples out of a baseline, and return their number. A baseline without other samples is deleted.
+    """Take samples out of a baseline and its anchor, and return their number. Without other samples it is deleted.
 
-    `find_keys`: returns the samples to take out by the id of the baseline's run.
+    `find_keys`: returns the samples to take out by the id of a run that the baseline holds.
 
     Raises:
         EvalspecError, OSError: It cannot be read, written or deleted.
     """
-    run = build_baseline(parse_document(read_bytes(path), shown), shown)
-    kept, removed = _drop_samples(run, find_keys(run.id))
-    if removed and not is_dry_run:
+    baseline = build_baseline(parse_document(read_bytes(path), shown), shown)
+    kept, removed = _drop_samples(baseline.run, find_keys)
+    anchor, of_anchor = (None, 0) if baseline.anchor is None else _drop_samples(baseline.anchor, find_keys)
+    if removed + of_anchor and not is_dry_run:
         if kept.datasets:
-            write_file(path, [render_baseline(kept).encode()])
+            left = anchor if anchor is not None and anchor.datasets else None
+            write_file(path, [render_baseline(replace(baseline, run=kept, anchor=left)).encode()])
         else:
             path.unlink()
-    return removed
+    return removed + of_anchor
 
 
-def _drop_samples(run: Run, keys: set[Key]) -> tuple[Run, int]:
-    """Return a baseline without some samples, and their number. A dataset without other samples is dropped."""
+def _drop_samples(run: Run, find_keys: Callable[[str], set[Key]]) -> tuple[Run, int]:
+    """Return a run of a baseline without some samples, and their number. A dataset without others is dropped."""
+    keys = set().union(*(find_keys(one["id"]) for one in list_pooled(run)))
     datasets, removed = [], 0
     for dataset in run.datasets:
         samples = tuple(sample for sample in dataset.samples if (dataset.name, sample.id) not in keys)

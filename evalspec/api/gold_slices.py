@@ -10,8 +10,8 @@ from msgspec import Struct
 from evalspec.comparison.comparability import identity_of
 from evalspec.errors import EvalspecError
 from evalspec.gold.slices import Slice
+from evalspec.json_text import compute_digest
 from evalspec.model import DatasetResult, Run
-from evalspec.planning.outlining import compute_digest
 from evalspec.stats import compute_statistic
 from evalspec.stats.correlation import correlate_differences
 from evalspec.store.run_store import STORE, RunStore

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,13 @@ from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.model import Direction, Run, VerdictStatus
 from evalspec.model.fingerprints import describe_part
-from evalspec.output_files import refuse_inputs, write_file
+from evalspec.output_files import is_stream, refuse_inputs, write_file
+from evalspec.plural import counted
 from evalspec.store.run_log import LATEST_NAME, is_being_written
 from evalspec.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
 
 if TYPE_CHECKING:
+    from evalspec.comparison.baseline import Baseline
     from evalspec.store.stored_run import StoredRun
 
 _OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
@@ -112,17 +115,30 @@ def label(run: str, name: str) -> ExitCode:
 @command.command("promote")
 @click.argument("run", shell_complete=complete_run)
 @click.option("--as", "name", required=True, metavar="NAME", help="Name for ciGate.baseline, or a path.")
-def promote(run: str, name: str) -> ExitCode:
+@click.option("--add", is_flag=True, help="Add RUN's attempts to the baseline, which must measure the same.")
+@click.option(
+    "--anchor",
+    "reason",
+    metavar="REASON",
+    help="Make RUN the anchor too: its losses are accepted for this reason.",
+)
+def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     """Write RUN's scores to a small baseline file for git. `ciGate: {baseline: NAME}` compares later runs with it.
 
     The file is evals/baselines/NAME.json beside the manifest and contains no sample texts. Only an existing baseline is
-    overwritten. If RUN is the best of several runs of the same evaluation, a warning is printed.
+    overwritten: its first run stays in the file as the anchor, which later runs are compared with too. If RUN is the
+    best of several runs of the same evaluation, a warning is printed.
 
     \b
-    Example:
-      evalspec runs promote latest --as main && git add evals/baselines/main.json
+    Examples:
+      evalspec evaluate agent.yaml --repeat 5 && evalspec runs promote latest --as main
+      evalspec runs promote latest --as main --add
+      evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
-    from evalspec.comparison.baseline import baseline_path, refuse_other_file, render_baseline
+    from evalspec.comparison.baseline import add_run, baseline_path, count_attempts, refuse_other_file, render_baseline
+    from evalspec.comparison.baseline import promote as promote_over
+    from evalspec.comparison.confirmation import ENOUGH_ATTEMPTS
+    from evalspec.outline import policy_to_json
     from evalspec.planning.inputs import list_stored_inputs
     from evalspec.runner.reread import conclude_stored
     from evalspec.store.damage import refuse_damage
@@ -137,13 +153,21 @@ def promote(run: str, name: str) -> ExitCode:
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
-    if best_of is not None:
-        concluded = replace(concluded, fingerprint={**concluded.fingerprint, "bestOf": best_of})
+    known = {"ciGate": policy_to_json(stored.outline.policy)} | ({} if best_of is None else {"bestOf": best_of})
+    concluded = replace(concluded, fingerprint={**concluded.fingerprint, **known})
     path = baseline_path(Path(stored.fingerprint["manifest"]["path"]).parent, name)
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
     refuse_other_file(path)
+    over = _read_over(path, add=add)
+    if add and (over is None or reason is not None):
+        raise click.UsageError("--add needs a baseline to add to, and takes no --anchor")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    baseline = add_run(over, concluded) if add and over else promote_over(concluded, over, reason, now)
     with store_errors(path):
-        write_file(path, [render_baseline(concluded).encode()])
+        write_file(path, [render_baseline(baseline).encode()])
+    if concluded.partial:
+        said = f"run {stored.id} is PARTIAL: nothing is compared with it that it left out"
+        warn(Problem(said, "promote a run of everything"))
     if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
         warn(Problem(f"run {stored.id} is promoted although its verdict is {concluded.verdict}"))
     part = describe_part(concluded.fingerprint)
@@ -153,8 +177,47 @@ def promote(run: str, name: str) -> ExitCode:
     if best_of is not None:
         said = f"run {stored.id} is the best of {best_of} runs, so an unchanged agent will look worse"
         warn(Problem(said, "promote a run with --repeat, which averages out noise"))
-    notify(f"promoted run {stored.id} to {path}")
+    attempts = count_attempts(baseline.run)
+    notify(f"promoted run {stored.id} to {path}, which has {counted(attempts, 'attempt')} per sample")
+    _tell_way(baseline)
+    if attempts < ENOUGH_ATTEMPTS and not concluded.fingerprint.get("responses"):
+        fix = f"evaluate with --repeat {ENOUGH_ATTEMPTS} and promote that"
+        notify(f"{ENOUGH_ATTEMPTS} attempts per sample in the baseline find more drops with fewer false alarms: {fix}")
     return ExitCode.OK
+
+
+def _read_over(path: Path, *, add: bool) -> "Baseline | None":
+    """Return the baseline that is added to or overwritten; None if there is none. A damaged one is overwritten."""
+    from evalspec.comparison.run_files import read_baseline
+
+    if is_stream(path) or not path.exists():
+        return None
+    try:
+        return read_baseline(path)
+    except InvalidInput as error:
+        if add:
+            raise
+        fix = "its anchor is lost; to keep it, restore the file from git and promote again"
+        warn(replace(error.problems[0], fix=fix))
+        return None
+
+
+def _tell_way(baseline: "Baseline") -> None:
+    """Say how far the baseline is from its anchor, or which losses were accepted with it."""
+    from evalspec.comparison.baseline import list_losses
+
+    accepted = baseline.accepted
+    if baseline.anchor is not None:
+        since, what, losses = baseline.anchor.id, "worse than the anchor", list_losses(baseline.anchor, baseline.run)
+    elif accepted is not None:
+        since, what = accepted.since, f"loss accepted: {accepted.reason}"
+        losses = [(one.dataset, one.metric, one.before, one.after) for one in accepted.losses]
+    else:
+        return
+    for dataset, metric, before, after in losses:
+        notify(f"{what}: {dataset}: {metric} {before:.4g} → {after:.4g} since run {since}")
+    if not losses:
+        notify(f"no metric is worse than in its anchor, run {since}")
 
 
 def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:

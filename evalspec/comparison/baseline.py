@@ -1,19 +1,30 @@
 """Read and write baselines: small files for git with the scores that later runs are compared with, but no sample texts.
 
-A baseline has one line per sample, ordered by id, so a diff shows the changed samples.
+A baseline has one line per sample, ordered by id, so a diff shows the changed samples. It holds the attempts of one or
+several equal runs. Its anchor is what it was before it was promoted anew: later runs are compared with both, so that
+many small drops cannot pass one by one.
 """
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType, to_builtins
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from msgspec.structs import asdict, replace
 
 from evalspec.attempts import combine_scores
+from evalspec.comparison.comparability import (
+    explain_parts,
+    list_content_mismatches,
+    list_metric_mismatches,
+    list_mismatches_by_reason,
+)
+from evalspec.comparison.pairing import common_metrics, compute_delta, is_cost, pair_samples, pair_scores, sign_of
 from evalspec.errors import InvalidInput, Problem
-from evalspec.json_text import render_line
+from evalspec.json_text import compute_digest, render_line
 from evalspec.model import (
     Attempt,
     DatasetResult,
@@ -23,6 +34,8 @@ from evalspec.model import (
     SampleStatus,
     Score,
     ScoreStatus,
+    Threshold,
+    VerdictStatus,
 )
 from evalspec.model.base import Interval, Number, Record, Statistic
 from evalspec.model.fingerprints import Described
@@ -44,9 +57,12 @@ _KEPT = (
     "embeddingsSha256",
     "versions",
     "bestOf",
+    "ciGate",
+    "runs",
 )
 _OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
 _WITHHELD = "not kept in a baseline"
+_ROUNDING = 1e-9
 
 _Value = Number | ScoreStatus
 """A score's value, or its status if it has none."""
@@ -69,16 +85,59 @@ class _Sample(Record, frozen=True, kw_only=True):
     passes: tuple[bool | None, ...] | UnsetType = UNSET
 
 
+class _Limit(Record, frozen=True):
+    metric: str
+    min: Number | None = None
+    max: Number | None = None
+    slice: str | None = None
+    stat: Statistic | None = None
+    confidence: float | None = None
+
+
 class _Dataset(Record, frozen=True):
     name: str
     metrics: Mapping[str, _Metric]
     samples: tuple[_Sample, ...]
+    thresholds: tuple[_Limit, ...] = ()
 
 
-class _Baseline(Record, frozen=True):
+class _Stored(Record, frozen=True, kw_only=True):
     run_id: str
     fingerprint: Mapping[str, Any]
+    verdict: VerdictStatus = VerdictStatus.NOT_GATED
+    partial: bool = False
     datasets: tuple[_Dataset, ...]
+
+
+class _Loss(Record, frozen=True):
+    dataset: str
+    metric: str
+    before: Number
+    after: Number
+
+
+class Acceptance(Record, frozen=True):
+    """A loss that a person accepted: when and why, since which run, and how much each metric had lost."""
+
+    at: str
+    reason: str
+    since: str
+    losses: tuple[_Loss, ...] = ()
+
+
+class _Baseline(_Stored, frozen=True, kw_only=True):
+    anchor: _Stored | None = None
+    accepted: Acceptance | None = None
+    sha256: str
+
+
+class Baseline(Struct, frozen=True):
+    """A baseline: the run, of which a run of several attempts per sample may be pooled; what it was at first, None if
+    it was never promoted anew; and the loss that was accepted with it."""
+
+    run: Run
+    anchor: Run | None = None
+    accepted: Acceptance | None = None
 
 
 def baseline_path(manifest_folder: Path, name: str) -> Path:
@@ -92,41 +151,184 @@ def baseline_path(manifest_folder: Path, name: str) -> Path:
     return manifest_folder / FOLDER / f"{name}.json"
 
 
-def render_baseline(run: Run) -> str:
-    """Return the baseline file of a run. The same run always gives the same text.
+def render_baseline(baseline: Baseline) -> str:
+    """Return the baseline's file. The same baseline always gives the same text.
 
     Raises:
         InvalidInput: the run has no samples to compare with.
     """
+    run = baseline.run
     if not any(dataset.samples for dataset in run.datasets):
         raise InvalidInput(f"run {run.id} has no scores per sample", "promote a run of `evalspec evaluate`")
+    parts = ['"schemaVersion": 1', f'"kind": {render_line(KIND)}', *_render_run(run)]
+    if baseline.anchor is not None:
+        parts.append('"anchor": {\n' + ",\n".join(_render_run(baseline.anchor)) + "\n}")
+    if baseline.accepted is not None:
+        parts.append(f'"accepted": {render_line(to_builtins(baseline.accepted))}')
+    body = ",\n".join(parts)
+    digest = compute_digest(json.loads(f"{{{body}}}"))
+    return f'{{\n{body},\n"sha256": "{digest}"\n}}\n'
+
+
+def _render_run(run: Run) -> list[str]:
     head = {
-        "schemaVersion": 1,
-        "kind": KIND,
         "runId": run.id,
-        "fingerprint": _fingerprint(run.fingerprint),
+        "verdict": run.verdict,
+        "partial": run.partial,
+        "fingerprint": _fingerprint({"runs": [_describe_run(run)], **run.fingerprint}),
     }
     lines = [f"{render_line(key)}: {render_line(value)}" for key, value in head.items()]
     datasets = ",\n".join(_render_dataset(dataset) for dataset in run.datasets)
-    return "{\n" + ",\n".join(lines) + f',\n"datasets": [\n{datasets}\n]\n}}\n'
+    return [*lines, f'"datasets": [\n{datasets}\n]']
 
 
-def build_baseline(document: Mapping[str, Any], shown_as: str) -> Run:
-    """Return the run of a parsed baseline file. It has values of metrics, but no thresholds.
+def _describe_run(run: Run) -> dict[str, Any]:
+    repeats = run.fingerprint.get("repeats") or {}
+    return {"id": run.id, "startedAt": run.fingerprint.get("startedAt"), "attempts": repeats.get("agent", 1)}
+
+
+def list_pooled(run: Run) -> list[dict[str, Any]]:
+    """Return the runs whose attempts a baseline holds: id, startedAt and number of attempts per sample."""
+    return run.fingerprint.get("runs") or [_describe_run(run)]
+
+
+def count_attempts(run: Run) -> int:
+    """Return the number of attempts per sample."""
+    return sum(one["attempts"] for one in list_pooled(run))
+
+
+def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
+    """Return a parsed baseline file. Its thresholds have no outcome.
 
     Raises:
-        InvalidInput: this version does not understand the baseline.
+        InvalidInput: this version does not understand the baseline, or it was edited.
     """
     check_version(document, shown_as)
     convert(document, Described, shown_as)
     baseline = convert(document, _Baseline, shown_as)
+    sealed = {key: value for key, value in document.items() if key != "sha256"}
+    if compute_digest(sealed) != baseline.sha256:
+        fix = "restore it from git, or promote its run again"
+        raise InvalidInput(Problem("this baseline was edited: its content does not match its sha256", fix, shown_as))
+    anchor = None if baseline.anchor is None else _build_run(baseline.anchor, shown_as, "anchor.datasets")
+    return Baseline(_build_run(baseline, shown_as, "datasets"), anchor, baseline.accepted)
+
+
+def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:
     datasets = []
-    for number, dataset in enumerate(baseline.datasets):
+    for number, dataset in enumerate(stored.datasets):
         try:
             datasets.append(_build_dataset(dataset))
         except ValueError as error:
-            raise malformed(str(error), shown_as, f"datasets[{number}].samples") from error
-    return Run(id=baseline.run_id, datasets=tuple(datasets), fingerprint=baseline.fingerprint, has_texts=False)
+            raise malformed(str(error), shown_as, f"{place}[{number}].samples") from error
+    return Run(
+        id=stored.run_id,
+        verdict=stored.verdict,
+        partial=stored.partial,
+        datasets=tuple(datasets),
+        fingerprint=stored.fingerprint,
+        has_texts=False,
+    )
+
+
+def promote(run: Run, over: Baseline | None, reason: str | None, at: str) -> Baseline:
+    """Return the baseline of a run that takes the place of another one, whose anchor it keeps.
+
+    `reason`: why the run becomes the anchor itself, so that its losses are accepted; None if it does not. `at`: when.
+    """
+    anchor = None if over is None else over.anchor or over.run
+    if anchor is None or anchor.id == run.id:
+        return Baseline(run)
+    if reason is None:
+        return Baseline(run, anchor, over.accepted if over else None)
+    losses = [_Loss(dataset, metric, before, after) for dataset, metric, before, after in list_losses(anchor, run)]
+    return Baseline(run, None, Acceptance(at, reason, anchor.id, tuple(losses)))
+
+
+def list_losses(anchor: Run, run: Run) -> list[tuple[str, str, float, float]]:
+    """Return dataset, metric, and the means over the common samples in both runs, of all metrics that are worse now."""
+    return [
+        (after.name, metric, found.baseline, found.candidate)
+        for before, after in common_datasets(anchor, run)
+        for metric, statistic in common_metrics(before, after).items()
+        if not is_cost(metric, statistic) and not list_metric_mismatches(anchor, run, after.name, metric)
+        for found in [compute_delta(pair_scores(pair_samples(before, after).both, metric).pick(), metric, statistic)]
+        if found.baseline is not None and found.candidate is not None
+        if sign_of(after.metrics[metric].direction) * (found.candidate - found.baseline) < -_ROUNDING
+    ]
+
+
+def common_datasets(baseline: Run, candidate: Run) -> list[tuple[DatasetResult, DatasetResult]]:
+    """Return the datasets that both runs have, by name."""
+    known = {dataset.name: dataset for dataset in baseline.datasets}
+    return [(known[dataset.name], dataset) for dataset in candidate.datasets if dataset.name in known]
+
+
+def add_run(baseline: Baseline, run: Run) -> Baseline:
+    """Return a baseline with the attempts of another run of the same evaluation added.
+
+    Raises:
+        InvalidInput: the run is in it already, or measured something else.
+    """
+    pooled = list_pooled(baseline.run)
+    if run.id in [one["id"] for one in pooled]:
+        raise InvalidInput(f"run {run.id} is in this baseline already", "add another run of the same evaluation")
+    for difference in _list_unequal(baseline.run, run):
+        fix = "evaluate again without changes and add that run, or promote this one without --add"
+        raise InvalidInput(f"run {run.id} cannot be added: {difference}", fix)
+    datasets = tuple(_pool(before, after) for before, after in common_datasets(baseline.run, run))
+    runs = [*pooled, *list_pooled(run)]
+    repeats = {"agent": sum(one["attempts"] for one in runs)}
+    fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats}
+    partial = baseline.run.partial or run.partial
+    return replace(baseline, run=replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial))
+
+
+def _list_unequal(baseline: Run, run: Run) -> Iterator[str]:
+    if parts := explain_parts(baseline, run):
+        yield parts
+    names = [[dataset.name for dataset in one.datasets] for one in (baseline, run)]
+    if names[0] != names[1]:
+        yield f"its datasets are {', '.join(names[1])}, those of the baseline {', '.join(names[0])}"
+    for before, after in common_datasets(baseline, run):
+        pairs = pair_samples(before, after)
+        if pairs.only_baseline or pairs.only_candidate:
+            yield f"dataset {after.name}: it has other samples{pairs.describe_unpaired()}"
+        yield from list_content_mismatches(baseline, run, after.name, after.name)
+        if before.metrics.keys() != after.metrics.keys():
+            yield f"dataset {after.name}: it has other metrics"
+        yield from list_mismatches_by_reason(baseline, run, after.name, common_metrics(before, after), after.name)
+
+
+def _pool(before: DatasetResult, after: DatasetResult) -> DatasetResult:
+    """Return a dataset with the attempts of both at each sample."""
+    added = {sample.id: _describe(sample) for sample in after.samples}
+    described = _describe_dataset(before)
+    samples = tuple(_pool_sample(sample, added[sample.id]) for sample in described.samples)
+    return _build_dataset(replace(described, samples=samples))
+
+
+def _pool_sample(one: _Sample, other: _Sample) -> _Sample:
+    passes = [*_list_passes(one), *_list_passes(other)]
+    return replace(
+        one,
+        status=SampleStatus.FAILED if SampleStatus.FAILED in (one.status, other.status) else one.status,
+        pass_rate=None if None in passes else passes.count(True) / len(passes),
+        scores={
+            metric: (*_list_values(value), *_list_values(other.scores[metric])) for metric, value in one.scores.items()
+        },
+        passes=tuple(passes),
+    )
+
+
+def _list_passes(sample: _Sample) -> Sequence[bool | None]:
+    if isinstance(sample.passes, tuple):
+        return sample.passes
+    return [None if sample.pass_rate is None else sample.pass_rate == 1]
+
+
+def _list_values(score: _Value | tuple[_Value, ...]) -> tuple[_Value, ...]:
+    return score if isinstance(score, tuple) else (score,)
 
 
 def refuse_missing(path: Path) -> InvalidInput:
@@ -162,14 +364,27 @@ def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _render_dataset(dataset: DatasetResult) -> str:
-    metrics = {
-        metric: _Metric(summary.statistic, summary.direction, summary.bounds)
-        for metric, summary in dataset.metrics.items()
-    }
-    ordered = sorted(dataset.samples, key=lambda sample: sample.id)
-    samples = ",\n".join(render_line(to_builtins(_describe(sample))) for sample in ordered)
-    head = f'"name": {render_line(dataset.name)},\n"metrics": {render_line(to_builtins(metrics))}'
+    described = to_builtins(_describe_dataset(dataset))
+    samples = ",\n".join(render_line(sample) for sample in described.pop("samples"))
+    head = ",\n".join(f"{render_line(key)}: {render_line(value)}" for key, value in described.items())
     return f'{{{head},\n"samples": [\n{samples}\n]}}'
+
+
+def _describe_dataset(dataset: DatasetResult) -> _Dataset:
+    return _Dataset(
+        name=dataset.name,
+        metrics={
+            metric: _Metric(summary.statistic, summary.direction, summary.bounds)
+            for metric, summary in dataset.metrics.items()
+        },
+        samples=tuple(map(_describe, sorted(dataset.samples, key=lambda sample: sample.id))),
+        thresholds=tuple(map(_describe_limit, dataset.thresholds)),
+    )
+
+
+def _describe_limit(limit: Threshold) -> _Limit:
+    low, high = (None if bound is None else float(bound) for bound in (limit.min, limit.max))
+    return _Limit(limit.metric, low, high, limit.slice, limit.stat, limit.confidence)
 
 
 def _describe(sample: SampleResult) -> _Sample:
@@ -206,6 +421,7 @@ def _build_dataset(dataset: _Dataset) -> DatasetResult:
             for name, metric in dataset.metrics.items()
         },
         samples=samples,
+        thresholds=tuple(Threshold(**asdict(limit)) for limit in dataset.thresholds),
     )
 
 

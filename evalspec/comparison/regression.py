@@ -2,15 +2,17 @@
 
 A metric FAILS if it is worse by more than `maxDrop`, beyond noise. It is INCOMPLETE if too little was scored,
 or if no outcome of so few samples could be significant. Otherwise, it PASSES. With `notWorse`, it PASSES only if the
-data rule out a drop of `maxDrop`. This module has no side effects.
+data rule out a drop of `maxDrop`. A baseline that was promoted anew has an anchor, which is compared in the same way:
+the tests of both share the significance level. This module has no side effects.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
+from evalspec.comparison.baseline import Baseline
 from evalspec.comparison.comparability import list_metric_mismatches
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, explain_block, resolve_limits
 from evalspec.comparison.new_failures import decide_new_failures
@@ -39,6 +41,13 @@ PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 _ROUNDING = 1e-9
+
+ANCHOR_SHARE = 0.8
+"""Share of the significance level that the anchor has. Of drops in small steps, the anchor shows more than the last
+baseline; single drops show in both."""
+
+OutcomeKey = tuple[str, str | None, str]
+"""See RegressionOutcome.key."""
 
 NARROWING = ("sampleSize", "tags", "excludeTags", "where", "slice", "heldOut")
 """The keys of a selection that leave samples out."""
@@ -103,23 +112,61 @@ class _Decision(NamedTuple):
 
 
 def decide_regressions(
-    baseline: Run,
+    baseline: Baseline,
     datasets: Sequence[DatasetResult],
     policy: CiGate,
     fingerprint: Mapping[str, Any],
+    *,
+    only: Collection[OutcomeKey] | None = None,
 ) -> tuple[RegressionOutcome, ...]:
-    """Return the outcome of each maxDrop, in the order of datasets and metrics, then of new failures.
+    """Return the outcome of each maxDrop, by dataset and metric, then of new failures, then of the anchor.
 
     `datasets` and `fingerprint` belong to the run that is compared with the baseline. The p-values are one-sided and
-    adjusted over all metrics.
+    adjusted over all metrics. `only`: the outcomes to decide, by their key; None for all.
     """
     candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
-    matched = [_match(baseline, candidate, dataset) for dataset in datasets]
-    families = [
-        [_pair(one, policy, is_whole=is_whole(fingerprint)) for one in _hold(baseline, candidate, dataset, policy)]
+    matched = [_match(baseline.run, candidate, dataset) for dataset in datasets]
+    families = _hold_all(baseline.run, candidate, matched, policy, "baseline", only)
+    # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
+    of_anchor = policy.model_copy(update={"regression": "drop", "new_failures": None})
+    anchored: list[list[_Held]] = []
+    if baseline.anchor is not None:
+        old = [_match(baseline.anchor, candidate, dataset) for dataset in datasets]
+        anchored = _hold_all(baseline.anchor, candidate, old, of_anchor, "anchor", only)
+    is_shared = policy.regression == "drop" and any(one.paired for family in anchored for one in family)
+    outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
+    if only is None:
+        outcomes += list_unmeasured(baseline.run, candidate, policy)
+    if policy.new_failures is not None:
+        wanted = [one for one in matched if only is None or (one.after.name, None, "baseline") in only]
+        outcomes += [_count_new_failures(dataset, policy) for dataset in wanted]
+    outcomes += map(_as_anchored, _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0))
+    return tuple(outcomes)
+
+
+def _hold_all(
+    baseline: Run,
+    candidate: Run,
+    matched: Sequence[_Matched],
+    policy: CiGate,
+    against: str,
+    only: Collection[OutcomeKey] | None,
+) -> list[list[_Held]]:
+    """Return the metrics with a maxDrop by dataset, with the scores of both runs."""
+    whole = is_whole(candidate.fingerprint)
+    return [
+        [
+            _pair(one, policy, is_whole=whole)
+            for one in _hold(baseline, candidate, dataset, policy)
+            if only is None or (one.after.name, one.metric, against) in only
+        ]
         for dataset in matched
     ]
-    rules = Rules(policy.alpha or 0.05, two_sided=False)
+
+
+def _decide_all(families: Sequence[Sequence[_Held]], policy: CiGate, share: float) -> list[RegressionOutcome]:
+    """Return the outcomes of the limits. `share`: of the significance level."""
+    rules = Rules(share * (policy.alpha or 0.05), two_sided=False)
     evidence = weigh([[one.paired for one in family if one.paired is not None] for family in families], rules)
     outcomes = []
     for family, found in zip(families, evidence, strict=True):
@@ -127,10 +174,15 @@ def decide_regressions(
         outcomes += [
             _decide(replace(one, evidence=next(weighed)) if one.paired is not None else one, policy) for one in family
         ]
-    outcomes += list_unmeasured(baseline, candidate, policy)
-    if policy.new_failures is not None:
-        outcomes += [_count_new_failures(dataset, policy) for dataset in matched]
-    return tuple(outcomes)
+    return outcomes
+
+
+def _as_anchored(outcome: RegressionOutcome) -> RegressionOutcome:
+    """Return an outcome as that of the anchor. An anchor that cannot be compared any more decides nothing."""
+    if outcome.status is not INCOMPLETE:
+        return replace(outcome, against="anchor")
+    reason = f"the anchor cannot be compared: {outcome.reason}"
+    return replace(outcome, against="anchor", status=NOT_GATED, reason=reason)
 
 
 def is_whole(fingerprint: Mapping[str, Any]) -> bool:
@@ -270,7 +322,8 @@ def _weigh(one: _Held, evidence: Evidence, policy: CiGate, broken: str | None) -
             return _Decision(INCOMPLETE, f"{broken}, but samples without a score in this run could change that")
         return _Decision(FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})")
     if broken and not evidence.can_reach_alpha:
-        few = f"{count} cannot show a drop at alpha {policy.alpha:g}: at least {evidence.units_needed} are needed"
+        alpha = evidence.rules.alpha
+        few = f"{count} cannot show a drop at alpha {alpha:g}: at least {evidence.units_needed} are needed"
         return _Decision(INCOMPLETE, f"{broken}, but {few}")
     largest = evidence.largest_drop
     if largest is not None and largest < one.limit - _ROUNDING:

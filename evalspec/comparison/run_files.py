@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalspec.comparison.baseline import KIND, build_baseline, refuse_missing
+from evalspec.comparison.baseline import KIND, Baseline, build_baseline, refuse_missing
 from evalspec.comparison.result import NamedRun
 from evalspec.datasets.base import DATASETS, ForeignReport, ForeignRun, Malformed
 from evalspec.errors import InvalidInput, Problem
@@ -43,7 +43,7 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     shown_as = name or str(path)
     document = parse_document(read_bytes(path), shown_as)
     if document.get("kind") == KIND:
-        return NamedRun(shown_as, build_baseline(document, shown_as), BASELINE)
+        return NamedRun(shown_as, build_baseline(document, shown_as).run, BASELINE)
     if "schemaVersion" in document and "runId" in document:
         run = build_run(document, shown_as)
         bare = any(not dataset.samples for dataset in run.datasets)
@@ -56,15 +56,18 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     raise InvalidInput(Problem(message, "use a file written by `evalspec evaluate -o PATH.json`", shown_as))
 
 
-def read_baseline(path: Path) -> Run:
-    """Return the baseline run of a gate: a promoted baseline, or any file that `read_run_file` reads.
+def read_baseline(path: Path) -> Baseline:
+    """Return the baseline of a gate: a promoted baseline, or any file that `read_run_file` reads.
 
     Raises:
         InvalidInput: the file is missing or cannot be read.
     """
     if not path.exists():
         raise refuse_missing(path)
-    return read_run_file(path).run
+    document = parse_document(read_bytes(path), str(path))
+    if document.get("kind") == KIND:
+        return build_baseline(document, str(path))
+    return Baseline(read_run_file(path).run)
 
 
 def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None:

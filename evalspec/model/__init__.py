@@ -63,7 +63,7 @@ from evalspec.model.summaries import (
     Threshold,
     Variance,
 )
-from evalspec.model.verdicts import UNDECIDED, RegressionOutcome, Verdict, VerdictStatus
+from evalspec.model.verdicts import UNDECIDED, Confirmation, RegressionOutcome, Verdict, VerdictStatus
 
 __all__ = [
     "CLAIMS_KEY",
@@ -81,6 +81,7 @@ __all__ = [
     "AlwaysRetrieved",
     "Attempt",
     "Cause",
+    "Confirmation",
     "Coverage",
     "Curation",
     "DatasetResult",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
@@ -19,6 +19,20 @@ class VerdictStatus(StrEnum):
     FAIL = "FAIL"
     INCOMPLETE = "INCOMPLETE"
     NOT_GATED = "NOT_GATED"
+
+
+class Confirmation(Record, frozen=True):
+    """A second test of a drop that was significant: on further attempts at the same samples, at the same level."""
+
+    status: Annotated[
+        Literal["confirmed", "refuted", "not confirmed"],
+        Meta(description="Whether the drop is significant again. `not confirmed`: it could not be tested again."),
+    ]
+    reason: Annotated[str, Meta(description="The evidence, or why there was no second test.")]
+    candidate: Annotated[Number | None, Meta(description="The metric's value in the second attempts.")] = None
+    delta: Annotated[Number | None, Meta(description="`candidate` minus the baseline's value.")] = None
+    p_value: Annotated[Number | None, Meta(description="One-sided p-value, adjusted over all second tests.")] = None
+    pairs: Annotated[int, Meta(description="Samples with a second score that are in the baseline.")] = 0
 
 
 class RegressionOutcome(Record, frozen=True):
@@ -76,14 +90,34 @@ class RegressionOutcome(Record, frozen=True):
         ),
     ] = {}
 
+    against: Annotated[
+        Literal["baseline", "anchor"],
+        Meta(description="What the run is compared with. The anchor is what the baseline was at first."),
+    ] = "baseline"
+    confirmation: Annotated[
+        Confirmation | None,
+        Meta(description="The second test of a significant drop; null: none was significant, or none was tested."),
+    ] = None
+
     def __post_init__(self) -> None:
         """Refuse numbers that JSON cannot represent."""
         refuse_infinite((self.baseline, self.candidate, self.delta, self.p_value, *(self.interval or ())))
 
     @property
+    def key(self) -> tuple[str, str | None, str]:
+        """What it is about: dataset, metric (None for new failures), and what it is compared with."""
+        return self.dataset, self.metric, self.against
+
+    @property
+    def rests_on_test(self) -> bool:
+        """Whether it fails because a test is significant, so that a second one can confirm it."""
+        return self.status is VerdictStatus.FAIL and self.p_value is not None
+
+    @property
     def title(self) -> str:
         """The subject of the limit: a metric, new failures or the baseline."""
-        return self.metric or ("baseline" if self.of_baseline else "new failures")
+        title = self.metric or ("baseline" if self.of_baseline else "new failures")
+        return f"{title} (anchor)" if self.against == "anchor" else title
 
     @property
     def label(self) -> str:
@@ -94,7 +128,7 @@ class RegressionOutcome(Record, frozen=True):
         """Return the reason of the verdict that the outcome gives, if no other shares its line."""
         if not self.dataset:
             return self.reason or self.title
-        what = f"{self.metric} against the baseline" if self.metric else "against the baseline"
+        what = f"{self.metric} against the {self.against}" if self.metric else "against the baseline"
         known = "" if None in (self.baseline, self.candidate) else f"{self.baseline:.4g} → {self.candidate:.4g}: "
         return f"{self.dataset}: {what}: {known}{self.reason}"
 

@@ -1,7 +1,6 @@
 """Build the outline of a plan, which the run store keeps."""
 
 import hashlib
-import json
 import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
@@ -14,6 +13,7 @@ from msgspec.structs import asdict, replace
 import evalspec
 from evalspec.datasets.filters import TAGS
 from evalspec.http.text import strip_userinfo
+from evalspec.json_text import compute_digest
 from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.model import Curation, Need
@@ -179,12 +179,6 @@ def _without_userinfo(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {name: _without_userinfo(item, name) for name, item in value.items()}
     return strip_userinfo(value) if key == "url" and value else value
-
-
-def compute_digest(value: Any) -> str:
-    """Return a hash of a JSON value that does not depend on the order of keys."""
-    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @cache

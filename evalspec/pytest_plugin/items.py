@@ -78,7 +78,7 @@ class BaselineItem(pytest.Item):
         path, loaded = existing_baseline(self.parent.loaded), self.parent.loaded
         if path is not None:
             known = {dataset.name for dataset in loaded.manifest.spec.evaluation.datasets}
-            gone = [dataset.name for dataset in read_baseline(path).datasets if dataset.name not in known]
+            gone = [dataset.name for dataset in read_baseline(path).run.datasets if dataset.name not in known]
             if gone:
                 _fail(
                     "INCOMPLETE", *(f"  the baseline has the dataset '{name}', the manifest does not" for name in gone)

@@ -136,7 +136,7 @@ def describe_unscored(score: Score) -> str:
 
 def describe_regression(outcome: RegressionOutcome) -> str:
     """Return the subject of a regression limit: `string_match against the baseline`, or `new failures`."""
-    return f"{outcome.metric} against the baseline" if outcome.metric else outcome.title
+    return f"{outcome.metric} against the {outcome.against}" if outcome.metric else outcome.title
 
 
 def _in_dataset(dataset: DatasetResult) -> Iterator[Finding]:

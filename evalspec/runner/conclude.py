@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -35,23 +35,32 @@ from evalspec.runner.stages import compute_stages, describe_oddities, list_attem
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.validity.estimates import FEW
 
+if TYPE_CHECKING:
+    from evalspec.comparison.baseline import Baseline
+
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
 """Share of a failed latency threshold's value above which the lag of this process is reported."""
 
 
+SecondAttempts = tuple[RunOutline, Sequence[Sequence[SampleResult]]]
+"""Results of second attempts by dataset, with their outline."""
+
+
 class RunMetadata(Struct, frozen=True):
     """Everything about a run except its scores.
 
-    `fingerprint`: the inputs of the run. `baseline`: the run to compare with. `own_lag_ms`: p95 of this process's own
-    lag during requests. `notes`: further notes for the report.
+    `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own
+    lag during requests. `notes`: further notes for the report. `second`: results of second attempts, with their
+    outline, that confirm drops; or why there are none.
     """
 
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
-    baseline: Run | None = None
+    baseline: "Baseline | None" = None
     own_lag_ms: float = 0.0
     judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    second: SecondAttempts | str = "the samples were not asked again"
 
 
 def conclude(
@@ -70,7 +79,7 @@ def conclude(
         *([reuse] if reuse else []),
         *list_part_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
-        *_baseline_notes(run_metadata),
+        *_baseline_notes(run_metadata, regressions),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
@@ -102,9 +111,63 @@ def _regressions(
     if run_metadata.baseline is None:
         reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
         return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
+    from evalspec.comparison.confirmation import confirm
     from evalspec.comparison.regression import decide_regressions
 
-    return decide_regressions(run_metadata.baseline, datasets, outline.policy, run_metadata.fingerprint)
+    compared = (outline.policy, run_metadata.fingerprint)
+    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared)
+    return confirm(outcomes, run_metadata.baseline, _list_second(run_metadata.second, datasets), *compared)
+
+
+def _list_second(second: SecondAttempts | str, datasets: Sequence[DatasetResult]) -> list[DatasetResult] | str:
+    """Return the datasets with second attempts, or why there are none."""
+    if isinstance(second, str):
+        return second
+    first, pairs = {dataset.name: dataset for dataset in datasets}, zip(second[0].datasets, second[1], strict=True)
+    return [_repeat_dataset(first[planned.name], planned, found) for planned, found in pairs]
+
+
+def _repeat_dataset(first: DatasetResult, planned: DatasetOutline, samples: Sequence[SampleResult]) -> DatasetResult:
+    """Return a dataset with second attempts, on some of its metrics."""
+    metrics = summarise(samples, planned.metrics, planned.cluster)
+    limits = tuple(limit for limit in first.thresholds if limit.metric in metrics)
+    return replace(first, samples=tuple(samples), metrics=metrics, thresholds=limits)
+
+
+def outline_second(outline: RunOutline, run: Run) -> RunOutline | None:
+    """Return the datasets and metrics of which second attempts can confirm a drop; None if no test decides the verdict.
+
+    A run that breaks an absolute limit fails in any case, so nothing is asked again.
+    """
+    broken = any(limit.status is VerdictStatus.FAIL for dataset in run.datasets for limit in dataset.thresholds)
+    doubted = [one for one in run.regressions if one.rests_on_test]
+    if broken or not doubted:
+        return None
+    wanted: dict[str, set[str]] = {}
+    for one in doubted:
+        dataset = next(dataset for dataset in outline.datasets if dataset.name == one.dataset)
+        limited = {limit.metric for limit in dataset.thresholds}
+        wanted.setdefault(one.dataset, set()).update(limited if one.metric is None else {one.metric})
+    return replace(
+        outline,
+        datasets=tuple(
+            replace(
+                dataset,
+                metrics=tuple(metric for metric in dataset.metrics if metric.name in wanted[dataset.name]),
+                thresholds=tuple(limit for limit in dataset.thresholds if limit.metric in wanted[dataset.name]),
+            )
+            for dataset in outline.datasets
+            if dataset.name in wanted
+        ),
+    )
+
+
+def explain_no_second(fingerprint: Mapping[str, Any]) -> str | None:
+    """Return why the samples of a run cannot be asked again, None if they can."""
+    if fingerprint.get("responses"):
+        return "the replies are recorded, so they would be the same"
+    origin = fingerprint.get("rescoredFrom")
+    return f"the replies are those of run {origin}" if origin else None
 
 
 def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:
@@ -220,13 +283,14 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     return notes
 
 
-def _baseline_notes(run_metadata: RunMetadata) -> list[str]:
+def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionOutcome]) -> list[str]:
     if run_metadata.baseline is None:
         return []
     from evalspec.comparison.comparability import describe_choice
+    from evalspec.comparison.confirmation import list_advice
 
-    note = describe_choice(run_metadata.baseline)
-    return [note] if note else []
+    note = describe_choice(run_metadata.baseline.run)
+    return [*([note] if note else []), *list_advice(regressions, run_metadata.baseline)]
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field, structs
 
@@ -17,8 +17,9 @@ from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleSta
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, needs_of
+from evalspec.plural import counted
 from evalspec.runner.agent_process import agent_process
-from evalspec.runner.conclude import RunMetadata, conclude
+from evalspec.runner.conclude import RunMetadata, conclude, explain_no_second, outline_second
 from evalspec.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runner.lag import LagMeter
 from evalspec.runner.results import Results
@@ -28,6 +29,9 @@ from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agen
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
+
+if TYPE_CHECKING:
+    from evalspec.comparison.baseline import Baseline
 
 _AGENT = -1
 """The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
@@ -59,7 +63,7 @@ class _Execution(Struct):
     """The state of one run. Replies are written to the log; only scores stay in memory.
 
     `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
-    with a stored reply and all scores.
+    with a stored reply and all scores. `after`: the number of attempts at each sample that precede these.
     """
 
     plan: Plan
@@ -74,6 +78,7 @@ class _Execution(Struct):
     to_score: list[AttemptIndex] = field(default_factory=list)
     known: list[AttemptIndex] = field(default_factory=list)
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
+    after: int = 0
 
     def sort_out(self) -> None:
         """Sort all attempts into `known`, `to_score` and `to_ask`."""
@@ -101,7 +106,8 @@ class _Execution(Struct):
             self.known_attempts.index.attempts.pop(key, None)
         return found
 
-    async def run(self) -> Run:
+    async def measure(self) -> None:
+        """Ask and score all attempts. Results and notes are collected."""
         plan = self.plan
         scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
         queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
@@ -123,18 +129,47 @@ class _Execution(Struct):
             for worker in workers:
                 worker.cancel()
         self._keep_known()
-        usage = dict(plan.services.usage.by_metric)
+        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes))
+        self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
+
+    def conclude(self, second: "_Execution | str | None" = None) -> Run:
+        """Return the run. `second`: the second attempts that confirm a drop, or why there are none."""
+        usage = dict(self.plan.services.usage.by_metric)
         for metric, used in (
             self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
         ).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        run_metadata = structs.replace(
-            self.run_metadata,
-            notes=tuple(note for target in targets for note in target.notes),
-            own_lag_ms=lag.p95_ms,
-            judge_usage=usage,
-        )
+        run_metadata = structs.replace(self.run_metadata, judge_usage=usage)
+        if isinstance(second, _Execution):
+            notes = (*run_metadata.notes, *(f"second attempts: {note}" for note in second.run_metadata.notes))
+            run_metadata = structs.replace(run_metadata, notes=notes, second=(second.outline, second.results.list()))
+        elif second is not None:
+            run_metadata = structs.replace(run_metadata, second=second)
         return conclude(self.outline, self.log.id, self.results.list(), run_metadata)
+
+    def prepare_second(self, outline: RunOutline) -> "_Execution":
+        """Return the execution of as many further attempts at the samples of an outline, on its metrics."""
+        chosen = {dataset.name: {metric.name for metric in dataset.metrics} for dataset in outline.datasets}
+        datasets = tuple(
+            structs.replace(one, metrics=tuple(metric for metric in one.metrics if metric.name in chosen[one.name]))
+            for one in self.plan.datasets
+            if one.name in chosen
+        )
+        plan, after = structs.replace(self.plan, datasets=datasets), outline.repeats
+        second = structs.replace(
+            self,
+            plan=plan,
+            outline=outline,
+            run_metadata=structs.replace(self.run_metadata, notes=()),
+            results=Results(plan, outline, after),
+            to_ask=[],
+            to_score=[],
+            known=[],
+            counts=_Counts(),
+            after=after,
+        )
+        second.sort_out()
+        return second
 
     def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
         """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
@@ -165,7 +200,7 @@ class _Execution(Struct):
 
     def _jobs(self) -> Iterator[AttemptIndex]:
         for number, dataset in enumerate(self.plan.datasets):
-            for attempt in range(1, self.plan.options.repeat + 1):
+            for attempt in range(self.after + 1, self.after + self.plan.options.repeat + 1):
                 for position in range(len(dataset.samples)):
                     yield AttemptIndex(number, position, attempt)
 
@@ -267,10 +302,10 @@ class _Execution(Struct):
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)
 
 
-async def execute(session: Session, progress: ProgressListener, baseline: Run | None = None) -> Run:
+async def execute(session: Session, progress: ProgressListener, baseline: "Baseline | None" = None) -> Run:
     """Run all remaining attempts of a session and return the run. Starts the agent if the manifest has a command.
 
-    `baseline`: the run to compare with.
+    A drop that a test finds is confirmed by second attempts. `baseline`: what to compare with.
 
     Raises:
         AgentDown: The agent's command did not become ready.
@@ -289,7 +324,11 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
-            run = await execution.run()
+            await execution.measure()
+        run = execution.conclude()
+        second = outline_second(outline, run)
+        if second is not None:
+            run = execution.conclude(await _ask_again(session, execution, second))
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
@@ -299,6 +338,19 @@ async def execute(session: Session, progress: ProgressListener, baseline: Run | 
             for notice in notices:
                 progress.say(notice)
     return structs.replace(run, notes=(*run.notes, *notices))
+
+
+async def _ask_again(session: Session, first: _Execution, outline: RunOutline) -> _Execution | str:
+    """Return the second attempts at the samples of an outline, or why there are none."""
+    if reason := explain_no_second(first.run_metadata.fingerprint):
+        return reason
+    second = first.prepare_second(outline)
+    metrics = sum(len(dataset.metrics) for dataset in outline.datasets)
+    samples = sum(len(dataset.samples) for dataset in second.plan.datasets)
+    first.progress.say(f"confirming {counted(metrics, 'metric')} on {counted(samples, 'sample')}")
+    async with agent_process(session, needed=second.needs_agent()):
+        await second.measure()
+    return second
 
 
 async def _close_agent(plan: Plan) -> list[str]:

@@ -13,13 +13,13 @@ from msgspec.structs import asdict
 
 from evalspec import __version__
 from evalspec.http.text import strip_userinfo
+from evalspec.json_text import compute_digest
 from evalspec.manifest.agent_schema import UNUSED_API_KEYS
 from evalspec.manifest.references import is_public
 from evalspec.manifest.schema import Manifest
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.outlining import (
-    compute_digest,
     describe_embeddings,
     describe_judge,
     describe_retrievers,

@@ -1,15 +1,21 @@
 """Conclude a stored run from its log, without requests, judge calls or dataset files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from evalspec.attempts import combine_attempts
 from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score
 from evalspec.outline import DatasetOutline, RunOutline
-from evalspec.runner.conclude import RunMetadata, conclude
+from evalspec.runner.conclude import RunMetadata, SecondAttempts, conclude, explain_no_second, outline_second
 from evalspec.runner.diagnosing import diagnose
 from evalspec.runner.results import find_reply_limits
 from evalspec.store.log_index import AttemptKey, LogIndex
 from evalspec.store.stored_run import StoredRun
+
+if TYPE_CHECKING:
+    from evalspec.comparison.baseline import Baseline
 
 _NOT_ASKED = "not asked: the run is not finished"
 _NOT_SCORED = "not scored: the run is not finished"
@@ -24,22 +30,43 @@ def conclude_stored(stored: StoredRun) -> Run:
         StoreError: The run cannot be read.
     """
     outline, index = stored.outline, stored.read_whole_index()
-    known = len(index.attempts)
-    results: dict[str, list[SampleResult]] = {dataset.name: [] for dataset in outline.datasets}
-    datasets = {dataset.name: (dataset, find_reply_limits(dataset)) for dataset in outline.datasets}
-    for name, sample in stored.read_samples():
-        dataset, limits = datasets[name]
-        results[name].append(combine_attempts(sample, _take_attempts(index, dataset, sample, outline), limits))
-    attempts = sum(map(len, results.values())) * outline.repeats
+    known = sum(key.attempt <= outline.repeats for key in index.attempts)
+    results = _combine_all(stored, index, outline)
+    attempts = sum(map(len, results)) * outline.repeats
     missing = attempts - known
     notes = (f"the run is not finished: {missing} of {attempts} attempts are missing",) if missing else ()
     run_metadata = RunMetadata(
         stored.fingerprint, read_stored_baseline(stored), judge_usage=index.judge_usage, notes=notes
     )
-    return diagnose(conclude(outline, stored.id, [*results.values()], run_metadata), stored)
+    run = conclude(outline, stored.id, results, run_metadata)
+    second = outline_second(outline, run)
+    if second is not None:
+        run = conclude(outline, stored.id, results, replace(run_metadata, second=_find_second(stored, index, second)))
+    return diagnose(run, stored)
 
 
-def read_stored_baseline(stored: StoredRun) -> Run | None:
+def _find_second(stored: StoredRun, index: LogIndex, second: RunOutline) -> SecondAttempts | str:
+    """Return the second attempts of a run, or why it has none."""
+    if index.attempts:
+        return second, _combine_all(stored, index, second, after=second.repeats)
+    return explain_no_second(stored.fingerprint) or RunMetadata().second
+
+
+def _combine_all(
+    stored: StoredRun, index: LogIndex, outline: RunOutline, after: int = 0
+) -> Sequence[Sequence[SampleResult]]:
+    """Return the results of the samples of each dataset, from their attempts `after` a number."""
+    results: dict[str, list[SampleResult]] = {dataset.name: [] for dataset in outline.datasets}
+    datasets = {dataset.name: (dataset, find_reply_limits(dataset)) for dataset in outline.datasets}
+    for name, sample in stored.read_samples():
+        if name in datasets:
+            dataset, limits = datasets[name]
+            attempts = _take_attempts(index, dataset, sample, range(after + 1, after + outline.repeats + 1))
+            results[name].append(combine_attempts(sample, attempts, limits))
+    return [*results.values()]
+
+
+def read_stored_baseline(stored: StoredRun) -> "Baseline | None":
     """Return the baseline of a run, as it was when the run was started.
 
     Raises:
@@ -52,12 +79,9 @@ def read_stored_baseline(stored: StoredRun) -> Run | None:
     return read_baseline(stored.baseline)
 
 
-def _take_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, outline: RunOutline) -> list[Attempt]:
+def _take_attempts(index: LogIndex, dataset: DatasetOutline, sample: Sample, numbers: range) -> list[Attempt]:
     """Remove the attempts of a sample from the index and return them. Each is needed once."""
-    return [
-        _take_attempt(index, dataset, AttemptKey(dataset.name, sample.id, attempt))
-        for attempt in range(1, outline.repeats + 1)
-    ]
+    return [_take_attempt(index, dataset, AttemptKey(dataset.name, sample.id, number)) for number in numbers]
 
 
 def _take_attempt(index: LogIndex, dataset: DatasetOutline, key: AttemptKey) -> Attempt:

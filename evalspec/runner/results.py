@@ -13,10 +13,11 @@ class Results:
     """The results of all samples, by indices of dataset and sample in the plan.
 
     A sample's attempts are combined as soon as the last one is scored. The sample itself is not kept in memory.
+    `after`: the number of attempts that precede those to collect.
     """
 
-    def __init__(self, plan: Plan, outline: RunOutline) -> None:
-        self._outline = outline
+    def __init__(self, plan: Plan, outline: RunOutline, after: int = 0) -> None:
+        self._outline, self._after = outline, after
         self._limited = [limited_slices(dataset.thresholds) for dataset in outline.datasets]
         self._limits = [find_reply_limits(dataset) for dataset in outline.datasets]
         self._results: list[list[SampleResult | None]] = [[None] * len(dataset.samples) for dataset in plan.datasets]
@@ -25,7 +26,7 @@ class Results:
     def add(self, dataset: int, position: int, attempt: int, found: Attempt, sample: Sample) -> None:
         """Add a scored attempt of a sample. `attempt` counts from 1."""
         attempts = self._attempts.setdefault((dataset, position), [None] * self._outline.repeats)
-        attempts[attempt - 1] = found
+        attempts[attempt - self._after - 1] = found
         done = [one for one in attempts if one is not None]
         if len(done) == len(attempts):
             del self._attempts[dataset, position]

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.baseline import render_baseline
+from evalspec.comparison.baseline import Baseline, render_baseline
 from evalspec.comparison.run_files import read_run_file
 from evalspec.reporters.json_report import render_json
 
@@ -170,7 +170,7 @@ def test_a_report_and_a_baseline_file_stand_for_the_run(two_runs):
     runs = two_runs.folder / ".evalspec" / "runs"
     good = runs / sorted(path.name for path in runs.iterdir() if path.name != "latest")[0] / "report.json"
     shutil.copy(good, two_runs.folder / "good.json")
-    (two_runs.folder / "base.json").write_text(render_baseline(read_run_file(good).run))
+    (two_runs.folder / "base.json").write_text(render_baseline(Baseline(read_run_file(good).run)))
     direct = two_runs("compare", "good", "bad", "--json").document["candidates"][0]["datasets"][0]
     for name in ("good.json", "base.json"):
         document = two_runs("compare", name, "bad", "--json").document

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from comparison.small_runs import make_dataset, run_of
 from evalspec.attempts import combine_attempts
-from evalspec.comparison.baseline import render_baseline
+from evalspec.comparison.baseline import Baseline, render_baseline
 from evalspec.comparison.regression import decide_regressions
 from evalspec.manifest.loader import load_manifest
 from evalspec.model import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
@@ -36,7 +36,7 @@ def write_baseline(project, scores, name="main", metric="string_match", repeat=N
     path = project.folder / "evals" / "baselines" / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     fingerprint = {"repeats": {"agent": repeat}} if repeat else {}
-    path.write_text(render_baseline(run_of(dataset, run_id="earlier", fingerprint=fingerprint)))
+    path.write_text(render_baseline(Baseline(run_of(dataset, run_id="earlier", fingerprint=fingerprint))))
 
 
 def make_samples(scores, metric="string_match", groups=None):
@@ -152,7 +152,7 @@ def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, pr
             for _ in range(runs):
                 before = run_of(make_dataset(draw(0, 2), **cluster))
                 again = [make_dataset(draw(drop, repeat), **cluster) for _ in range(2)]
-                outcomes = [decide_regressions(before, [after], policy, {})[0] for after in again]
+                outcomes = [decide_regressions(Baseline(before), [after], policy, {})[0] for after in again]
                 found[end] += all(outcome.status is VerdictStatus.FAIL for outcome in outcomes)
     shares = [count / (baselines * runs) for count in found]
     assert shares[0] <= 0.85 and shares[1] >= 0.75, shares
@@ -162,7 +162,7 @@ def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, pr
 def write_drawn(project, samples):
     path = project.folder / "evals" / "baselines" / "main.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(render_baseline(run_of(make_dataset(samples), run_id="drawn")))
+    path.write_text(render_baseline(Baseline(run_of(make_dataset(samples), run_id="drawn"))))
 
 
 def test_what_the_noise_rests_on(project):
@@ -246,7 +246,7 @@ def test_a_dataset_and_a_metric_that_the_run_lacks_make_the_verdict_incomplete(p
         ]
     path = project.folder / "evals" / "baselines" / "main.json"
     path.parent.mkdir(parents=True)
-    path.write_text(render_baseline(run_of(make_dataset(both), make_dataset(both, "old"))))
+    path.write_text(render_baseline(Baseline(run_of(make_dataset(both), make_dataset(both, "old")))))
     document = plan(project, "--baseline", "main", "--no-judge")
     assert document["incomplete"] == [
         "qa: chrf: the baseline has it, but this run does not compute it: promote a new baseline",

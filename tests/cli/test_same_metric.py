@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from baselines import seal
 from servers.scripted_judge import ScriptedJudge
 from stored_log import keep_records
 
@@ -81,7 +82,7 @@ def test_another_version_of_a_metric_is_another_metric(scored):
     path = scored.folder / "evals" / "baselines" / "main.json"
     document = json.loads(path.read_text())
     document["fingerprint"]["datasets"][0]["metricIdentities"]["string_match"]["version"] = "0"
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(seal(document)))
     code, status, reason = outcome_of(scored, "string_match")
     assert (code, status) == (3, "INCOMPLETE")
     assert "its version changed: 0 and 3" in reason
@@ -95,7 +96,7 @@ def test_a_baseline_without_identities_is_compared_by_what_it_has(scored):
         del dataset["metricIdentities"]
     for sample in document["datasets"][0]["samples"]:
         del sample["digest"]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(seal(document)))
     assert outcome_of(scored, "own")[:2] == (0, "PASS")
     compared = scored("compare", str(path), "latest")
     assert compared.code == 0
@@ -214,7 +215,7 @@ def test_a_baseline_without_single_attempts_is_not_compared_with_fewer(asked):
     for sample in document["datasets"][0]["samples"]:
         sample["scores"]["string_match"] = 1.0
         del sample["passes"]
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(seal(document)))
     code, status, reason = outcome_of(asked, "string_match")
     assert (code, status) == (3, "INCOMPLETE")
     assert "3 and 1 attempts" in reason

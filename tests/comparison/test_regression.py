@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
+from evalspec.comparison.baseline import Baseline
 from evalspec.comparison.drops import check_max_drop
 from evalspec.comparison.regression import decide_regressions
 from evalspec.manifest.gate_schema import CiGate
@@ -19,7 +20,7 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 def hold(before, after, fingerprint=None, **policy):
     gate = CiGate.model_validate({"baseline": "main", "maxDrop": 0} | policy)
-    return decide_regressions(before, after.datasets, gate, fingerprint or after.fingerprint)
+    return decide_regressions(Baseline(before), after.datasets, gate, fingerprint or after.fingerprint)
 
 
 def one_of(before, after, **policy):

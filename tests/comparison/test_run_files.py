@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from baselines import seal
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.baseline import baseline_path, render_baseline
+from evalspec.comparison.baseline import Baseline, baseline_path, render_baseline
 from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.result import Change, NamedRun
 from evalspec.comparison.run_files import read_baseline, read_run_file
@@ -25,14 +26,20 @@ def write(folder, content, name="run.json"):
     return path
 
 
+def read_promoted(folder, content):
+    """The run of a baseline, whose digest is right."""
+    sealed = seal(json.loads(content) if isinstance(content, str) else content)
+    return read_baseline(write(folder, sealed)).run
+
+
 def test_a_baseline_has_a_line_a_sample_and_no_text(tmp_path):
-    text = render_baseline(sample_run())
+    text = render_baseline(Baseline(sample_run()))
     assert text.isascii() or text.replace("\n", "").isprintable()
     for secret in ("upstream said", "no judge", "tickets", "supported", "lamp"):
         assert secret not in text
     lines = [line for line in text.splitlines() if line.startswith('{"id"')]
     assert len(lines) == sum(len(dataset.samples) for dataset in sample_run().datasets)
-    read = read_baseline(write(tmp_path, text))
+    read = read_promoted(tmp_path, text)
     for before, after in zip(sample_run().datasets, read.datasets, strict=True):
         assert {s.id: s.pass_rate for s in before.samples} == {s.id: s.pass_rate for s in after.samples}
         assert HOSTILE_ID not in {s.id for s in before.samples} or HOSTILE_ID in {s.id for s in after.samples}
@@ -40,19 +47,21 @@ def test_a_baseline_has_a_line_a_sample_and_no_text(tmp_path):
             {s.id: {m: (x.status, x.value) for m, x in s.scores.items()} for s in d.samples} for d in (before, after)
         ]
         assert values[0] == values[1]
-    assert render_baseline(read) == text
+    assert render_baseline(Baseline(read)) == text
 
 
 @given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=5))
 def test_values_come_back_exactly(tmp_path_factory, values):
-    path = write(tmp_path_factory.mktemp("b"), render_baseline(make_run({"a": values})))
-    found = {sample.id: sample.scores["a"].value for sample in read_baseline(path).datasets[0].samples}
+    text = render_baseline(Baseline(make_run({"a": values})))
+    run = read_promoted(tmp_path_factory.mktemp("b"), text)
+    found = {sample.id: sample.scores["a"].value for sample in run.datasets[0].samples}
     assert [found[f"s{n}"] for n in range(len(values))] == values
 
 
 def test_the_order_of_the_samples_does_not_matter():
     samples = [make_sample(name, {"a": 1.0}) for name in ("z", "a", "m")]
-    assert render_baseline(run_of(make_dataset(samples))) == render_baseline(run_of(make_dataset(samples[::-1])))
+    texts = {render_baseline(Baseline(run_of(make_dataset(order)))) for order in (samples, samples[::-1])}
+    assert len(texts) == 1
 
 
 def test_a_percentile_of_attempts_stays_one_of_replies(tmp_path):
@@ -60,7 +69,7 @@ def test_a_percentile_of_attempts_stays_one_of_replies(tmp_path):
         Attempt(SampleStatus.ANSWERED, scores={"latency_p95": Score.scored(v), "a": Score.scored(1)}) for v in (1, 2, 9)
     )
     run = run_of(make_dataset([make_sample(f"s{n}", {"latency_p95": 4.0, "a": 1.0}, attempts=attempts) for n in "12"]))
-    read = read_baseline(write(tmp_path, render_baseline(run)))
+    read = read_promoted(tmp_path, render_baseline(Baseline(run)))
     assert read.datasets[0].metrics["latency_p95"].value == run.datasets[0].metrics["latency_p95"].value == 9.0
     assert read.datasets[0].metrics["a"].value == 1.0
 
@@ -74,7 +83,7 @@ def test_every_attempt_comes_back(tmp_path):
     )
     combined = {"a": 0.625, "p": Score.failed("x")}
     run = run_of(make_dataset([make_sample("s", combined, attempts=attempts, digest="0f")]))
-    (sample,) = read_baseline(write(tmp_path, render_baseline(run))).datasets[0].samples
+    (sample,) = read_promoted(tmp_path, render_baseline(Baseline(run))).datasets[0].samples
     assert (sample.scores["a"].value, sample.scores["p"].status, sample.digest) == (0.625, "failed", "0f")
     read = [(a.passed, a.scores["a"].value, a.scores["p"].value) for a in sample.attempts]
     assert read == [(True, 0.25, None), (None, 1.0, 0.75)]
@@ -97,10 +106,12 @@ def test_attempts_that_are_damaged(change, said, tmp_path):
         Attempt(SampleStatus.ANSWERED, scores={metric: Score.scored(value) for metric, value in scores.items()})
         for _ in "12"
     )
-    document = json.loads(render_baseline(run_of(make_dataset([make_sample("s", scores, attempts=attempts)]))))
+    document = json.loads(
+        render_baseline(Baseline(run_of(make_dataset([make_sample("s", scores, attempts=attempts)]))))
+    )
     document["datasets"][0]["samples"][0] |= change
     with pytest.raises(InvalidInput, match=said):
-        read_baseline(write(tmp_path, document))
+        read_promoted(tmp_path, document)
 
 
 def test_where_a_baseline_is(tmp_path):
@@ -113,22 +124,22 @@ def test_where_a_baseline_is(tmp_path):
 def test_a_baseline_that_is_not_there_or_not_one(tmp_path):
     with pytest.raises(InvalidInput, match="create it with `evalspec runs promote RUN --as main`"):
         read_baseline(tmp_path / "main.json")
-    document = json.loads(render_baseline(make_run({"a": [1.0]})))
+    document = json.loads(render_baseline(Baseline(make_run({"a": [1.0]}))))
     for change, said in (
         ({"schemaVersion": 2}, "is from a later release"),
         ({"datasets": [{"name": "qa"}]}, r"datasets\[0\]\.metrics: is missing"),
         ({"runId": None}, "runId: expected text"),
     ):
         with pytest.raises(InvalidInput, match=said):
-            read_baseline(write(tmp_path, document | change))
+            read_promoted(tmp_path, document | change)
     document["datasets"][0]["samples"][0]["scores"] = {"a": 1e99}
     with pytest.raises(InvalidInput, match=r"a of sample s0 is 1e\+99, outside 0 to 1"):
-        read_baseline(write(tmp_path, document))
+        read_promoted(tmp_path, document)
     document["datasets"][0]["samples"][0]["scores"] = {}
     with pytest.raises(InvalidInput, match="sample s0 has no score for a"):
-        read_baseline(write(tmp_path, document))
+        read_promoted(tmp_path, document)
     with pytest.raises(InvalidInput, match="has no scores per sample"):
-        render_baseline(Run(id="r", verdict=VerdictStatus.PASS, exit_code=0, datasets=()))
+        render_baseline(Baseline(Run(id="r", verdict=VerdictStatus.PASS, exit_code=0, datasets=())))
 
 
 def test_a_report(tmp_path):

@@ -298,7 +298,9 @@ def _decide(
     excess = _lacks_too_much(limit.metric, members, policy)
     missing = sum(score.status in (FAILED, SKIPPED) or bool(excess and score.cause) for score in scores)
     settled = [
-        score.value for score in scores if score.value is not None and not (excess and score.cause in ("reply", "judge"))
+        score.value
+        for score in scores
+        if score.value is not None and not (excess and score.cause in ("reply", "judge"))
     ]
     # 2. Beyond the limit whatever the missing scores are: FAIL.
     if not _holds([*settled, *[limit.best_value()] * missing], limit, policy):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.comparison.baseline import build_baseline, render_baseline
+from evalspec.comparison.baseline import Baseline, build_baseline, render_baseline
 from evalspec.errors import InvalidInput
 from evalspec.model import (
     AlwaysRetrieved,
@@ -237,7 +237,7 @@ def places_in(value, place=()):
 
 
 REPORT = json.loads(render_json(sample_run()))
-BASELINE = json.loads(render_baseline(sample_run()))
+BASELINE = json.loads(render_baseline(Baseline(sample_run())))
 
 
 @pytest.mark.parametrize(

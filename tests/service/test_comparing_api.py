@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import evalspec
-from evalspec.comparison.baseline import render_baseline
+from evalspec.comparison.baseline import Baseline, render_baseline
 from evalspec.service import compare_api, run_index
 from servers.service import processes_of, wait_for, write_project
 
@@ -36,7 +36,7 @@ def test_a_comparison_is_that_of_the_library(client, pair, projects):
     assert dataset["sample_counts"]["improved"] == 40
     assert [(s["change"], s["texts"]["baseline"]) for s in dataset["samples"]] == [("improved", "Rome")] * 2
     (projects["shop"] / "evals" / "baselines").mkdir(parents=True)
-    (projects["shop"] / "evals" / "baselines" / "main.json").write_text(render_baseline(worse))
+    (projects["shop"] / "evals" / "baselines" / "main.json").write_text(render_baseline(Baseline(worse)))
     promoted = client.post("/v1/compare", json={"baseline": "main", "candidates": [better.id]}).json()
     assert promoted["candidates"][0]["datasets"][0]["metrics"]["exact_match"]["verdict"] == "improved"
 

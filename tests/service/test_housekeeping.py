@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 import evalspec
-from evalspec.comparison.baseline import render_baseline
+from evalspec.comparison.baseline import Baseline, render_baseline
 from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
 from evalspec.service.caretaker import tidy
@@ -27,7 +27,7 @@ def evaluate(projects):
     def run(days=0):
         folder = projects["shop"]
         made = evalspec.evaluate(folder / "agent.yaml", store=folder / ".evalspec")
-        run.baseline = render_baseline(made)
+        run.baseline = render_baseline(Baseline(made))
         if not days:
             return made.id
         day = time.strftime("%Y%m%d", time.gmtime(time.time() - days * DAY))
