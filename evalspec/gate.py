@@ -28,13 +28,16 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.outline import MetricOutline
-from evalspec.plural import counted
+from evalspec.plural import counted, pluralize
 from evalspec.stats import compute_statistic
 from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores, reply_limits
 from evalspec.validity.coverage import exceeds_share
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
+
+_STATED = ("metric", "min", "max", "slice", "stat", "confidence")
+"""The fields of a threshold that are no outcome."""
 
 _NAMES_SHOWN = 5
 _REASONS_SHOWN = 3
@@ -76,6 +79,38 @@ def compute_outcome(
         not_applicable_causes=summary.not_applicable_causes,
         reason=reason,
     )
+
+
+def doubt_removed(
+    outcome: Threshold,
+    metric: MetricOutline,
+    samples: Sequence[SampleResult],
+    removed: Sequence[SampleResult],
+    policy: CiGate,
+    cluster: str | None,
+) -> Threshold:
+    """Return the outcome, INCOMPLETE if it passes only because samples were removed: if each had the worst score.
+
+    `removed`: samples of the baseline that are gone from the dataset's file.
+    """
+    end = metric.bounds[outcome.min is None]
+    is_mean = (outcome.stat or metric.statistic) == "mean"
+    if outcome.status is not PASS or not removed or (end is None and is_mean):
+        return outcome
+    worst = {outcome.metric: Score.scored((-1) ** (outcome.min is not None) * LARGEST_VALUE if end is None else end)}
+    attempts = tuple(replace(one, scores=worst) for one in (samples[0].attempts if samples else ()))
+    filled = [*samples, *(replace(one, scores=worst, attempts=attempts) for one in removed)]
+    limit = Threshold(*(getattr(outcome, name) for name in _STATED))
+    if compute_outcome(limit, metric, filled, policy, cluster).status is PASS:
+        return outcome
+    return replace(outcome, status=INCOMPLETE, reason=describe_removed(len(removed)))
+
+
+def describe_removed(count: int) -> str:
+    """Return why samples that were removed leave a limit undecided."""
+    are = pluralize(count, "is", "are")
+    fix = "promote a baseline without them, or allow the share with maxRemoved"
+    return f"{counted(count, 'sample')} of the baseline {are} gone from the dataset, which could change it: {fix}"
 
 
 class _Measured(Struct, frozen=True):

@@ -44,7 +44,8 @@ class DatasetOutline(Record, frozen=True):
 
     `slices`: metadata keys (or `tags`); None for all with few values. `cluster`: the metadata key that groups samples
     that are not independent. `retriever`: the settings of its retriever, if it has one. `gold`: agreement and quality
-    of a gold set. `source_id`, `description`: what its file says about itself.
+    of a gold set. `source_id`, `description`: what its file says about itself. `removed`: samples of the baseline that
+    are gone from its file.
     """
 
     name: str
@@ -57,6 +58,7 @@ class DatasetOutline(Record, frozen=True):
     gold: Curation | None = None
     source_id: str | None = None
     description: str | None = None
+    removed: tuple[str, ...] = ()
 
 
 class RunOutline(Record, frozen=True):

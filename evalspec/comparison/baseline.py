@@ -75,7 +75,7 @@ class _Metric(Record, frozen=True):
 
 
 class _Sample(Record, frozen=True, kw_only=True):
-    """`scores`: lists if there are several attempts. `passes`: whether each attempt passed."""
+    """`scores`: lists if there are several attempts. `passes`: whether each attempt passed. `slices`: with a limit."""
 
     id: str
     digest: str | None = None
@@ -83,6 +83,7 @@ class _Sample(Record, frozen=True, kw_only=True):
     pass_rate: Number | None
     scores: Mapping[str, _Value | Annotated[tuple[_Value, ...], Meta(min_length=1)]]
     passes: tuple[bool | None, ...] | UnsetType = UNSET
+    slices: tuple[str, ...] | UnsetType = UNSET
 
 
 class _Limit(Record, frozen=True):
@@ -395,6 +396,7 @@ def _describe(sample: SampleResult) -> _Sample:
         pass_rate=sample.pass_rate,
         scores={metric: _describe_score(sample, metric) for metric in sample.scores},
         passes=tuple(attempt.passed for attempt in sample.attempts) if sample.attempts else UNSET,
+        slices=sample.slices or UNSET,
     )
 
 
@@ -446,6 +448,7 @@ def _build_sample(sample: _Sample, dataset: _Dataset) -> SampleResult:
         pass_rate=sample.pass_rate,
         attempts=attempts,
         digest=sample.digest,
+        slices=() if sample.slices is UNSET else sample.slices,
     )
 
 

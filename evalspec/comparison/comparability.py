@@ -46,6 +46,11 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
         yield f"dataset {name}: its content changed"
 
 
+def knows_samples(baseline: Run, candidate: Run, name: str) -> bool:
+    """Return whether both runs record which samples of a dataset they had, so that edited ones are known."""
+    return any(_digests(baseline, name).values()) and any(_digests(candidate, name).values())
+
+
 def _digests(run: Run, name: str) -> dict[str, str | None]:
     return {sample.id: sample.digest for d in run.datasets if d.name == name for sample in d.samples}
 

@@ -33,9 +33,11 @@ def confirm(
     doubted = [one.key for one in outcomes if one.rests_on_test]
     if not doubted:
         return tuple(outcomes)
-    found = () if isinstance(second, str) else decide_regressions(baseline, second, policy, fingerprint, only=doubted)
-    again = {one.key: _describe(one) for one in found}
-    why = second if isinstance(second, str) else "it was not tested again"
+    if isinstance(second, str):
+        again, why = {}, second
+    else:
+        found = decide_regressions(baseline, second, policy, fingerprint, removed={}, only=doubted)
+        again, why = {one.key: _describe(one) for one in found}, "it was not tested again"
     lacking = Confirmation("not confirmed", why)
     return tuple(_apply(one, again.get(one.key, lacking)) if one.rests_on_test else one for one in outcomes)
 

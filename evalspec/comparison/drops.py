@@ -2,7 +2,12 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from evalspec.comparison.comparability import explain_parts, list_content_mismatches, list_repeat_mismatches
+from evalspec.comparison.comparability import (
+    explain_parts,
+    knows_samples,
+    list_content_mismatches,
+    list_repeat_mismatches,
+)
 from evalspec.comparison.pairing import is_cost
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
@@ -62,14 +67,17 @@ def resolve_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetRe
 
 
 def explain_block(baseline: Run, candidate: Run, name: str) -> str | None:
-    """Return why no sample of a dataset can be compared with the baseline, or None. More samples are no reason."""
+    """Return why no sample of a dataset can be compared with the baseline, or None.
+
+    More samples are no reason, and edited ones only leave the comparison, as far as they are known.
+    """
     if name not in {dataset.name for dataset in baseline.datasets}:
         return f"the baseline has no dataset '{name}': {PROMOTE}"
     parts = explain_parts(baseline, candidate)
     if parts is not None:
         return f"{parts}: {PROMOTE}, or run the part of the baseline"
     changed = [
-        *list_content_mismatches(baseline, candidate, name, name),
+        *(() if knows_samples(baseline, candidate, name) else list_content_mismatches(baseline, candidate, name, name)),
         *list_repeat_mismatches(baseline, candidate),
     ]
     return f"{changed[0]}: {PROMOTE}" if changed else None

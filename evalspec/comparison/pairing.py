@@ -106,6 +106,11 @@ def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePai
     )
 
 
+def is_edited(old: SampleResult, new: SampleResult) -> bool:
+    """Return whether a sample changed between the runs. Without a digest in both, nothing is known."""
+    return old.digest is not None and new.digest is not None and old.digest != new.digest
+
+
 def has_all_attempts(sample: SampleResult) -> bool:
     """Return whether the scores of all attempts are known. Some files have only means."""
     return bool(sample.attempts) and sample.attempts[0].scores.keys() == sample.scores.keys()

@@ -13,14 +13,16 @@ from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from evalspec.comparison.baseline import Baseline
-from evalspec.comparison.comparability import list_metric_mismatches
+from evalspec.comparison.comparability import describe_dataset, list_metric_mismatches
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, PROMOTE, explain_block, resolve_limits
 from evalspec.comparison.new_failures import decide_new_failures
 from evalspec.comparison.pairing import (
     LOST,
+    Pair,
     SamplePairs,
     ScorePairs,
     compute_delta,
+    is_edited,
     list_unpaired,
     pair_samples,
     pair_scores,
@@ -29,9 +31,19 @@ from evalspec.comparison.pairing import (
 )
 from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
+from evalspec.gate import describe_removed
 from evalspec.manifest.gate_schema import CiGate
-from evalspec.model import DatasetResult, Direction, RegressionOutcome, Run, VerdictStatus
-from evalspec.plural import counted, pluralize
+from evalspec.model import (
+    DatasetResult,
+    Direction,
+    RegressionOutcome,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    VerdictStatus,
+)
+from evalspec.plural import counted
 from evalspec.reporters.wording import render_value
 from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
 from evalspec.validity.coverage import exceeds_share
@@ -49,22 +61,26 @@ baseline; single drops show in both."""
 OutcomeKey = tuple[str, str | None, str]
 """See RegressionOutcome.key."""
 
-NARROWING = ("sampleSize", "tags", "excludeTags", "where", "slice", "heldOut")
-"""The keys of a selection that leave samples out."""
-
 
 class _Matched(Struct, frozen=True):
-    """A dataset in both runs. `blocked`: why no samples can be compared, in which case none are paired."""
+    """A dataset in both runs. `blocked`: why no samples can be compared, in which case none are paired.
+
+    `removed`: samples of the baseline that are gone from the dataset's file, and `edited` ones, if they are more than
+    maxRemoved: each counts at its worst.
+    """
 
     before: DatasetResult | None
     after: DatasetResult
     blocked: str | None
     pairs: SamplePairs
+    removed: Sequence[SampleResult] = ()
+    edited: int = 0
 
 
 class _Held(Struct, frozen=True):
     """A metric of a dataset and its limit. `blocked`: why it cannot be decided, if this is known in advance."""
 
+    baseline: Run
     dataset: _Matched
     metric: str
     limit: float
@@ -74,7 +90,6 @@ class _Held(Struct, frozen=True):
     found: Delta = field(default_factory=lambda: Delta(None, None, None, None, 0))
     paired: PairedScores | None = None
     evidence: Evidence | None = None
-    gone: int = 0
 
     @property
     def after(self) -> DatasetResult:
@@ -117,21 +132,27 @@ def decide_regressions(
     policy: CiGate,
     fingerprint: Mapping[str, Any],
     *,
+    removed: Mapping[str, Collection[str]] | None = None,
     only: Collection[OutcomeKey] | None = None,
 ) -> tuple[RegressionOutcome, ...]:
     """Return the outcome of each maxDrop, by dataset and metric, then of new failures, then of the anchor.
 
     `datasets` and `fingerprint` belong to the run that is compared with the baseline. The p-values are one-sided and
-    adjusted over all metrics. `only`: the outcomes to decide, by their key; None for all.
+    adjusted over all metrics. `removed`: ids of samples that are gone from the files of the datasets, by dataset; None:
+    those that the run lacks.
+    `only`: the outcomes to decide, by their key; None for all.
     """
     candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
-    matched = [_match(baseline.run, candidate, dataset) for dataset in datasets]
+    matched = [
+        _match(baseline.run, candidate, dataset, policy, None if removed is None else removed.get(dataset.name, ()))
+        for dataset in datasets
+    ]
     families = _hold_all(baseline.run, candidate, matched, policy, "baseline", only)
     # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
-    of_anchor = policy.model_copy(update={"regression": "drop", "new_failures": None})
+    of_anchor = policy.model_copy(update={"regression": "drop", "new_failures": None, "max_removed": 1.0})
     anchored: list[list[_Held]] = []
     if baseline.anchor is not None:
-        old = [_match(baseline.anchor, candidate, dataset) for dataset in datasets]
+        old = [_match(baseline.anchor, candidate, dataset, policy) for dataset in datasets]
         anchored = _hold_all(baseline.anchor, candidate, old, of_anchor, "anchor", only)
     is_shared = policy.regression == "drop" and any(one.paired for family in anchored for one in family)
     outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
@@ -153,10 +174,9 @@ def _hold_all(
     only: Collection[OutcomeKey] | None,
 ) -> list[list[_Held]]:
     """Return the metrics with a maxDrop by dataset, with the scores of both runs."""
-    whole = is_whole(candidate.fingerprint)
     return [
         [
-            _pair(one, policy, is_whole=whole)
+            _pair(one, policy)
             for one in _hold(baseline, candidate, dataset, policy)
             if only is None or (one.after.name, one.metric, against) in only
         ]
@@ -185,24 +205,38 @@ def _as_anchored(outcome: RegressionOutcome) -> RegressionOutcome:
     return replace(outcome, against="anchor", status=NOT_GATED, reason=reason)
 
 
-def is_whole(fingerprint: Mapping[str, Any]) -> bool:
-    """Return whether a run selected all samples of its datasets."""
-    selection = fingerprint.get("selection", {})
-    return not any(selection.get(key) for key in NARROWING)
-
-
-def _match(baseline: Run, candidate: Run, after: DatasetResult) -> _Matched:
+def _match(
+    baseline: Run, candidate: Run, after: DatasetResult, policy: CiGate, removed: Collection[str] | None = ()
+) -> _Matched:
+    """Return a dataset with its pairs, without edited samples. `removed`: ids; None: of all that this run lacks."""
     before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
     blocked = explain_block(baseline, candidate, after.name)
-    pairs = SamplePairs() if blocked or before is None else pair_samples(before, after)
-    return _Matched(before, after, blocked, pairs)
+    if blocked or before is None:
+        return _Matched(before, after, blocked, SamplePairs())
+    pairs = pair_samples(before, after)
+    edited = {old.id for old, new in pairs.both if is_edited(old, new)}
+    kept = structs.replace(pairs, both=tuple(pair for pair in pairs.both if pair[0].id not in edited))
+    lost = {*(pairs.only_baseline if removed is None else removed), *edited}
+    counted_ones = [one for one in before.samples if one.id in lost]
+    is_much = exceeds_share(len(counted_ones), len(before.samples), policy.max_removed)
+    return _Matched(before, after, None, kept, counted_ones if is_much else (), len(edited))
 
 
 def _count_new_failures(dataset: _Matched, policy: CiGate) -> RegressionOutcome:
     if dataset.blocked or dataset.before is None:
         return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
-    found = decide_new_failures(dataset.before, dataset.after, policy)
-    return structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
+    known = {sample.id: sample for sample in dataset.before.samples}
+    kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
+    found = decide_new_failures(dataset.before, replace(dataset.after, samples=tuple(kept)), policy)
+    found = structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
+    if found.status is not PASS or not dataset.removed:
+        return found
+    lost = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
+    failing = [replace(old, status=SampleStatus.FAILED, scores=lost, attempts=()) for old in dataset.removed]
+    at_worst = decide_new_failures(dataset.before, replace(dataset.after, samples=(*kept, *failing)), policy)
+    if at_worst.status is PASS:
+        return found
+    return structs.replace(found, status=INCOMPLETE, reason=_describe_removed(dataset))
 
 
 def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
@@ -240,27 +274,27 @@ def _hold(baseline: Run, candidate: Run, dataset: _Matched, policy: CiGate) -> l
         reasons = (sample.scores[metric].reason for sample in after.samples if metric in sample.scores)
         all_skipped = summary.skipped and summary.skipped == summary.expected
         skipped = next((reason for reason in reasons if reason), "it was skipped") if all_skipped else None
-        held.append(_Held(dataset, metric, limit, why, skipped))
+        held.append(_Held(baseline, dataset, metric, limit, why, skipped))
     return held
 
 
-def _pair(one: _Held, policy: CiGate, *, is_whole: bool) -> _Held:
-    """Add the scores of both runs and their difference. `is_whole`: whether the run selected all samples."""
+def _pair(one: _Held, policy: CiGate, more: Sequence[Pair] = ()) -> _Held:
+    """Add the scores of both runs and their difference. `more`: pairs beside those of the dataset."""
     if one.blocked or one.skipped:
         return one
-    pairs = one.dataset.pairs
-    scores = pair_scores(pairs.both, one.metric).pick()
+    scores = pair_scores((*one.dataset.pairs.both, *more), one.metric).pick()
     found = compute_delta(scores, one.metric, one.statistic)
     tested = one.statistic == "mean" and len(scores) and policy.alpha is not None
     paired = to_paired(scores, one.metric, one.after, one.after.cluster) if tested else None
     paired = replace(paired, margin=one.limit) if paired is not None else None
-    gone = len(pairs.only_baseline) if is_whole else 0
-    return replace(one, scores=scores, found=found, paired=paired, gone=gone)
+    return replace(one, scores=scores, found=found, paired=paired)
 
 
 def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
     evidence, found = one.evidence, one.found
     decision = _judge(one, policy)
+    if decision.status is PASS and _would_break(one, policy):
+        decision = _Decision(INCOMPLETE, _describe_removed(one.dataset), is_of_scores=False)
     return RegressionOutcome(
         one.after.name,
         one.metric,
@@ -277,6 +311,33 @@ def _decide(one: _Held, policy: CiGate) -> RegressionOutcome:
         proven=decision.proven,
         worsened=_find_worsened(one) if decision.status is not PASS and decision.is_of_scores else {},
     )
+
+
+def _would_break(one: _Held, policy: CiGate) -> bool:
+    """Return whether a PASS would be none if each sample that was removed or edited had the worst score now.
+
+    The worst latency is unknown, so what has no range counts only if it is more than maxNotApplicable.
+    """
+    removed, bounds = one.dataset.removed, one.after.metrics[one.metric].bounds
+    if not removed:
+        return False
+    if bounds is None or one.statistic != "mean":
+        return exceeds_share(len(removed), one.found.pairs + len(removed), policy.max_not_applicable)
+    worst = {one.metric: Score.scored(bounds[sign_of(one.after.metrics[one.metric].direction) < 0])}
+    held = _pair(one, policy, [(old, replace(old, scores=worst, attempts=())) for old in removed])
+    if held.paired is not None:
+        rules = one.evidence.rules if one.evidence is not None else Rules(policy.alpha or 0.05, two_sided=False)
+        held = replace(held, evidence=weigh([[held.paired]], rules)[0][0])
+    return _judge(held, policy).status is not PASS
+
+
+def _describe_removed(dataset: _Matched) -> str:
+    edited, removed = dataset.edited, len(dataset.removed) - dataset.edited
+    if not edited:
+        return describe_removed(removed)
+    gone = f"{counted(removed, 'sample')} of the baseline gone and " if removed else ""
+    said = f"{gone}{counted(edited, 'sample')} edited since the baseline, which could change it"
+    return f"{said}: {PROMOTE}, or allow the share with maxRemoved"
 
 
 def _find_worsened(one: _Held) -> dict[str, float]:
@@ -371,7 +432,7 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     """Return the reason if too many samples have a score in one run only and could change the outcome."""
     if _is_broken_at_best(one, policy):
         return None
-    if reason := describe_gone(one.gone, one.found.pairs, policy):
+    if reason := describe_selection(one.baseline, one.after, one.dataset.pairs, policy):
         return reason
     share = policy.max_not_applicable
     lost, total = len(one.scores.lost), one.found.pairs + len(one.scores.lost)
@@ -384,12 +445,15 @@ def _find_gap(one: _Held, policy: CiGate) -> str | None:
     return None
 
 
-def describe_gone(gone: int, pairs: int, policy: CiGate) -> str | None:
-    """Return why samples that only the baseline has leave a metric undecided; None if they are few."""
-    if not exceeds_share(gone, pairs + gone, policy.max_not_applicable):
+def describe_selection(baseline: Run, after: DatasetResult, pairs: SamplePairs, policy: CiGate) -> str | None:
+    """Return the reason if the baseline's own selection left out too many samples of this run. New ones are no gap."""
+    described = describe_dataset(baseline, after.name)
+    was_narrowed = described.get("selected", 0) < described.get("available", 0)
+    unpaired, total = len(pairs.only_candidate), len(after.samples)
+    if not was_narrowed or not total or (total - unpaired) / total >= policy.min_coverage:
         return None
-    are = pluralize(gone, "is", "are")
-    return f"{counted(gone, 'sample')} of the baseline {are} not in this run's dataset: {PROMOTE}"
+    share = f"{unpaired} of {total} samples were not selected when the baseline was made"
+    return f"{share}, minCoverage is {policy.min_coverage:g}: {PROMOTE}"
 
 
 def _is_broken_at_best(one: _Held, policy: CiGate) -> bool:

@@ -60,6 +60,12 @@ class CiGate(Strict):
         "baseline; null: any number.",
     )
 
+    max_removed: Share = Field(
+        0.0,
+        description="Share of the baseline's samples that may be gone from a dataset's file. With more, each counts at "
+        "its worst: where that would change an outcome, it is INCOMPLETE.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _from_bool(cls, value: Any) -> Any:
@@ -67,7 +73,7 @@ class CiGate(Strict):
 
     @model_validator(mode="after")
     def _drops_are_from_something(self) -> "CiGate":
-        named = ("max_drop", "alpha", "new_failures", "regression")
+        named = ("max_drop", "alpha", "new_failures", "regression", "max_removed")
         idle = [to_camel(name) for name in named if name in self.model_fields_set]
         if idle and self.baseline is None:
             raise ValueError(f"{' and '.join(idle)} cannot be used without a baseline; add one, as in baseline: main")

@@ -20,7 +20,7 @@ from evalspec.model import AgentReply, Need
 from evalspec.output_files import Input
 from evalspec.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
-from evalspec.planning.inputs import existing_baseline, list_inputs
+from evalspec.planning.inputs import existing_baseline, list_inputs, list_removed, read_gate_baseline
 from evalspec.planning.options import SAME, RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.planning.services import (
@@ -127,7 +127,8 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         _warn_of_strangers(draft, replies, wanted)
         _check_overlap(draft, replies, wanted)
         draft.raise_problems()
-    datasets = select_datasets(draft, wanted)
+    baseline = existing_baseline(loaded)
+    datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
     asks_agent = any(dataset.retriever is None for dataset in datasets)
     target = resolve_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
     needs = needs_of(datasets)
@@ -158,7 +159,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         owns_agent=owns_agent,
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
-        baseline=existing_baseline(loaded),
+        baseline=baseline,
     )
 
 

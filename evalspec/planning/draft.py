@@ -91,7 +91,7 @@ class PlannedDataset(Struct, frozen=True):
     key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
     read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
     `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
-    what the file says about itself.
+    what the file says about itself. `removed`: samples of the gate's baseline that are gone from the file.
     """
 
     name: str
@@ -109,6 +109,7 @@ class PlannedDataset(Struct, frozen=True):
     curation: Callable[[], Curation] | None = None
     source_id: str | None = None
     description: str | None = None
+    removed: tuple[str, ...] = ()
 
     @property
     def is_at_agent(self) -> bool:

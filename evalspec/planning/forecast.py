@@ -19,6 +19,7 @@ from evalspec.model.fingerprints import describe_part
 from evalspec.planning.checks import check_manifest, require_datasets
 from evalspec.planning.draft import PlannedDataset, start_draft
 from evalspec.planning.foregone import leave_skipped_out, list_foregone, outline_run
+from evalspec.planning.inputs import list_removed
 from evalspec.planning.noise import Noise, count_attempts, estimate_noise
 from evalspec.planning.options import RunOptions
 from evalspec.planning.selecting import select_datasets
@@ -139,7 +140,7 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     checked = check_manifest(draft)
     draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
-    datasets = select_datasets(draft, wanted)
+    datasets = select_datasets(draft, list_removed(wanted, baseline.run if baseline else None))
     policy = loaded.manifest.spec.evaluation.ci_gate
     outlined = outline_run(datasets, options)
     planned = [leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
@@ -161,7 +162,8 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         forecasts.append(_describe(dataset, after, run, options, metrics))
     tests = max((one.tests for family in evidence for one in family), default=0)
     notes = (*_note_baseline(planned, run, policy), *_note_calls(datasets))
-    foregone = list_foregone(run, outlined, planned, policy) if run else []
+    removed = {dataset.name: dataset.removed for dataset in datasets}
+    foregone = list_foregone(run, outlined, planned, policy, removed) if run else []
     part = _foresee_part(datasets, wanted, options)
     warnings = tuple(draft.warnings)
     return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, warnings, tuple(foregone), part)

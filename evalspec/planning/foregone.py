@@ -1,14 +1,15 @@
 """Find comparisons with a baseline that cannot pass, whatever a run measures. The gate's own code decides."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from evalspec.comparison.baseline import Baseline
 from evalspec.comparison.drops import NO_SCORES, explain_block, resolve_limits
-from evalspec.comparison.pairing import pair_samples, pair_scores
-from evalspec.comparison.regression import describe_gone, is_whole, list_unmeasured
+from evalspec.comparison.pairing import is_edited, pair_samples
+from evalspec.comparison.regression import decide_regressions, describe_selection, list_unmeasured
 from evalspec.manifest.gate_schema import CiGate
-from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus
+from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus
 from evalspec.planning.draft import PlannedDataset
 from evalspec.planning.options import RunOptions
 from evalspec.planning.outlining import find_reach
@@ -55,18 +56,31 @@ def leave_skipped_out(dataset: PlannedDataset, outlined: DatasetResult) -> Datas
     return replace(outlined, metrics=summaries)
 
 
-def list_foregone(baseline: Run, planned: Run, computed: Sequence[DatasetResult], policy: CiGate) -> list[str]:
-    """Return a line for each reason why the verdict will be INCOMPLETE or FAIL.
+def list_foregone(
+    baseline: Run,
+    planned: Run,
+    computed: Sequence[DatasetResult],
+    policy: CiGate,
+    removed: Mapping[str, Collection[str]],
+) -> list[str]:
+    """Return a line for each reason why the verdict will be INCOMPLETE or FAIL, even if the agent is unchanged.
 
-    `computed`: the datasets of the planned run without skipped metrics.
+    `computed`: the datasets of the planned run without skipped metrics. `removed`: samples of the baseline that are
+    gone from their files, by dataset.
     """
-    found = [line for after in computed for line in _find_in_dataset(baseline, planned, after, policy)]
+    found = [line for after in computed for line in _find_in_dataset(baseline, planned, after, policy, removed)]
     for gone in list_unmeasured(baseline, planned, policy):
         found.append(f"{gone.dataset}: {f'{gone.metric}: ' if gone.metric else ''}{gone.reason}")
     return list(dict.fromkeys(found))
 
 
-def _find_in_dataset(baseline: Run, planned: Run, after: DatasetResult, policy: CiGate) -> list[str]:
+def _find_in_dataset(
+    baseline: Run,
+    planned: Run,
+    after: DatasetResult,
+    policy: CiGate,
+    removed: Mapping[str, Collection[str]],
+) -> list[str]:
     before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
     limits = resolve_limits(policy, before or after, after)
     if not limits and policy.new_failures is None:
@@ -77,9 +91,15 @@ def _find_in_dataset(baseline: Run, planned: Run, after: DatasetResult, policy: 
         return []
     found = [f"{after.name}: {metric}: {NO_SCORES}" for metric in limits if metric not in before.metrics]
     pairs = pair_samples(before, after)
-    gone = len(pairs.only_baseline) if is_whole(planned.fingerprint) else 0
-    for metric in limits:
-        scored = len(pair_scores([(old, old) for old, _ in pairs.both], metric).scored)
-        if reason := describe_gone(gone, scored, policy):
-            found.append(f"{after.name}: {reason}")
-    return found
+    left_out = describe_selection(baseline, after, pairs, policy)
+    if left_out:
+        return [*found, f"{after.name}: {left_out}"]
+    unchanged = [
+        replace(new, scores=old.scores, attempts=old.attempts) for old, new in pairs.both if not is_edited(old, new)
+    ]
+    metrics = {name: summary for name, summary in after.metrics.items() if name in before.metrics}
+    same = replace(after, samples=tuple(unchanged), metrics=metrics)
+    strict = policy.model_copy(update={"regression": "drop", "new_failures": None})
+    only = {(after.name, metric, "baseline") for metric in metrics}
+    outcomes = decide_regressions(Baseline(baseline), [same], strict, baseline.fingerprint, removed=removed, only=only)
+    return [*found, *(f"{one.dataset}: {one.reason}" for one in outcomes if one.status is VerdictStatus.INCOMPLETE)]

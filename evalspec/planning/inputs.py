@@ -8,12 +8,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from evalspec.errors import InvalidInput
 from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest, load_manifest
 from evalspec.manifest.references import UnresolvedReference
 from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import Place
+from evalspec.model import Run
 from evalspec.output_files import Input
 from evalspec.planning.draft import Draft, PlannedDataset
 from evalspec.planning.options import SAME
@@ -137,6 +140,32 @@ def existing_baseline(loaded: LoadedManifest) -> Path | None:
     """Return the file of the gate's baseline; None if the gate has none or the file is missing or refused."""
     path = _baseline_file(loaded)
     return path if path is not None and explain(Act.READ_FILE, str(path)) is None and path.exists() else None
+
+
+def read_gate_baseline(path: Path | None) -> Run | None:
+    """Return the run of the gate's baseline, None without a baseline.
+
+    Raises:
+        InvalidInput: the file cannot be read.
+    """
+    if path is None:
+        return None
+    from evalspec.comparison.run_files import read_baseline
+
+    return read_baseline(path).run
+
+
+def list_removed(datasets: Sequence[PlannedDataset], baseline: Run | None) -> Sequence[PlannedDataset]:
+    """Return whole datasets with the samples of the baseline that are gone from their files."""
+    if baseline is None:
+        return datasets
+    before = {dataset.name: dataset.samples for dataset in baseline.datasets}
+    found = []
+    for dataset in datasets:
+        known = {sample.id for sample in dataset.samples} if dataset.name in before else set()
+        gone = tuple(sample.id for sample in before.get(dataset.name, ()) if sample.id not in known)
+        found.append(replace(dataset, removed=gone))
+    return found
 
 
 def check_baseline(draft: Draft, metrics: Collection[str]) -> None:

@@ -54,6 +54,7 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         gold=_describe_curation(dataset.curation, plan.options.no_content) if dataset.curation else None,
         source_id=dataset.source_id,
         description=None if plan.options.no_content else dataset.description,
+        removed=dataset.removed,
     )
 
 

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
-from evalspec.gate import compute_outcome, compute_verdict
+from evalspec.gate import compute_outcome, compute_verdict, doubt_removed
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     NOT_ASKED,
     DatasetResult,
@@ -33,6 +34,7 @@ from evalspec.plural import counted, pluralize
 from evalspec.runner.fingerprint import public_part
 from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
+from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import FEW
 
 if TYPE_CHECKING:
@@ -68,7 +70,8 @@ def conclude(
 ) -> Run:
     """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
     datasets = tuple(
-        _dataset(planned, found, outline) for planned, found in zip(outline.datasets, results, strict=True)
+        _dataset(planned, found, outline, run_metadata.baseline)
+        for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     regressions = _regressions(outline, datasets, run_metadata)
@@ -115,7 +118,8 @@ def _regressions(
     from evalspec.comparison.regression import decide_regressions
 
     compared = (outline.policy, run_metadata.fingerprint)
-    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared)
+    removed = {dataset.name: dataset.removed for dataset in outline.datasets}
+    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
     return confirm(outcomes, run_metadata.baseline, _list_second(run_metadata.second, datasets), *compared)
 
 
@@ -170,7 +174,10 @@ def explain_no_second(fingerprint: Mapping[str, Any]) -> str | None:
     return f"the replies are those of run {origin}" if origin else None
 
 
-def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline) -> DatasetResult:
+def _dataset(
+    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, baseline: "Baseline | None"
+) -> DatasetResult:
+    removed = _list_removed(planned, baseline, outline.policy)
     metrics = {metric.name: metric for metric in planned.metrics}
     gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
     result = DatasetResult(
@@ -178,7 +185,14 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         samples=tuple(samples),
         metrics=summarise(samples, planned.metrics, planned.cluster),
         thresholds=tuple(
-            compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster)
+            doubt_removed(
+                compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),
+                metrics[threshold.metric],
+                gated,
+                removed,
+                outline.policy,
+                planned.cluster,
+            )
             for threshold in planned.thresholds
         ),
         slices=_slices(planned, samples),
@@ -194,6 +208,16 @@ def _dataset(planned: DatasetOutline, samples: Sequence[SampleResult], outline: 
         description=planned.description,
     )
     return result.with_limits()
+
+
+def _list_removed(planned: DatasetOutline, baseline: "Baseline | None", policy: CiGate) -> Sequence[SampleResult]:
+    """Return the samples of the baseline that are gone from a dataset's file, if they are more than maxRemoved."""
+    before = [] if baseline is None else [one for one in baseline.run.datasets if one.name == planned.name]
+    samples = before[0].samples if before else ()
+    if not exceeds_share(len(planned.removed), len(samples), policy.max_removed):
+        return ()
+    gone = set(planned.removed)
+    return [sample for sample in samples if sample.id in gone]
 
 
 def _without_reasons(sample: SampleResult) -> SampleResult:

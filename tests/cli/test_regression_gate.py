@@ -30,7 +30,7 @@ def promoted(project, agent):
 
 
 def answer_right(agent, right):
-    agent.reply = lambda body: {"response": "Paris" if int(body["message"][1:]) < right else "Lyon"}
+    agent.reply = lambda body: {"response": "Paris" if int(body["message"].strip("qx")) < right else "Lyon"}
 
 
 def test_the_same_agent_passes(promoted):
@@ -110,22 +110,29 @@ def test_a_limit_on_a_metric_that_nobody_computes_is_refused(promoted):
     assert (outcome.code, "did you mean 'string_match'" in outcome.out) == (2, True)
 
 
-def test_a_changed_dataset_wants_a_new_baseline(promoted):
+def test_edited_samples_leave_the_comparison_and_count_at_their_worst(promoted):
     path = promoted.folder / "qa.jsonl"
-    path.write_text(path.read_text().replace('"q7"', '"q71"'))
+    path.write_text(path.read_text().replace('"q7"', '"x7"'))
+    (one,) = promoted.evaluate("--json").document["regressions"]
+    assert (one["status"], one["pairs"]) == ("PASS", 39)
+    path.write_text(path.read_text().replace('"q1', '"x1'))
     outcome = promoted.evaluate("--json")
-    assert outcome.code == 3
-    assert "promote a new baseline" in outcome.document["regressions"][0]["reason"]
+    (many,) = outcome.document["regressions"]
+    assert (outcome.code, many["status"], many["pairs"]) == (3, "INCOMPLETE", 28)
+    said = "12 samples edited since the baseline, which could change it: promote a new baseline, or allow the share"
+    assert said in many["reason"]
+    promoted.evaluation["ciGate"]["maxRemoved"] = 0.3
+    assert promoted.evaluate().code == 0
 
 
 def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):
     promoted.evaluation["ciGate"] |= {"newFailures": 0, "maxDrop": {"string_match": 0, "latency_p95": 5000}}
     path = promoted.folder / "qa.jsonl"
-    path.write_text(path.read_text().replace('"q7"', '"q71"'))
-    said = "dataset qa: 1 sample changed: s7: promote a new baseline"
+    path.write_text(path.read_text().replace('"q', '"x'))
+    said = "no sample is scored in both runs"
     outcome = promoted.evaluate("--json")
-    assert outcome.document["reasons"] == [f"qa: against the baseline: {said}"]
-    assert [found["reason"] for found in outcome.document["regressions"]] == [said] * 3
+    assert [found["reason"] for found in outcome.document["regressions"]][:2] == [said] * 2
+    assert outcome.document["reasons"][0] == f"qa: string_match, latency_p95 against the baseline: {said}"
 
 
 def test_a_run_that_is_not_finished_is_not_promoted(promoted):

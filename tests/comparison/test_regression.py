@@ -18,9 +18,9 @@ PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 
-def hold(before, after, fingerprint=None, **policy):
+def hold(before, after, fingerprint=None, removed=None, **policy):
     gate = CiGate.model_validate({"baseline": "main", "maxDrop": 0} | policy)
-    return decide_regressions(Baseline(before), after.datasets, gate, fingerprint or after.fingerprint)
+    return decide_regressions(Baseline(before), after.datasets, gate, fingerprint or after.fingerprint, removed=removed)
 
 
 def one_of(before, after, **policy):
@@ -255,16 +255,24 @@ def test_latencies_are_decided_by_value():
 
 
 def test_samples_on_one_side_are_told():
-    before = make_run({"a": [0.9] * 10})
-    after = make_run({"a": [0.9] * 7})
-    chosen = hold(before, after, fingerprint={"selection": {"sampleSize": 7}})[0]
+    before = make_run({"a": [0.9] * 40})
+    after = make_run({"a": [0.9] * 30})
+    chosen = hold(before, after, removed={})[0]
     assert chosen.status is PASS
-    assert chosen.reason.endswith("(7 samples, 3 only in the baseline)")
+    assert chosen.reason.endswith("(30 samples, 10 only in the baseline)")
     gone = hold(before, after)[0]
     assert (gone.status, gone.reason) == (
         INCOMPLETE,
-        "3 samples of the baseline are not in this run's dataset: promote a new baseline",
+        "10 samples of the baseline are gone from the dataset, which could change it: promote a baseline without them, "
+        "or allow the share with maxRemoved",
     )
+    assert hold(before, after, maxRemoved=0.25)[0].status is PASS
+    assert hold(before, after, maxRemoved=0.2)[0].status is INCOMPLETE
+    few = make_run({"a": [0.9] * 37})
+    assert hold(before, few)[0].status is PASS, "three at their worst would be no significant drop"
+    assert hold(before, few, alpha=None)[0].status is INCOMPLETE
+    assert hold(before, few, maxDrop=0.1, alpha=None)[0].status is PASS
+    assert hold(before, few, maxDrop=0.1, regression="notWorse")[0].status is INCOMPLETE
 
 
 def test_what_failed_to_be_scored_is_not_passed_over():
