@@ -46,7 +46,14 @@ def combine_attempts(
         digest=sample.digest,
         finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
         slices=sample.slices,
+        retries=_add_known([attempt.retries for attempt in decided]),
+        answer_digest=decided[0].answer_digest,
     )
+
+
+def _add_known(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
 
 
 def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:

@@ -153,7 +153,10 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
-    known = {"ciGate": policy_to_json(stored.outline.policy)} | ({} if best_of is None else {"bestOf": best_of})
+    recorded = {"recorded": True} if concluded.fingerprint.get("responses") else {}
+    known = (
+        {"ciGate": policy_to_json(stored.outline.policy)} | recorded | ({} if best_of is None else {"bestOf": best_of})
+    )
     concluded = replace(concluded, fingerprint={**concluded.fingerprint, **known})
     path = baseline_path(Path(stored.fingerprint["manifest"]["path"]).parent, name)
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")

@@ -59,6 +59,7 @@ _KEPT = (
     "bestOf",
     "ciGate",
     "runs",
+    "recorded",
 )
 _OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
 _WITHHELD = "not kept in a baseline"

@@ -83,6 +83,20 @@ def error_rate(exchange: Exchange) -> Score:
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
 
 
+@metric(
+    direction=Direction.LOWER,
+    implicit=True,
+    scores_failures=True,
+    scores_answers=False,
+    usual_limits=(None, 0.5),
+)
+def retry_rate(exchange: Exchange) -> Score:
+    """Share of the requests for a reply that failed and were sent again."""
+    if exchange.retries is None:
+        return Score.not_applicable("the reply was recorded elsewhere", Cause.DATASET)
+    return Score.scored(exchange.retries / (exchange.retries + 1))
+
+
 @metric(direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
 def tokens_mean(exchange: Exchange) -> Score:
     """Input and output tokens of a reply, as the agent counts them."""

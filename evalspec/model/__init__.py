@@ -63,7 +63,14 @@ from evalspec.model.summaries import (
     Threshold,
     Variance,
 )
-from evalspec.model.verdicts import UNDECIDED, Confirmation, RegressionOutcome, Verdict, VerdictStatus
+from evalspec.model.verdicts import (
+    UNDECIDED,
+    Confirmation,
+    MeasurementChange,
+    RegressionOutcome,
+    Verdict,
+    VerdictStatus,
+)
 
 __all__ = [
     "CLAIMS_KEY",
@@ -96,6 +103,7 @@ __all__ = [
     "FlagRate",
     "Intruder",
     "JudgeUsage",
+    "MeasurementChange",
     "Message",
     "MissingDocument",
     "Need",

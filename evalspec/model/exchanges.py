@@ -1,12 +1,15 @@
 """Replies of agents, and the usage of agent and judge."""
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
+
+_DIGEST_LENGTH = 16
 
 Timings = Annotated[
     Mapping[str, Number],
@@ -149,13 +152,15 @@ def known_finish_reason(finish_reason: str | None) -> str | None:
 class Exchange(Record, frozen=True):
     """One sample with its reply or its error: the input of every metric. One of `reply` and `error` is set.
 
-    `unreachable`: no connection could be made, so the error says nothing about the agent's quality.
+    `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
+    requests before this reply or error; None if it was recorded elsewhere.
     """
 
     sample: Sample
     reply: AgentReply | None = None
     error: str | None = None
     unreachable: bool = False
+    retries: int | None = None
 
     @property
     def response(self) -> str:
@@ -166,6 +171,13 @@ class Exchange(Record, frozen=True):
     def answer(self) -> str | None:
         """The agent's answer. None without a reply, and for a ranking."""
         return self.reply.answer if self.reply else None
+
+    @property
+    def answer_digest(self) -> str | None:
+        """A hash of the answer's words, by which equal answers are found; None without an answer."""
+        if not self.answer:
+            return None
+        return sha256(" ".join(self.answer.split()).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
 
     @property
     def answered(self) -> str:

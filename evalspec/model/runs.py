@@ -12,7 +12,7 @@ from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.scores import SampleResult, SampleStatus
 from evalspec.model.summaries import RepeatSummary, SliceResult, Summaries, Summary, Threshold
-from evalspec.model.verdicts import RegressionOutcome, VerdictStatus
+from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
 
 MAX_REPEATS = 10_000
 """The maximum number of attempts per sample, and of gradings per reply, in one run."""
@@ -176,6 +176,10 @@ class Run(Record, frozen=True, kw_only=True):
             description="Outcomes of the limits on regressions; empty: the gate has no baseline, or no metric has a "
             "limit."
         ),
+    ] = ()
+    measurement: Annotated[
+        tuple[MeasurementChange, ...],
+        Meta(description="What changed in the measurement since the baseline, and what makes its numbers doubtful."),
     ] = ()
     fingerprint: Annotated[
         Mapping[str, Any],

@@ -138,6 +138,14 @@ class StoredExchange(Record, frozen=True):
     scores: Scores
 
 
+Retries = Annotated[
+    int | None, Meta(description="Requests that failed before the reply or error, over all attempts; null: unknown.")
+]
+AnswerDigest = Annotated[
+    str | None, Meta(description="Hash of the answer, of the first attempt; null: no answer, or texts are not stored.")
+]
+
+
 class Attempt(Record, frozen=True):
     """One attempt at a sample after scoring. It keeps no texts, so that memory does not grow with the answers."""
 
@@ -164,6 +172,8 @@ class Attempt(Record, frozen=True):
     timings_ms: Timings = {}
     oddities: Oddities = {}
     finish_reason: FinishReason = None
+    retries: Retries = None
+    answer_digest: AnswerDigest = None
 
 
 class SampleResult(Record, frozen=True, kw_only=True):
@@ -210,3 +220,5 @@ class SampleResult(Record, frozen=True, kw_only=True):
     ] = None
     finish_reason: FinishReason = None
     slices: Annotated[tuple[str, ...], Meta(description="The slices with a threshold that the sample belongs to.")] = ()
+    retries: Retries = None
+    answer_digest: AnswerDigest = None

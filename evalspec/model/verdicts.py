@@ -133,6 +133,21 @@ class RegressionOutcome(Record, frozen=True):
         return f"{self.dataset}: {what}: {known}{self.reason}"
 
 
+class MeasurementChange(Record, frozen=True):
+    """Something about the measurement that changed since the baseline, or that makes its numbers doubtful."""
+
+    kind: Annotated[str, Meta(description="What it is, such as `limit` or `removed`; gate.md lists all kinds.")]
+    dataset: Annotated[str | None, Meta(description="Name of the dataset; null: the whole run.")]
+    text: Annotated[str, Meta(description="What changed, with old and new value.")]
+    blocks: Annotated[
+        bool, Meta(description="Whether outcomes are INCOMPLETE where it could change them. If not, it only speaks.")
+    ] = False
+
+    def render(self) -> str:
+        """Return it as a line."""
+        return f"{self.dataset}: {self.text}" if self.dataset else self.text
+
+
 class Verdict(NamedTuple):
     """The verdict of the gate. `partial`: declared metrics or thresholds were deliberately skipped."""
 

@@ -37,7 +37,8 @@ def redact_run(run: Run, redact: Callable[[Any], Any], is_clean: Callable[[bytes
         reasons=tuple(redact(run.reasons)),
         datasets=tuple(_redact_dataset(dataset, redact, is_clean) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
-        regressions=tuple(replace(outcome, reason=redact(outcome.reason)) for outcome in run.regressions),
+        regressions=_redact_record(run.regressions, redact),
+        measurement=_redact_record(run.measurement, redact),
         fingerprint=change_fingerprint(run.fingerprint, redact),
     )
 

@@ -77,6 +77,9 @@ def conclude(
     regressions = _regressions(outline, datasets, run_metadata)
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
     reuse = describe_reuse(run_metadata.fingerprint)
+    from evalspec.comparison.measurement import list_measurement_changes
+
+    before = run_metadata.baseline.run if run_metadata.baseline else None
     notes = [
         *run_metadata.notes,
         *([reuse] if reuse else []),
@@ -98,6 +101,7 @@ def conclude(
         notes=tuple(notes),
         has_texts=outline.has_texts,
         regressions=regressions,
+        measurement=list_measurement_changes(before, datasets, outline, run_metadata.fingerprint),
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
         datasets=datasets,

@@ -263,6 +263,8 @@ class _Execution(Struct):
             timings_ms=trace.timings_ms,
             oddities=trace.oddities,
             finish_reason=reply.finish_reason if reply else None,
+            retries=exchange.retries,
+            answer_digest=exchange.answer_digest if self.outline.has_texts else None,
         )
         self.results.add(*job, attempt, sample)
         self.counts.scored += 1

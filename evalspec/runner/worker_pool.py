@@ -127,13 +127,18 @@ class WorkerPool(Generic[Job]):
     async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
         if self._breaker.down:
             return Exchange(sample, error=f"{NOT_ASKED}{self._breaker.down}", unreachable=True)
+        failed: list[ServiceError] = []
         try:
-            reply = await persist(lambda: self._limit.run(lambda: self._attempt(agent, sample)), self._max_retries)
+            reply = await persist(
+                lambda: self._limit.run(lambda: self._attempt(agent, sample)),
+                self._max_retries,
+                lambda error, _wait: failed.append(error),
+            )
         except ServiceError as error:
             self._breaker.saw_failure(error)
-            return Exchange(sample, error=str(error), unreachable=error.unreachable)
+            return Exchange(sample, error=str(error), unreachable=error.unreachable, retries=len(failed))
         self._breaker.saw_reply()
-        return Exchange(sample, reply=reply)
+        return Exchange(sample, reply=reply, retries=len(failed))
 
     async def _attempt(self, agent: Agent, sample: Sample) -> AgentReply:
         try:

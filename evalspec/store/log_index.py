@@ -69,6 +69,8 @@ class StoredAttempt(Struct):
     unreachable: bool
     trace: SearchTrace | None = None
     finish_reason: str | None = None
+    retries: int | None = None
+    answer_digest: str | None = None
     scores: dict[str, Score] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
 
@@ -83,6 +85,8 @@ class StoredAttempt(Struct):
             timings_ms=self.trace.timings_ms if self.trace else {},
             oddities=self.trace.oddities if self.trace else {},
             finish_reason=self.finish_reason,
+            retries=self.retries,
+            answer_digest=self.answer_digest,
         )
 
 
@@ -198,6 +202,8 @@ class _Line(Struct):
     unreachable: bool = False
     retrieval: _StoredTrace | None = None
     finish_reason: str | None = None
+    retries: int | None = None
+    answer_digest: str | None = None
     scores: dict[str, _StoredScore] = {}
     judge_usage: dict[str, dict[str, int]] = field(default_factory=dict, name="judgeUsage")
 
@@ -301,5 +307,7 @@ def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, r
         unreachable=line.unreachable,
         trace=trace,
         finish_reason=restore(line.finish_reason),
+        retries=line.retries,
+        answer_digest=line.answer_digest,
         hidden=_find_hidden(index, line, stored),
     )

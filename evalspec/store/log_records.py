@@ -5,8 +5,9 @@ were changed, truncated or removed. There are five kinds of records:
 
 - Reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
   "retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
-  "error", "unreachable", "retrieval": {"candidate_ids", "deep_ids", "timingsMs", "oddities"}}. "retrieval" is null
-  without a retriever. With one, `retrieved_contexts` is null and "retrieved_texts" has the digests of the texts.
+  "error", "unreachable", "retries", "answer_digest", "retrieval": {"candidate_ids", "deep_ids", "timingsMs",
+  "oddities"}}. "retries" counts failed requests. "retrieval" is null without a retriever. With one,
+  `retrieved_contexts` is null and "retrieved_texts" has the digests of the texts.
 - Text: {"kind": "text", "digest", "text"}. Every retrieved text is in the log once, before the replies that contain it.
 - Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
   "repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
@@ -63,7 +64,20 @@ Change = Callable[[Any], Any]
 """A function that returns a JSON value with its secrets redacted or restored (manifest.redaction)."""
 
 _NEVER_HIDDEN = frozenset(
-    {"kind", "dataset", "id", "attempt", "status", "cause", "usage", "judgeUsage", "line", "digest", "retrieved_texts"}
+    {
+        "kind",
+        "dataset",
+        "id",
+        "attempt",
+        "status",
+        "cause",
+        "usage",
+        "judgeUsage",
+        "line",
+        "digest",
+        "answer_digest",
+        "retrieved_texts",
+    }
 )
 """Keys that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an ordinary
 word would make the log unreadable. Names and ids come from the user's own files."""
@@ -109,6 +123,8 @@ def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, An
         "latencyMs": reply.latency_ms if reply else None,
         "error": exchange.error,
         "unreachable": exchange.unreachable,
+        "retries": exchange.retries,
+        "answer_digest": exchange.answer_digest,
         "retrieval": _retrieval(reply),
     }
 
@@ -185,7 +201,7 @@ def _is_digest(key: str) -> bool:
 def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record with measurements only: no answers, passages, reasons or error messages."""
     if record["kind"] == REPLY:
-        kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls"))
+        kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls", "answer_digest"))
         kept["finish_reason"] = known_finish_reason(record["finish_reason"])
         error = None if record["error"] is None else WITHHELD
         retrieval = record["retrieval"] and {**record["retrieval"], "candidate_ids": None, "deep_ids": None}
@@ -214,7 +230,8 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
     """
     try:
         if SampleStatus(record["status"]) is SampleStatus.FAILED:
-            return Exchange(sample, error=record["error"], unreachable=record["unreachable"])
+            error, unreachable = record["error"], record["unreachable"]
+            return Exchange(sample, error=error, unreachable=unreachable, retries=record["retries"])
         retrieval = record.get("retrieval") or {}
         reply = AgentReply(
             response=record["response"],
@@ -230,7 +247,7 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise _malformed(record, error) from error
-    return Exchange(sample, reply)
+    return Exchange(sample, reply, retries=record["retries"])
 
 
 def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:

@@ -50,11 +50,19 @@ def build_view(run: Run, texts: FailureTexts | None = None) -> View:
     return View(
         tuple(build_headline(run)),
         mark=MARKS[run.verdict],
-        lead=(Line(prose(reuse)),) if reuse else (),
+        lead=(*_list_measurement(run), *([Line(prose(reuse))] if reuse else [])),
         reasons=tuple(prose(reason) for reason in run.reasons),
         sections=(*sections, *_build_datasets(run, texts or {}), *_build_gold_sets(run)),
         notes=tuple(_notes(run, reuse)),
     )
+
+
+def _list_measurement(run: Run) -> Iterator[Line]:
+    """Yield what changed in the measurement since the baseline, or that nothing did."""
+    for change in run.measurement:
+        yield Line(("measurement: ", *prose(change.render())), tone=Tone.WARN)
+    if run.regressions and not run.measurement:
+        yield Line(("measured as in the baseline",), tone=Tone.QUIET)
 
 
 def _build_datasets(run: Run, texts: FailureTexts) -> Iterator[Section]:
@@ -126,7 +134,7 @@ def _build_regressions(regressions: Sequence[RegressionOutcome]) -> Section:
 def _regression_row(found: RegressionOutcome) -> Row:
     metric = found.metric or ""
     place = (*name(found.dataset), ": ") if found.dataset else ()
-    what = name(metric) if metric else (found.title,)
+    what = (*name(metric), " (anchor)" if found.against == "anchor" else "") if metric else (found.title,)
     return Row(
         (
             cell(*place, *what),

@@ -1,0 +1,214 @@
+"""Say what changed in the measurement: numbers of two runs are only comparable if both measured the same.
+
+`KINDS` has each kind of change. Some need no baseline: they make the numbers of a single run doubtful.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+from typing import Any, NamedTuple
+
+from evalspec.comparison.baseline import common_datasets
+from evalspec.comparison.comparability import describe_dataset
+from evalspec.comparison.pairing import is_edited, pair_samples
+from evalspec.manifest.gate_schema import CiGate
+from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
+from evalspec.outline import RunOutline
+from evalspec.plural import counted, pluralize
+
+_FEWEST_SAME = 5
+_SHARE_SAME = 0.25
+_FEWEST_JUDGED = 10
+_NAMES_SHOWN = 5
+_STRICTER = {
+    "enabled": 1,
+    "min_coverage": 1,
+    "max_error_rate": -1,
+    "max_not_applicable": -1,
+    "min_samples": 1,
+    "min_pass_rate": 1,
+    "confidence": 1,
+    "max_drop": -1,
+    "regression": 1,
+    "alpha": 1,
+    "new_failures": -1,
+    "max_removed": -1,
+}
+"""Whether a higher value of each key of the gate is stricter (1) or softer (-1)."""
+
+_WORDS = {"drop": 0.0, "notWorse": 1.0}
+_OFF = {"alpha": inf}
+"""The strictness of a key that is null, if null does not turn the rule off: without alpha, every drop counts."""
+
+
+class _Runs(NamedTuple):
+    """Both runs, and the outline of the new one. `before` is empty without a baseline."""
+
+    before: Run
+    after: Run
+    outline: RunOutline
+
+
+_Found = Iterator[tuple[str | None, str]]
+
+
+def _list_limits(runs: _Runs) -> _Found:
+    for before, after in common_datasets(runs.before, runs.after):
+        known = {_identify(limit): limit for limit in after.thresholds}
+        for old in before.thresholds:
+            new = known.get(_identify(old))
+            what = f"{old.metric}{f' {old.stat}' if old.stat else ''}{f' [{old.slice}]' if old.slice else ''}"
+            if new is None:
+                yield after.name, f"limit removed since the baseline: {what} {_show(old)}"
+            elif _is_looser(old, new):
+                yield after.name, f"limit lowered since the baseline: {what} {_show(old)} → {_show(new)}"
+
+
+def _identify(limit: Threshold) -> tuple[str, str | None, str | None]:
+    return limit.metric, limit.stat, limit.slice
+
+
+def _show(limit: Threshold) -> str:
+    sides = {"min": limit.min, "max": limit.max, "confidence": limit.confidence}
+    return ", ".join(f"{side} {value:g}" for side, value in sides.items() if value is not None)
+
+
+def _is_looser(old: Threshold, new: Threshold) -> bool:
+    return (
+        (-inf if new.min is None else new.min) < (-inf if old.min is None else old.min)
+        or (inf if new.max is None else new.max) > (inf if old.max is None else old.max)
+        or (new.confidence or 0.0) < (old.confidence or 0.0)
+    )
+
+
+def _list_gate(runs: _Runs) -> _Found:
+    stored = runs.before.fingerprint.get("ciGate")
+    if stored is None:
+        return
+    old, new = CiGate.model_validate(stored), runs.outline.policy
+    for key, sign in _STRICTER.items():
+        was, now = getattr(old, key), getattr(new, key)
+        if _is_softer(key, was, now, sign):
+            shown = f"{CiGate.model_fields[key].alias or key} {_show_setting(was)} → {_show_setting(now)}"
+            yield None, f"gate softened since the baseline: {shown}"
+
+
+def _show_setting(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {drop:g}" for name, drop in value.items())
+    return "null" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _is_softer(key: str, old: Any, new: Any, sign: int) -> bool:
+    if isinstance(old, dict) and isinstance(new, dict):
+        return any(new.get(name, inf) > drop for name, drop in old.items())
+    if isinstance(old, dict) or isinstance(new, dict):
+        return True
+    ranks = [_OFF.get(key, -inf) if value is None else sign * _WORDS.get(value, value) for value in (old, new)]
+    return bool(ranks[1] < ranks[0])
+
+
+def _list_removed(runs: _Runs) -> _Found:
+    for dataset in runs.outline.datasets:
+        if dataset.removed:
+            gone = counted(len(dataset.removed), "sample")
+            yield dataset.name, f"{gone} gone from the file since the baseline: {_name(dataset.removed)}"
+
+
+def _list_edited(runs: _Runs) -> _Found:
+    for before, after in common_datasets(runs.before, runs.after):
+        edited = [old.id for old, new in pair_samples(before, after).both if is_edited(old, new)]
+        if edited:
+            yield after.name, f"{counted(len(edited), 'sample')} edited since the baseline: {_name(edited)}"
+
+
+def _list_selected(runs: _Runs) -> _Found:
+    if runs.before.partial:
+        yield None, "the baseline is PARTIAL: it left out samples or metrics"
+    for before, after in common_datasets(runs.before, runs.after):
+        described = describe_dataset(runs.before, after.name)
+        missing = len(pair_samples(before, after).only_candidate)
+        if missing and described.get("selected", 0) < described.get("available", 0):
+            yield after.name, f"{counted(missing, 'sample')} of this run were not selected for the baseline"
+
+
+def _list_grown(runs: _Runs) -> _Found:
+    for before, after in common_datasets(runs.before, runs.after):
+        described = describe_dataset(runs.before, after.name)
+        new = len(pair_samples(before, after).only_candidate)
+        if new and described.get("selected", 0) >= described.get("available", 0):
+            yield after.name, f"{counted(new, 'sample')} added since the baseline"
+
+
+def _list_recorded(runs: _Runs) -> _Found:
+    was_asked = runs.before.datasets and not runs.before.fingerprint.get("recorded")
+    if was_asked and runs.after.fingerprint.get("responses"):
+        yield None, "the replies are recorded, those of the baseline came from an agent"
+
+
+def _list_retries(runs: _Runs) -> _Found:
+    for dataset in runs.after.datasets:
+        retries = sum(sample.retries or 0 for sample in dataset.samples)
+        if retries:
+            attempts = sum(len(sample.attempts) or 1 for sample in dataset.samples)
+            repeated = f"{counted(retries, 'request')} failed and {pluralize(retries, 'was', 'were')} repeated"
+            yield dataset.name, f"{repeated}, for {counted(attempts, 'attempt')}"
+
+
+def _list_same_answers(runs: _Runs) -> _Found:
+    for dataset in runs.after.datasets:
+        questions = {sample.digest or sample.id: sample.answer_digest for sample in dataset.samples}
+        answers = Counter(answer for answer in questions.values() if answer is not None)
+        count = max(answers.values(), default=0)
+        if count >= _FEWEST_SAME and count > _SHARE_SAME * len(questions):
+            yield dataset.name, f"{count} of {len(questions)} different questions have the same answer"
+
+
+def _list_one_value(runs: _Runs) -> _Found:
+    for outline, dataset in zip(runs.outline.datasets, runs.after.datasets, strict=True):
+        for metric in outline.metrics:
+            values = _list_values(dataset, metric.name) if metric.judged else []
+            if len(values) >= _FEWEST_JUDGED and min(values) == max(values):
+                yield dataset.name, f"the judge gave {metric.name} {values[0]:g} to all {len(values)} samples"
+
+
+def _list_values(dataset: DatasetResult, metric: str) -> list[float]:
+    values = (sample.scores[metric].value for sample in dataset.samples)
+    return [value for value in values if value is not None]
+
+
+def _name(ids: Any) -> str:
+    return ", ".join(ids[:_NAMES_SHOWN]) + (", …" if len(ids) > _NAMES_SHOWN else "")
+
+
+class Kind(NamedTuple):
+    """A kind of change. `blocks`: outcomes are INCOMPLETE where it could change them."""
+
+    find: Callable[[_Runs], _Found]
+    blocks: bool = False
+
+
+KINDS: Mapping[str, Kind] = {
+    "limit": Kind(_list_limits),
+    "gate": Kind(_list_gate),
+    "removed": Kind(_list_removed, blocks=True),
+    "edited": Kind(_list_edited, blocks=True),
+    "selection": Kind(_list_selected, blocks=True),
+    "grown": Kind(_list_grown),
+    "recorded": Kind(_list_recorded),
+    "retries": Kind(_list_retries),
+    "answers": Kind(_list_same_answers),
+    "judge": Kind(_list_one_value),
+}
+
+
+def list_measurement_changes(
+    baseline: Run | None, datasets: tuple[DatasetResult, ...], outline: RunOutline, fingerprint: Mapping[str, Any]
+) -> tuple[MeasurementChange, ...]:
+    """Return what changed since the baseline, and what makes the numbers doubtful, lowered limits first."""
+    runs = _Runs(baseline or Run(id="", datasets=()), Run(id="", datasets=datasets, fingerprint=fingerprint), outline)
+    return tuple(
+        MeasurementChange(name, dataset, text, kind.blocks)
+        for name, kind in KINDS.items()
+        for dataset, text in kind.find(runs)
+    )
