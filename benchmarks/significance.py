@@ -27,7 +27,7 @@ def draw(kind, count):
     return values[0].tolist(), values[1].tolist()
 """
 LOAD_OURS = """
-from evalspec.stats.bootstrap import bootstrap_interval
+from evalspec.stats.bounded import compute_bounded_interval
 from evalspec.stats.paired import compute_differences, compute_randomisation_test
 """
 LOAD_SCIPY = "import scipy.stats\n"
@@ -45,7 +45,7 @@ for kind in KINDS:
 """
 COMPARE = """differences = compute_differences(old, new)
     compute_randomisation_test(differences, resamples=10_000)
-    bootstrap_interval(differences, resamples=10_000)"""
+    compute_bounded_interval(differences, (min(differences), max(differences)))"""
 
 
 def write_program(*parts: str) -> Sequence[str]:

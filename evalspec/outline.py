@@ -23,20 +23,29 @@ _Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 class MetricOutline(Record, frozen=True):
     """One metric of a dataset.
 
-    `bounds`: lowest and highest possible value; None: unbounded. `reach`: the bounds if scores can reach both, so that
-    intervals may use them. `judged`: the metric needs the judge. `key`: changes with everything that scores depend on
-    (definition, options, judge). Stored scores with an equal key are reusable. `skip_reason`: why the metric is not
-    computed in this run.
+    `bounds`: lowest and highest possible value; None: unbounded. `judged`: the metric needs the judge. `key`: changes
+    with everything that scores depend on (definition, options, judge). Stored scores with an equal key are reusable.
+    `skip_reason`: why the metric is not computed in this run.
     """
 
     name: str
     statistic: Statistic
     direction: Direction
     bounds: tuple[float | None, float | None]
-    reach: tuple[float, float] | None = None
     key: str = ""
     judged: bool = False
     skip_reason: str | None = None
+
+    @property
+    def reach(self) -> tuple[float, float] | None:
+        """The range of the scores, on which intervals rely; None if an end is open."""
+        return close(self.bounds)
+
+
+def close(bounds: tuple[float | None, float | None]) -> tuple[float, float] | None:
+    """Return bounds with two ends, None if one is open."""
+    low, high = bounds
+    return None if low is None or high is None else (low, high)
 
 
 class DatasetOutline(Record, frozen=True):
@@ -134,8 +143,9 @@ def _in_camel_case(data: Any) -> Any:
 def _find_faults(dataset: DatasetOutline) -> Iterator[str]:
     """Yield faults that the types do not exclude and that no plan has."""
     for metric in dataset.metrics:
-        if metric.reach is not None and not -inf < metric.reach[0] < metric.reach[1] < inf:
-            yield f"'{metric.name}' has an invalid range, {metric.reach[0]:g} to {metric.reach[1]:g}"
+        low, high = (far if end is None else end for end, far in zip(metric.bounds, (-inf, inf), strict=True))
+        if not low < high or inf in (low, -high):
+            yield f"'{metric.name}' has an invalid range, {low:g} to {high:g}"
     metrics = {metric.name for metric in dataset.metrics}
     for threshold in dataset.thresholds:
         if threshold.metric not in metrics:

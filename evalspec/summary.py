@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from evalspec.datasets.filters import TAGS, spell_value
 from evalspec.model import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
@@ -126,7 +126,11 @@ def summarise(
     for metric in metrics:
         scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
         found = estimate_scores(scores, metric.statistic, metric.reach, clusters)
-        summaries[metric.name] = compute_summary(scores, metric.statistic, metric.direction, found, metric.reach)
+        summary = compute_summary(scores, metric.statistic, metric.direction, found, metric.reach)
+        if metric.statistic == "mean" and metric.reach is None:
+            of_median = estimate_scores(scores, "median", None, clusters)
+            summary = replace(summary, median_interval=of_median.interval)
+        summaries[metric.name] = summary
     return summaries
 
 

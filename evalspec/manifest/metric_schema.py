@@ -39,8 +39,8 @@ class MetricEntry(Strict):
     )
     range: tuple[Number, Number] | None = Field(
         None,
-        description="For a rubric or scorer: [lowest, highest] value; others fail. Default: the range of the labels; "
-        "for a scorer, any value.",
+        description="[lowest, highest] value; others fail. Intervals of a mean need one. Default: the metric's own, or "
+        "that of the labels; for a scorer, any value.",
     )
 
     @model_validator(mode="before")
@@ -56,8 +56,8 @@ class MetricEntry(Strict):
             raise ValueError("rubric and labels need each other; add the missing one, as in labels: {good: 1, bad: 0}")
         if self.range and self.range[0] >= self.range[1]:
             raise ValueError("range must be [lowest, highest]")
-        if (self.range or self.direction) and not (self.rubric or self.scorer):
-            raise ValueError("direction and range need a rubric or a scorer; add one, or remove them")
+        if self.direction and not (self.rubric or self.scorer):
+            raise ValueError("direction needs a rubric or a scorer; add one, or remove it")
         return self
 
 

@@ -87,8 +87,6 @@ class MetricDefinition(Struct, frozen=True):
     # Numbers
     statistic: str = "mean"
     """The statistic that combines the scores of a dataset: mean, or a percentile such as p95."""
-    attains_bounds: bool = True
-    """Whether scores reach both bounds, so intervals may rely on them. A cosine never gets near −1."""
     scores_failures: bool = False
     """Whether samples without a reply are scored too."""
 

@@ -64,7 +64,6 @@ class _Judged(Struct, frozen=True):
     embedded: tuple[str, ...] = ()
     direction: Direction = Direction.HIGHER
     bounds: tuple[float, float] = (0.0, 1.0)
-    attains_bounds: bool = True
     usual_limits: Bounds = (None, None)
 
 
@@ -90,7 +89,6 @@ _TABLE = (
         silent=_zero,
         embedded=("user_input",),
         bounds=(-1.0, 1.0),
-        attains_bounds=False,
     ),
     _Judged(
         name="context_precision",
@@ -184,7 +182,6 @@ def _define(row: _Judged) -> MetricDefinition:
         needs=frozenset(needs),
         direction=row.direction,
         bounds=row.bounds,
-        attains_bounds=row.attains_bounds,
         usual_limits=row.usual_limits,
         judge_calls=row.calls,
         scores_answers="response" in row.fields,

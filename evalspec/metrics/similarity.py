@@ -11,7 +11,7 @@ from evalspec.metrics.functions import metric
 from evalspec.model import Exchange, Need, Score
 
 
-@metric(needs={Need.EXPECTED, Need.EMBEDDINGS}, bounds=(-1.0, 1.0), attains_bounds=False)
+@metric(needs={Need.EXPECTED, Need.EMBEDDINGS}, bounds=(-1.0, 1.0))
 async def answer_similarity(exchange: Exchange, context: BuildContext) -> Score:
     """Cosine of the embeddings of response and expected answer: similarity, not correctness."""
     references = [text for text in exchange.sample.references if text.strip()]

@@ -141,9 +141,13 @@ class Summary(Record, frozen=True, kw_only=True):
     interval_method: Annotated[
         str | None,
         Meta(
-            description="`bounded`: Gaffke's interval, for bounded scores; `bootstrap`: for unbounded scores; `order "
-            "statistics`: for percentiles; null: no interval."
+            description="`bounded`: Gaffke's interval, for scores with a range; `order statistics`: for percentiles; "
+            "null: no interval."
         ),
+    ] = None
+    median_interval: Annotated[
+        Interval | None,
+        Meta(description="95 % confidence interval of the median of a metric without a range; null: none, or a range."),
     ] = None
     no_interval: Annotated[str | None, Meta(description="Why there is no interval; null: there is one.")] = None
     units: Annotated[
@@ -151,9 +155,7 @@ class Summary(Record, frozen=True, kw_only=True):
     ] = 0
     bounds: Annotated[
         Interval | None,
-        Meta(
-            description="The range that scores can reach, which intervals rely on; null: unbounded, or never reached."
-        ),
+        Meta(description="The range of the scores, which intervals rely on; null: an end is open."),
     ] = None
     threshold: Annotated[
         Mapping[Literal["min", "max"], float] | None,

@@ -10,9 +10,9 @@ from evalspec.comparison.pairing import is_edited, pair_samples
 from evalspec.comparison.regression import decide_regressions, describe_selection, list_unmeasured
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus
+from evalspec.outline import close
 from evalspec.planning.draft import PlannedDataset
 from evalspec.planning.options import RunOptions
-from evalspec.planning.outlining import find_reach
 from evalspec.summary import compute_summary
 
 
@@ -41,7 +41,7 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
         samples=samples,
         metrics={
             metric.name: compute_summary(
-                [], metric.definition.statistic, metric.definition.direction, bounds=find_reach(metric)
+                [], metric.definition.statistic, metric.definition.direction, bounds=close(metric.bounds)
             )
             for metric in dataset.metrics
         },

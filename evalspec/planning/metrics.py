@@ -29,6 +29,11 @@ def write_out(entry: MetricEntry, definition: MetricDefinition) -> MetricEntry:
     return entry.model_copy(update={"name": definition.name, **options})
 
 
+def _lies_within(given: tuple[float, float], bounds: tuple[float | None, float | None]) -> bool:
+    low, high = bounds
+    return (low is None or given[0] >= low) and (high is None or given[1] <= high)
+
+
 def describe_entry(entry: MetricEntry, definition: MetricDefinition) -> dict[str, Any]:
     """Return the written-out entry as JSON, without options that its metric does not have."""
     return write_out(entry, definition).model_dump(mode="json", exclude={"match"} - definition.options)
@@ -115,6 +120,10 @@ class MetricFinder(Struct):
         if entry.reference and "reference" not in known.options:
             self._add(place, f"{known.name} has no option 'reference'", "remove it; context_recall has it")
             return None
+        if entry.range and not _lies_within(entry.range, known.bounds):
+            own = ", ".join("…" if end is None else f"{end:g}" for end in known.bounds)
+            self._add((*place, "range"), f"the range of {known.name} is [{own}] already", "narrow yours, or remove it")
+            return None
         return None if self._misuses_match(entry, known, place) else known
 
     def _misuses_match(self, entry: MetricEntry, known: MetricDefinition, place: Place) -> bool:
@@ -159,7 +168,7 @@ class MetricFinder(Struct):
             definition=definition,
             scorer=build_scorer(definition, needs, context) if not skip else None,
             needs=needs,
-            bounds=definition.bounds_of(rules) if definition.bounds_of else definition.bounds,
+            bounds=entry.range or (definition.bounds_of(rules) if definition.bounds_of else definition.bounds),
             root=root,
             skip_reason=skip,
             settings={"entry": describe_entry(entry, definition), "rules": asdict(rules)},
@@ -172,7 +181,8 @@ class MetricFinder(Struct):
         base = METRICS.find(definition.base)
         if base is None:
             raise ValueError(f"{definition.name} is derived from '{definition.base}', which is not registered")
-        return self._build(entry.model_copy(update={"name": base.name}), MetricSpec(base.name), base, rules)
+        own = entry.model_copy(update={"name": base.name, "range": None})
+        return self._build(own, MetricSpec(base.name), base, rules)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
         problem = self.loaded.problem(place, message, fix)

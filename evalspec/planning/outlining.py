@@ -72,17 +72,10 @@ def _outline_metric(plan: Plan, metric: Metric) -> MetricOutline:
         statistic=metric.definition.statistic,
         direction=metric.definition.direction,
         bounds=metric.bounds,
-        reach=find_reach(metric),
         key=_compute_key(plan, metric),
         judged=Need.JUDGE in metric.needs,
         skip_reason=metric.skip_reason,
     )
-
-
-def find_reach(metric: Metric) -> tuple[float, float] | None:
-    """Return the range of the scores, for intervals; None if an end is open or not attained."""
-    low, high = metric.bounds
-    return (low, high) if low is not None and high is not None and metric.definition.attains_bounds else None
 
 
 def _compute_key(plan: Plan, metric: Metric) -> str:

@@ -18,6 +18,7 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
 from evalspec.model import Direction, Need, Threshold
+from evalspec.outline import close
 from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
 from evalspec.planning.survey import Survey
 
@@ -154,6 +155,7 @@ class ThresholdFinder(Struct):
                 self._refuse_slice(datasets, limit.slice, where)
             for dataset in datasets:
                 self._check_range(dataset.metrics[name], limit, where)
+                self._check_confidence(dataset.metrics[name], limit, where)
             for dataset in sliced:
                 dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
 
@@ -189,6 +191,15 @@ class ThresholdFinder(Struct):
                 message = f"{value:g} is outside the range of {metric.name}, {_shown(low)} to {_shown(high)}"
                 is_percent = high == 1 and 1 < value <= 100
                 self._add(place, message, f"did you mean {value / 100:g}?" if is_percent else "")
+
+    def _check_confidence(self, metric: Metric, limit: Limit, place: Place) -> None:
+        """Reject a limit with confidence on a mean without a range, which no data can meet."""
+        confidence = to_threshold(metric, limit, self._confidence).confidence
+        if confidence is None or (limit.stat or metric.definition.statistic) != "mean" or close(metric.bounds):
+            return
+        message = f"no mean of {metric.name} is known at {100 * confidence:g} % confidence, because it has no range"
+        declared = f"{{name: {metric.name}, range: [0, 1000]}}"
+        self._add(place, message, f"declare one, as in {declared}, limit a percentile, or set confidence: null")
 
     def _refuse_slice(self, datasets: Sequence[DatasetLimits], name: str | None, place: Place) -> None:
         """Add a problem for an unknown slice, unless an unread dataset may have it."""

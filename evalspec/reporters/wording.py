@@ -44,11 +44,14 @@ def render_delta(metric: str, value: float | None) -> str:
 
 
 def render_interval(summary: Summary) -> str:
-    """Return the 95 % interval as `0.801 – 0.912`."""
-    if summary.interval is None:
+    """Return the 95 % interval as `0.801 – 0.912`, or that of the median as `median 812.0 (640.0 – 990.0)`."""
+    ends = summary.interval or summary.median_interval
+    if ends is None:
         return UNKNOWN
-    low, high = (render_value("", bound) for bound in summary.interval)
-    return f"{low} – {high}"
+    low, high = (render_value("", bound) for bound in ends)
+    if summary.interval is not None:
+        return f"{low} – {high}"
+    return f"median {render_known('', summary.median)} ({low} – {high})"
 
 
 def render_limit(limit: Threshold) -> str:
@@ -80,11 +83,10 @@ def mark_regression(found: RegressionOutcome) -> str:
 
 
 def render_gaps(summary: Summary) -> str:
-    """Return caveats of a value: missing scores, and a bootstrap interval, which is only approximate."""
+    """Return caveats of a value: missing scores."""
     counts = {"failed": summary.failed, "skipped": summary.skipped}
     gaps = [f"{count} {what}" for what, count in counts.items() if count]
-    method = "bootstrap interval" if summary.interval_method == "bootstrap" else ""
-    return ", ".join(filter(None, [*gaps, render_not_applicable(summary), method]))
+    return ", ".join(filter(None, [*gaps, render_not_applicable(summary)]))
 
 
 def render_not_applicable(counts: Summary | Threshold) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 
 from msgspec import Struct
 
-from evalspec.stats.bootstrap import bootstrap_interval
 from evalspec.stats.bounded import compute_bounded_interval
 from evalspec.stats.percentiles import compute_percentile_interval, count_needed
 
@@ -16,6 +15,8 @@ FEW = 5
 
 MOST_OF_ONE = 0.25
 """Maximum share of the scores that one cluster may have. Above it, no statement about the mean is licensed."""
+
+UNBOUNDED = "the metric has no range, so a rare value could move its mean by any amount"
 
 Bounds = tuple[float, float]
 
@@ -53,13 +54,9 @@ def estimate(
         return Estimate(units, reason=dominance)
     if statistic != "mean":
         return _estimate_percentile(values, statistic, confidence, clusters, units)
-    if bounds is not None:
-        found = compute_bounded_interval(values, bounds, confidence, clusters=clusters)
-        return Estimate(units, found, "bounded")
-    if min(values) == max(values):
-        return Estimate(units, reason="all scores are equal, and the metric has no bounds")
-    found = bootstrap_interval(values, confidence, clusters=clusters)
-    return Estimate(units, found, "bootstrap")
+    if bounds is None:
+        return Estimate(units, reason=UNBOUNDED)
+    return Estimate(units, compute_bounded_interval(values, bounds, confidence, clusters=clusters), "bounded")
 
 
 def describe_dominance(clusters: Sequence[Hashable]) -> str | None:
