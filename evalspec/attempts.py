@@ -46,6 +46,7 @@ def combine_attempts(
         digest=sample.digest,
         finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
         slices=sample.slices,
+        unit=sample.unit,
         retries=_add_known([attempt.retries for attempt in decided]),
         answer_digest=decided[0].answer_digest,
     )

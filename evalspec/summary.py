@@ -105,7 +105,7 @@ def pool_scores(
         for sample in samples
         for score in ([sample.scores[metric]] if single else [attempt.scores[metric] for attempt in sample.attempts])
     ]
-    if cluster is None and single:
+    if cluster is None and single and all(sample.unit is None for sample in samples):
         return scores, None
     labels: list[Hashable] = [
         find_cluster(sample, cluster) for sample in samples for _ in range(1 if single else len(sample.attempts))
@@ -114,7 +114,9 @@ def pool_scores(
 
 
 def find_cluster(sample: Sample | SampleResult, key: str | None) -> Hashable:
-    """Return the cluster of a sample. A sample without the key is a cluster of its own."""
+    """Return the cluster of a sample: its copies, or its declared one. A sample without either is one of its own."""
+    if sample.unit is not None:
+        return "copies of", sample.unit
     return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
 
 

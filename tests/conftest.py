@@ -83,7 +83,8 @@ class Project:
         if isinstance(samples, bytes):
             path.write_bytes(samples)
         else:
-            lines = [{"input": "Capital of France?", "expected": "Paris"} | sample for sample in samples]
+            asked = ["Capital of France?", *(f"Capital of France? {n}" for n in range(1, len(samples)))]
+            lines = [{"input": text, "expected": "Paris"} | one for text, one in zip(asked, samples, strict=False)]
             path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         self.evaluation.setdefault("datasets", []).append({"name": name, "path": f"$file:{path.name}"} | config)
 

@@ -8,6 +8,7 @@ from evalspec.comparison.result import Delta
 from evalspec.model import DatasetResult, Direction, SampleResult, Score, ScoreStatus
 from evalspec.stats import compute_statistic
 from evalspec.stats.paired import compute_differences
+from evalspec.summary import find_cluster
 from evalspec.validity.changes import PairedScores
 
 Pair = tuple[SampleResult, SampleResult]
@@ -135,13 +136,13 @@ def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:
 
 
 def label_clusters(pairs: Sequence[Pair], key: str | None) -> list[Hashable] | None:
-    """Return the cluster of each pair, by a metadata key of the candidate. A sample without it is its own cluster."""
-    if key is None:
+    """Return the cluster of each pair: copies of the candidate's samples, or a metadata key of theirs.
+
+    A sample with neither is its own cluster. None if all samples are independent.
+    """
+    if key is None and all(after.unit is None for _, after in pairs):
         return None
-    return [
-        (key, str(after.metadata[key])) if key in after.metadata else (None, after.id, number)
-        for number, (_, after) in enumerate(pairs)
-    ]
+    return [find_cluster(after, key) for _, after in pairs]
 
 
 def sign_of(direction: Direction) -> int:

@@ -41,7 +41,8 @@ class Sample(Record, frozen=True):
     needed, and every id in it has grade 1 in `qrels`. `line`: line in the file, from 1. `answerable`: whether the
     documents contain an answer; None if the dataset does not say. `digest`: hash of everything that a score may depend
     on; None if unknown (datasets.selection.add_digest). `slices`: slices with a threshold that the sample belongs to,
-    computed by the plan, because metadata may be redacted later.
+    computed by the plan, because metadata may be redacted later. `unit`: the id of a sample that it is a copy of, or is
+    connected with by copies and clusters; None without copies (planning.copies).
     """
 
     id: str
@@ -57,6 +58,7 @@ class Sample(Record, frozen=True):
     answerable: bool | None = None
     digest: str | None = None
     slices: tuple[str, ...] = ()
+    unit: str | None = None
 
     @property
     def reference(self) -> str | None:

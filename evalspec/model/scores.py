@@ -220,5 +220,9 @@ class SampleResult(Record, frozen=True, kw_only=True):
     ] = None
     finish_reason: FinishReason = None
     slices: Annotated[tuple[str, ...], Meta(description="The slices with a threshold that the sample belongs to.")] = ()
+    unit: Annotated[
+        str | None,
+        Meta(description="Id of the sample whose copy it is: copies are one observation; null: it has no copies."),
+    ] = None
     retries: Retries = None
     answer_digest: AnswerDigest = None

@@ -6,12 +6,14 @@ from msgspec.structs import replace
 
 from evalspec.datasets.filters import TAGS
 from evalspec.datasets.load import Collect, LoadedDataset, discard
+from evalspec.datasets.spooling import spool
 from evalspec.errors import Problem
 from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
 from evalspec.manifest.yaml_source import Place
-from evalspec.model import Need
+from evalspec.model import Need, Sample
+from evalspec.planning.copies import set_unit
 from evalspec.planning.datasets import (
     NOT_READ,
     check_compat,
@@ -46,7 +48,7 @@ from evalspec.planning.services import (
 from evalspec.planning.survey import Survey, check_needs
 from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.planning.trust_checks import check_services, check_trust
-from evalspec.plural import pluralize
+from evalspec.plural import counted, pluralize
 from evalspec.registry import near_miss
 from evalspec.summary import reply_limits
 from evalspec.user_code.calls import check_target
@@ -182,7 +184,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             file=files[dataset.name].shown_as,
             sha256=files[dataset.name].sha256,
             available=dataset.survey.count,
-            samples=files[dataset.name].samples,
+            samples=_mark_copies(draft, dataset, files[dataset.name].samples, (*DATASETS_PLACE, index)),
             metrics=tuple(dataset.metrics.values()),
             thresholds=tuple(dataset.thresholds),
             slices=None if config.slices is None else tuple(config.slices),
@@ -193,8 +195,19 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             source_id=find_setting(files[dataset.name], "id"),
             description=find_setting(files[dataset.name], "description"),
         )
-        for dataset, config in zip(gated, evaluation.datasets, strict=True)
+        for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True))
     ]
+
+
+def _mark_copies(draft: Draft, dataset: DatasetLimits, samples: Sequence[Sample], place: Place) -> Sequence[Sample]:
+    """Return the samples of a dataset, of which copies know their unit. A warning says how many there are."""
+    units = dataset.survey.copies.find_units()
+    if not units:
+        return samples
+    count, found = dataset.survey.count, len(set(units.values())) - len(units)
+    said = f"{counted(count, 'sample')} of '{dataset.name}' are {count + found:,} independent ones"
+    draft.warn(place, f"{said}: copies of a question count as one", "remove the copies, or add other questions")
+    return spool(set_unit(sample, units) for sample in samples)
 
 
 def _check_names(draft: Draft) -> None:

@@ -17,6 +17,7 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric, RelevanceRules
 from evalspec.metrics.retrieval import compat_formulas
 from evalspec.model import Need
+from evalspec.planning.copies import open_copy_finder
 from evalspec.planning.draft import Draft, ResolvedRetriever
 from evalspec.planning.metrics import MetricFinder, find_definition
 from evalspec.planning.options import SAME
@@ -53,7 +54,9 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     """Read the dataset's files. Problems and warnings are added to the draft."""
     sections = (draft.loaded.manifest.spec.evaluation, config)
     limits = [limit for section in sections for stated in section.thresholds.values() for limit in stated]
-    survey = Survey(frozenset(limit.slice for limit in limits if limit.slice))
+    template = draft.loaded.manifest.spec.api.chat_endpoint.request
+    copies = open_copy_finder(draft.loaded.manifest.spec.evaluation, config, template)
+    survey = Survey(frozenset(limit.slice for limit in limits if limit.slice), copies)
     path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
     if path is None:
         return NOT_READ, survey

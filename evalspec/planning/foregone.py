@@ -32,6 +32,7 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
             tags=sample.tags,
             metadata=sample.metadata,
             digest=sample.digest,
+            unit=sample.unit,
             attempts=attempts,
         )
         for sample in dataset.samples

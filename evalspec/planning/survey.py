@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from evalspec.errors import Problem
 from evalspec.metrics.base import Metric
 from evalspec.model import Need, Sample
+from evalspec.planning.copies import CopyFinder
 from evalspec.summary import in_slice
 
 PLACES_SHOWN = 8
@@ -35,11 +36,12 @@ class Survey(Struct):
     """A summary of a dataset.
 
     `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
-    `tags`, `keys`: all tags and metadata keys. `has_judgements`: whether a sample has a judged document. `lowest_best`:
-    the minimum over judged samples of their highest grade (0 without documents).
+    `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
+    judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
     """
 
     sought: frozenset[str] = frozenset()
+    copies: CopyFinder = field(default_factory=CopyFinder)
     found: set[str] = field(default_factory=set)
     count: int = 0
     lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in _FIELDS})
@@ -53,6 +55,7 @@ class Survey(Struct):
         expected, context, reference_contexts, relevant = (self.lacking[need] for need in _FIELDS)
         for sample in samples:
             self.count += 1
+            self.copies.add(sample)
             if not sample.references:
                 expected.add(sample)
             if sample.retrieved_contexts is None:

@@ -90,6 +90,7 @@ def conclude(
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
         *_lag_notes(datasets, run_metadata.own_lag_ms),
+        *_copy_notes(datasets),
         *_few_notes(datasets),
     ]
     return Run(
@@ -328,6 +329,15 @@ def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
         f"{name}: {counted(units, 'independent sample')} {pluralize(units, 'says', 'say')} little: see the intervals"
         for name, units in fewest.items()
         if units < FEW
+    ]
+
+
+def _copy_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    units = {d.name: [sample.unit for sample in d.samples if sample.unit is not None] for d in datasets}
+    return [
+        f"{name}: {len(found)} samples are copies of each other and count as {counted(len(set(found)), 'observation')}"
+        for name, found in units.items()
+        if len(found) > len(set(found))
     ]
 
 

@@ -1,7 +1,7 @@
 """`inputs.jsonl`: the selected samples of a run, so that its reports need no dataset files.
 
 One object per line, in the order of the run: {"dataset", "id", "input", "references", "context", "reference_contexts",
-"qrels", "groups", "answerable", "tags", "metadata", "line", "digest", "slices"}.
+"qrels", "groups", "answerable", "tags", "metadata", "line", "digest", "slices", "unit"}.
 
 Without texts, only dataset, id, answerable, tags, line, digest, slices and the metadata used for slices have values.
 All others are null or empty. The digest and the slices with thresholds are computed before redaction.
@@ -36,6 +36,7 @@ def input_record(dataset: str, sample: Sample) -> dict[str, Any]:
         "line": sample.line,
         "digest": sample.digest,
         "slices": sample.slices,
+        "unit": sample.unit,
     }
 
 
@@ -79,6 +80,7 @@ def parse_input(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:
             answerable=record["answerable"],
             digest=record["digest"],
             slices=tuple(record["slices"]),
+            unit=record["unit"],
         )
     except (KeyError, TypeError) as error:
         raise StoreError(

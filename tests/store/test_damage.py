@@ -19,7 +19,7 @@ from evalspec.store.stored_run import open_run
 from servers.service import write_project
 from stored_log import FINGERPRINT, edit_description
 
-_METRIC = {"name": "m", "statistic": "mean", "direction": "higher", "bounds": [0, 1], "reach": [0, 1]}
+_METRIC = {"name": "m", "statistic": "mean", "direction": "higher", "bounds": [0, 1]}
 OUTLINE = {"policy": {}, "datasets": [{"name": "qa", "file": "qa.jsonl", "metrics": [_METRIC]}]}
 
 
@@ -180,9 +180,9 @@ def test_a_description_with_a_number_that_json_has_not_is_damage(folder):
     assert "Infinity is not JSON" in damage
 
 
-@pytest.mark.parametrize("reach", [[0, float("nan")], [1, 0], [0, float("inf")], [0.5, 1]])
-def test_scores_and_ranges_that_cannot_be_are_damage(reach, folder):
-    dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"reach": reach}]}
+@pytest.mark.parametrize("bounds", [[0, float("nan")], [1, 0], [float("inf"), None], [0.5, 0.5]])
+def test_scores_and_ranges_that_cannot_be_are_damage(bounds, folder):
+    dataset = OUTLINE["datasets"][0] | {"metrics": [_METRIC | {"bounds": bounds}]}
     edit_description(folder, outline=OUTLINE | {"datasets": [dataset]})
     (damage,) = list_damage(folder)
     said = ("'m' has an invalid range", "m of 's0' is 0, outside 0.5 to 1", "is not JSON")

@@ -1,0 +1,81 @@
+"""Copies of a question are one observation, however many ids they have."""
+
+import pytest
+
+from evalspec.model import Sample
+from evalspec.planning.copies import CopyFinder
+
+
+@pytest.fixture
+def copied(project, agent):
+    """Five questions with forty ids each, of which the agent knows all."""
+    project.api = {"url": agent.url}
+    project.dataset(
+        "qa",
+        [{"id": f"s{n}", "input": f"q{n % 5}{' ' * (n // 100)}", "metadata": {"row": n}} for n in range(200)],
+        metrics=["string_match"],
+    )
+    project.evaluation |= {"thresholds": {"string_match": 0.8}, "ciGate": {"confidence": 0.95}}
+    return project
+
+
+def test_copies_are_no_evidence(copied):
+    validated = copied.validate()
+    assert "200 samples of 'qa' are 5 independent ones: copies of a question count as one" in validated.err
+    outcome = copied.evaluate("--json")
+    found = outcome.document["datasets"][0]["metrics"]["string_match"]
+    assert (outcome.code, found["units"]) == (1, 5)
+    assert found["interval"][0] == pytest.approx(0.025 ** (1 / 5))
+    note = "qa: 200 samples are copies of each other and count as 5 observations"
+    assert note in outcome.document["notes"]
+    assert copied("report", "--json").document == outcome.document
+
+
+def test_what_is_sent_makes_a_difference(copied):
+    copied.api["chatEndpoint"] = {
+        "protocol": "custom",
+        "request": {"message": "{{input}}", "row": "{{metadata.row}}"},
+        "response": {"answer": "$.response"},
+    }
+    assert "independent ones" not in copied.validate().err
+    assert copied.evaluate().code == 0
+
+
+def test_a_comparison_counts_copies_once_too(copied, agent):
+    copied.evaluation |= {"thresholds": {"string_match": 0.1}, "ciGate": {"baseline": "main"}}
+    copied.evaluate()
+    copied("runs", "promote", "latest", "--as", "main")
+    agent.reply = lambda body: {"response": "Lyon" if body["message"].startswith(("q0", "q1")) else "Paris"}
+    outcome = copied.evaluate("--json")
+    (drop,) = outcome.document["regressions"]
+    assert (drop["units"], drop["pairs"], drop["delta"]) == (5, 200, pytest.approx(-0.4))
+    assert drop["status"] == "PASS", "two of five questions show nothing"
+
+
+def units(*samples, cluster=None):
+    finder = CopyFinder(cluster)
+    for number, (text, metadata) in enumerate(samples):
+        finder.add(Sample(f"s{number}", text, metadata=metadata))
+    return finder.find_units()
+
+
+def test_copies_and_clusters_are_connected():
+    """s0 and s1 are copies; s1 and s2 are of one document, s2 and s4 copies again. s3 is alone, s5 and s6 a cluster."""
+    given = [
+        ("a", {}),
+        ("a", {"doc": 1}),
+        ("b", {"doc": 1}),
+        ("c", {}),
+        ("b", {}),
+        ("d", {"doc": 2}),
+        ("e", {"doc": 2}),
+    ]
+    found = units(*given, cluster="doc")
+    assert found.keys() == {"s0", "s1", "s2", "s4"}
+    assert len({*found.values()}) == 1
+    assert len({*units(*given).values()}) == 2
+
+
+def test_copies_are_equal_after_normalisation_of_unicode_and_space():
+    assert len(units(("caf\u00e9  ?", {}), ("cafe\u0301 ?", {}))) == 2
+    assert units(("Polish", {}), ("polish", {})) == {}, "an agent may mind the case"
