@@ -87,7 +87,7 @@ class RunOutline(Record, frozen=True):
 def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
     """Return the outline as JSON values, with secrets redacted in the slices of thresholds and in gold sets."""
     hidden = tuple(
-        replace(dataset, thresholds=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.thresholds))
+        replace(dataset, thresholds=tuple(_hide(limit, redact) for limit in dataset.thresholds))
         for dataset in outline.datasets
     )
     document = to_builtins(replace(outline, datasets=hidden), enc_hook=policy_to_json)
@@ -95,6 +95,10 @@ def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
         for key in ("gold", "sourceId", "description"):
             dataset[key] = redact(dataset.get(key))
     return document
+
+
+def _hide(limit: Threshold, redact: Callable[[Any], Any]) -> Threshold:
+    return replace(limit, slice=redact(limit.slice), reason=redact(limit.reason))
 
 
 def parse_outline(data: Any, place: str) -> RunOutline:

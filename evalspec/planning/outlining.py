@@ -16,11 +16,14 @@ from evalspec.http.text import strip_userinfo
 from evalspec.json_text import compute_digest
 from evalspec.judge.parameters import compute_effective_parameters
 from evalspec.metrics.base import Metric, RelevanceRules
-from evalspec.model import Curation, Need
+from evalspec.model import Curation, Need, Threshold
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, PlannedRetriever
+from evalspec.summary import in_slice
 from evalspec.user_code.modules import list_module_files
+
+LEFT_OUT = "the run leaves out all samples of this slice"
 
 _KEY_LENGTH = 16
 _MARK_LENGTH = 12
@@ -47,7 +50,7 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         name=dataset.name,
         file=dataset.file,
         metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics),
-        thresholds=dataset.thresholds,
+        thresholds=_leave_out_slices(plan, dataset),
         slices=(TAGS,) if plan.options.no_content and dataset.slices is None else dataset.slices,
         cluster=dataset.cluster,
         retriever=dataset.retriever.settings if dataset.retriever else None,
@@ -55,6 +58,19 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         source_id=dataset.source_id,
         description=None if plan.options.no_content else dataset.description,
         removed=dataset.removed,
+    )
+
+
+def _leave_out_slices(plan: Plan, dataset: PlannedDataset) -> tuple[Threshold, ...]:
+    """Return the thresholds. Those on slices that the run leaves out on purpose have a reason, and are not gated."""
+    selection = plan.options.parse_selection()
+    sought = {limit.slice for limit in dataset.thresholds if limit.slice is not None}
+    if not sought or not (selection.tags or selection.exclude_tags or selection.where):
+        return dataset.thresholds
+    found = {name for sample in dataset.samples for name in sought if in_slice(sample, name)}
+    return tuple(
+        limit if limit.slice is None or limit.slice in found else replace(limit, reason=LEFT_OUT)
+        for limit in dataset.thresholds
     )
 
 

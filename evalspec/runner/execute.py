@@ -13,7 +13,19 @@ from evalspec.agents.call_thread import CallThread
 from evalspec.agents.closing import close_object, find_owner
 from evalspec.errors import EvalspecError, RetrieverError
 from evalspec.judge.usage import JudgeListener
-from evalspec.model import Attempt, Exchange, JudgeUsage, Run, Sample, SampleStatus, Score, SearchTrace
+from evalspec.model import (
+    Attempt,
+    Cause,
+    Exchange,
+    JudgeUsage,
+    Need,
+    Run,
+    Sample,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    SearchTrace,
+)
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, needs_of
@@ -35,6 +47,9 @@ if TYPE_CHECKING:
 
 _AGENT = -1
 """The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
+
+_MOST_FAILED = 1_000
+"""Maximum replies that the judge is asked about once more. They wait in memory, and a judge that fails more is down."""
 
 _PRELOAD_GRACE_SECONDS = 0.3
 """Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
@@ -59,11 +74,17 @@ _Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
 """An exchange to score, with the scores that already exist."""
 
 
+def _failed_by_judge(score: Score) -> bool:
+    return score.status is ScoreStatus.FAILED and score.cause is Cause.JUDGE
+
+
 class _Execution(Struct):
     """The state of one run. Replies are written to the log; only scores stay in memory.
 
     `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
-    with a stored reply and all scores. `after`: the number of attempts at each sample that precede these.
+    with a stored reply and all scores. `after`: the number of attempts at each sample that precede these. `failed`:
+    replies of which the judge failed to score some metrics, with all their scores; None in the second pass over them.
+    `is_judged`: whether the judge has scored anything.
     """
 
     plan: Plan
@@ -79,6 +100,8 @@ class _Execution(Struct):
     known: list[AttemptIndex] = field(default_factory=list)
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
     after: int = 0
+    failed: list[_Scorable] | None = field(default_factory=list)
+    is_judged: bool = False
 
     def sort_out(self) -> None:
         """Sort all attempts into `known`, `to_score` and `to_ask`."""
@@ -126,10 +149,11 @@ class _Execution(Struct):
             await scoring
             await preload
             await queue.join()
+            notes = await self._score_failed(queue)
             for worker in workers:
                 worker.cancel()
         self._keep_known()
-        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes))
+        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes), *notes)
         self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
 
     def conclude(self, second: "_Execution | str | None" = None) -> Run:
@@ -167,6 +191,7 @@ class _Execution(Struct):
             known=[],
             counts=_Counts(),
             after=after,
+            failed=[],
         )
         second.sort_out()
         return second
@@ -251,7 +276,32 @@ class _Execution(Struct):
             known=known,
             judge_repeats=self.plan.options.judge_repeat,
         )
-        reply = exchange.reply
+        judged = [scores[metric.name] for metric in dataset.metrics if Need.JUDGE in metric.needs]
+        self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
+        is_failed = any(map(_failed_by_judge, scores.values()))
+        if is_failed and self.failed is not None and len(self.failed) < _MOST_FAILED:
+            self.failed.append((job, exchange, scores))
+        else:
+            self._add(job, exchange, scores)
+
+    async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> tuple[str, ...]:
+        """Score once more what the judge failed to score, and return a note. A judge that scored nothing is down."""
+        failed, self.failed = self.failed or [], None
+        if not self.is_judged:
+            for one in failed:
+                self._add(*one)
+            return ()
+        for job, exchange, scores in failed:
+            known = {name: score for name, score in scores.items() if not _failed_by_judge(score)}
+            await queue.put((job, exchange, known))
+        await queue.join()
+        if not failed:
+            return ()
+        return (f"the judge failed on {counted(len(failed), 'reply', 'replies')}, which it was asked about once more",)
+
+    def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
+        """Add a scored reply to the results."""
+        reply, sample = exchange.reply, exchange.sample
         status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
         trace = (reply and reply.trace) or SearchTrace()
         attempt = Attempt(
