@@ -36,9 +36,6 @@ from evalspec.validity.coverage import exceeds_share
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
-_STATED = ("metric", "min", "max", "slice", "stat", "confidence")
-"""The fields of a threshold that are no outcome."""
-
 _NAMES_SHOWN = 5
 _REASONS_SHOWN = 3
 _BY_CAUSE = {
@@ -100,8 +97,7 @@ def doubt_removed(
     worst = {outcome.metric: Score.scored((-1) ** (outcome.min is not None) * LARGEST_VALUE if end is None else end)}
     attempts = tuple(replace(one, scores=worst) for one in (samples[0].attempts if samples else ()))
     filled = [*samples, *(replace(one, scores=worst, attempts=attempts) for one in removed)]
-    limit = Threshold(*(getattr(outcome, name) for name in _STATED))
-    if compute_outcome(limit, metric, filled, policy, cluster).status is PASS:
+    if compute_outcome(outcome.as_stated(), metric, filled, policy, cluster).status is PASS:
         return outcome
     return replace(outcome, status=INCOMPLETE, reason=describe_removed(len(removed)))
 

@@ -135,9 +135,10 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
       evalspec runs promote latest --as main --add
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
-    from evalspec.comparison.baseline import add_run, baseline_path, count_attempts, refuse_other_file, render_baseline
-    from evalspec.comparison.baseline import promote as promote_over
+    from evalspec.comparison.baseline import baseline_path, count_attempts, refuse_other_file, render_baseline
     from evalspec.comparison.confirmation import ENOUGH_ATTEMPTS
+    from evalspec.comparison.promotion import add_run
+    from evalspec.comparison.promotion import promote as promote_over
     from evalspec.outline import policy_to_json
     from evalspec.planning.inputs import list_stored_inputs
     from evalspec.runner.reread import conclude_stored
@@ -207,7 +208,7 @@ def _read_over(path: Path, *, add: bool) -> "Baseline | None":
 
 def _tell_way(baseline: "Baseline") -> None:
     """Say how far the baseline is from its anchor, or which losses were accepted with it."""
-    from evalspec.comparison.baseline import list_losses
+    from evalspec.comparison.promotion import list_losses
 
     accepted = baseline.accepted
     if baseline.anchor is not None:

@@ -1,28 +1,20 @@
 """Read and write baselines: small files for git with the scores that later runs are compared with, but no sample texts.
 
 A baseline has one line per sample, ordered by id, so a diff shows the changed samples. It holds the attempts of one or
-several equal runs. Its anchor is what it was before it was promoted anew: later runs are compared with both, so that
-many small drops cannot pass one by one.
+several equal runs. Its anchor is what it was at first, before later runs took its place. Runs are compared with both,
+so that many small drops cannot pass one by one.
 """
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
-from msgspec.structs import asdict, replace
 
 from evalspec.attempts import combine_scores
-from evalspec.comparison.comparability import (
-    explain_parts,
-    list_content_mismatches,
-    list_metric_mismatches,
-    list_mismatches_by_reason,
-)
-from evalspec.comparison.pairing import common_metrics, compute_delta, is_cost, pair_samples, pair_scores, sign_of
 from evalspec.errors import InvalidInput, Problem
 from evalspec.json_text import compute_digest, render_line
 from evalspec.model import (
@@ -62,10 +54,11 @@ _KEPT = (
     "recorded",
 )
 _OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
+_OF_LIMIT = ("metric", "min", "max", "slice", "stat", "confidence")
 _WITHHELD = "not kept in a baseline"
 _ROUNDING = 1e-9
 
-_Value = Number | ScoreStatus
+StoredValue = Number | ScoreStatus
 """A score's value, or its status if it has none."""
 
 
@@ -75,32 +68,26 @@ class _Metric(Record, frozen=True):
     bounds: Interval | None = None
 
 
-class _Sample(Record, frozen=True, kw_only=True):
-    """`scores`: lists if there are several attempts. `passes`: whether each attempt passed. `slices`: with a limit."""
+class StoredSample(Record, frozen=True, kw_only=True):
+    """A sample of a baseline.
+
+    `scores`: lists if there are several attempts. `passes`: whether each attempt passed. `slices`: with a limit.
+    """
 
     id: str
     digest: str | None = None
     status: SampleStatus
     pass_rate: Number | None
-    scores: Mapping[str, _Value | Annotated[tuple[_Value, ...], Meta(min_length=1)]]
+    scores: Mapping[str, StoredValue | Annotated[tuple[StoredValue, ...], Meta(min_length=1)]]
     passes: tuple[bool | None, ...] | UnsetType = UNSET
     slices: tuple[str, ...] | UnsetType = UNSET
-
-
-class _Limit(Record, frozen=True):
-    metric: str
-    min: Number | None = None
-    max: Number | None = None
-    slice: str | None = None
-    stat: Statistic | None = None
-    confidence: float | None = None
 
 
 class _Dataset(Record, frozen=True):
     name: str
     metrics: Mapping[str, _Metric]
-    samples: tuple[_Sample, ...]
-    thresholds: tuple[_Limit, ...] = ()
+    samples: tuple[StoredSample, ...]
+    thresholds: tuple[Threshold, ...] = ()
 
 
 class _Stored(Record, frozen=True, kw_only=True):
@@ -111,7 +98,9 @@ class _Stored(Record, frozen=True, kw_only=True):
     datasets: tuple[_Dataset, ...]
 
 
-class _Loss(Record, frozen=True):
+class Loss(Record, frozen=True):
+    """How much worse a metric is than in the anchor: its means over the common samples."""
+
     dataset: str
     metric: str
     before: Number
@@ -124,7 +113,7 @@ class Acceptance(Record, frozen=True):
     at: str
     reason: str
     since: str
-    losses: tuple[_Loss, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
 
 class _Baseline(_Stored, frozen=True, kw_only=True):
@@ -134,8 +123,9 @@ class _Baseline(_Stored, frozen=True, kw_only=True):
 
 
 class Baseline(Struct, frozen=True):
-    """A baseline: the run, of which a run of several attempts per sample may be pooled; what it was at first, None if
-    it was never promoted anew; and the loss that was accepted with it."""
+    """A baseline. `run`: its scores, perhaps from the attempts of several runs. `anchor`: what it was at first; None if
+    nothing took its place. `accepted`: the loss that a person accepted with it.
+    """
 
     run: Run
     anchor: Run | None = None
@@ -220,7 +210,7 @@ def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:
     datasets = []
     for number, dataset in enumerate(stored.datasets):
         try:
-            datasets.append(_build_dataset(dataset))
+            datasets.append(from_stored(dataset))
         except ValueError as error:
             raise malformed(str(error), shown_as, f"{place}[{number}].samples") from error
     return Run(
@@ -233,104 +223,10 @@ def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:
     )
 
 
-def promote(run: Run, over: Baseline | None, reason: str | None, at: str) -> Baseline:
-    """Return the baseline of a run that takes the place of another one, whose anchor it keeps.
-
-    `reason`: why the run becomes the anchor itself, so that its losses are accepted; None if it does not. `at`: when.
-    """
-    anchor = None if over is None else over.anchor or over.run
-    if anchor is None or anchor.id == run.id:
-        return Baseline(run)
-    if reason is None:
-        return Baseline(run, anchor, over.accepted if over else None)
-    losses = [_Loss(dataset, metric, before, after) for dataset, metric, before, after in list_losses(anchor, run)]
-    return Baseline(run, None, Acceptance(at, reason, anchor.id, tuple(losses)))
-
-
-def list_losses(anchor: Run, run: Run) -> list[tuple[str, str, float, float]]:
-    """Return dataset, metric, and the means over the common samples in both runs, of all metrics that are worse now."""
-    return [
-        (after.name, metric, found.baseline, found.candidate)
-        for before, after in common_datasets(anchor, run)
-        for metric, statistic in common_metrics(before, after).items()
-        if not is_cost(metric, statistic) and not list_metric_mismatches(anchor, run, after.name, metric)
-        for found in [compute_delta(pair_scores(pair_samples(before, after).both, metric).pick(), metric, statistic)]
-        if found.baseline is not None and found.candidate is not None
-        if sign_of(after.metrics[metric].direction) * (found.candidate - found.baseline) < -_ROUNDING
-    ]
-
-
 def common_datasets(baseline: Run, candidate: Run) -> list[tuple[DatasetResult, DatasetResult]]:
     """Return the datasets that both runs have, by name."""
     known = {dataset.name: dataset for dataset in baseline.datasets}
     return [(known[dataset.name], dataset) for dataset in candidate.datasets if dataset.name in known]
-
-
-def add_run(baseline: Baseline, run: Run) -> Baseline:
-    """Return a baseline with the attempts of another run of the same evaluation added.
-
-    Raises:
-        InvalidInput: the run is in it already, or measured something else.
-    """
-    pooled = list_pooled(baseline.run)
-    if run.id in [one["id"] for one in pooled]:
-        raise InvalidInput(f"run {run.id} is in this baseline already", "add another run of the same evaluation")
-    for difference in _list_unequal(baseline.run, run):
-        fix = "evaluate again without changes and add that run, or promote this one without --add"
-        raise InvalidInput(f"run {run.id} cannot be added: {difference}", fix)
-    datasets = tuple(_pool(before, after) for before, after in common_datasets(baseline.run, run))
-    runs = [*pooled, *list_pooled(run)]
-    repeats = {"agent": sum(one["attempts"] for one in runs)}
-    fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats}
-    partial = baseline.run.partial or run.partial
-    return replace(baseline, run=replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial))
-
-
-def _list_unequal(baseline: Run, run: Run) -> Iterator[str]:
-    if parts := explain_parts(baseline, run):
-        yield parts
-    names = [[dataset.name for dataset in one.datasets] for one in (baseline, run)]
-    if names[0] != names[1]:
-        yield f"its datasets are {', '.join(names[1])}, those of the baseline {', '.join(names[0])}"
-    for before, after in common_datasets(baseline, run):
-        pairs = pair_samples(before, after)
-        if pairs.only_baseline or pairs.only_candidate:
-            yield f"dataset {after.name}: it has other samples{pairs.describe_unpaired()}"
-        yield from list_content_mismatches(baseline, run, after.name, after.name)
-        if before.metrics.keys() != after.metrics.keys():
-            yield f"dataset {after.name}: it has other metrics"
-        yield from list_mismatches_by_reason(baseline, run, after.name, common_metrics(before, after), after.name)
-
-
-def _pool(before: DatasetResult, after: DatasetResult) -> DatasetResult:
-    """Return a dataset with the attempts of both at each sample."""
-    added = {sample.id: _describe(sample) for sample in after.samples}
-    described = _describe_dataset(before)
-    samples = tuple(_pool_sample(sample, added[sample.id]) for sample in described.samples)
-    return _build_dataset(replace(described, samples=samples))
-
-
-def _pool_sample(one: _Sample, other: _Sample) -> _Sample:
-    passes = [*_list_passes(one), *_list_passes(other)]
-    return replace(
-        one,
-        status=SampleStatus.FAILED if SampleStatus.FAILED in (one.status, other.status) else one.status,
-        pass_rate=None if None in passes else passes.count(True) / len(passes),
-        scores={
-            metric: (*_list_values(value), *_list_values(other.scores[metric])) for metric, value in one.scores.items()
-        },
-        passes=tuple(passes),
-    )
-
-
-def _list_passes(sample: _Sample) -> Sequence[bool | None]:
-    if isinstance(sample.passes, tuple):
-        return sample.passes
-    return [None if sample.pass_rate is None else sample.pass_rate == 1]
-
-
-def _list_values(score: _Value | tuple[_Value, ...]) -> tuple[_Value, ...]:
-    return score if isinstance(score, tuple) else (score,)
 
 
 def refuse_missing(path: Path) -> InvalidInput:
@@ -366,31 +262,29 @@ def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _render_dataset(dataset: DatasetResult) -> str:
-    described = to_builtins(_describe_dataset(dataset))
+    described = to_builtins(to_stored(dataset))
+    described["thresholds"] = [{key: limit[key] for key in _OF_LIMIT} for limit in described["thresholds"]]
     samples = ",\n".join(render_line(sample) for sample in described.pop("samples"))
     head = ",\n".join(f"{render_line(key)}: {render_line(value)}" for key, value in described.items())
     return f'{{{head},\n"samples": [\n{samples}\n]}}'
 
 
-def _describe_dataset(dataset: DatasetResult) -> _Dataset:
+def to_stored(dataset: DatasetResult) -> _Dataset:
+    """Return a dataset as a baseline keeps it."""
     return _Dataset(
         name=dataset.name,
         metrics={
             metric: _Metric(summary.statistic, summary.direction, summary.bounds)
             for metric, summary in dataset.metrics.items()
         },
-        samples=tuple(map(_describe, sorted(dataset.samples, key=lambda sample: sample.id))),
-        thresholds=tuple(map(_describe_limit, dataset.thresholds)),
+        samples=tuple(map(to_stored_sample, sorted(dataset.samples, key=lambda sample: sample.id))),
+        thresholds=tuple(limit.as_stated() for limit in dataset.thresholds),
     )
 
 
-def _describe_limit(limit: Threshold) -> _Limit:
-    low, high = (None if bound is None else float(bound) for bound in (limit.min, limit.max))
-    return _Limit(limit.metric, low, high, limit.slice, limit.stat, limit.confidence)
-
-
-def _describe(sample: SampleResult) -> _Sample:
-    return _Sample(
+def to_stored_sample(sample: SampleResult) -> StoredSample:
+    """Return a sample as a baseline keeps it."""
+    return StoredSample(
         id=sample.id,
         digest=sample.digest,
         status=sample.status,
@@ -401,19 +295,24 @@ def _describe(sample: SampleResult) -> _Sample:
     )
 
 
-def _describe_score(sample: SampleResult, metric: str) -> _Value | tuple[_Value, ...]:
+def _describe_score(sample: SampleResult, metric: str) -> StoredValue | tuple[StoredValue, ...]:
     if sample.attempts:
         return tuple(_value(attempt.scores.get(metric)) for attempt in sample.attempts)
     return _value(sample.scores[metric])
 
 
-def _value(score: Score | None) -> _Value:
+def _value(score: Score | None) -> StoredValue:
     if score is None:
         return ScoreStatus.FAILED
     return score.status if score.value is None else score.value
 
 
-def _build_dataset(dataset: _Dataset) -> DatasetResult:
+def from_stored(dataset: _Dataset) -> DatasetResult:
+    """Return a dataset of a baseline.
+
+    Raises:
+        ValueError: a sample lacks a score of a metric.
+    """
     samples = tuple(_build_sample(sample, dataset) for sample in dataset.samples)
     return DatasetResult(
         name=dataset.name,
@@ -424,11 +323,11 @@ def _build_dataset(dataset: _Dataset) -> DatasetResult:
             for name, metric in dataset.metrics.items()
         },
         samples=samples,
-        thresholds=tuple(Threshold(**asdict(limit)) for limit in dataset.thresholds),
+        thresholds=dataset.thresholds,
     )
 
 
-def _build_sample(sample: _Sample, dataset: _Dataset) -> SampleResult:
+def _build_sample(sample: StoredSample, dataset: _Dataset) -> SampleResult:
     """Return the scored sample, without texts.
 
     Raises:
@@ -453,7 +352,7 @@ def _build_sample(sample: _Sample, dataset: _Dataset) -> SampleResult:
     )
 
 
-def _build_attempts(sample: _Sample) -> tuple[Attempt, ...]:
+def _build_attempts(sample: StoredSample) -> tuple[Attempt, ...]:
     """Return the attempts with their scores, and whether each passed. The oldest files have only percentiles."""
     kept = {name: values for name, values in sample.scores.items() if isinstance(values, tuple)}
     passes = () if sample.passes is UNSET else sample.passes
@@ -471,7 +370,7 @@ def _build_attempts(sample: _Sample) -> tuple[Attempt, ...]:
     )
 
 
-def _refuse_impossible(sample: _Sample, name: str, metric: _Metric) -> None:
+def _refuse_impossible(sample: StoredSample, name: str, metric: _Metric) -> None:
     low, high = metric.bounds or (-inf, inf)
     given = sample.scores[name]
     for value in given if isinstance(given, tuple) else (given,):
@@ -479,7 +378,7 @@ def _refuse_impossible(sample: _Sample, name: str, metric: _Metric) -> None:
             raise ValueError(f"{name} of sample {sample.id} is {value:g}, outside {low:g} to {high:g}")
 
 
-def _build_score(value: _Value | tuple[_Value, ...]) -> Score:
+def _build_score(value: StoredValue | tuple[StoredValue, ...]) -> Score:
     """Return the score of a value. Several values are combined like attempts.
 
     Raises:

@@ -26,7 +26,7 @@ def confirm(
     policy: CiGate,
     fingerprint: Mapping[str, Any],
 ) -> tuple[RegressionOutcome, ...]:
-    """Return the outcomes, of which those that fail by a test are confirmed, or pass because the second test differs.
+    """Return the outcomes. Those that fail by a test are confirmed, or pass because the second test differs.
 
     `second`: the datasets with the second attempts, or why there are none.
     """

@@ -1,9 +1,8 @@
 """Say what changed in the measurement: numbers of two runs are only comparable if both measured the same.
 
-`KINDS` has each kind of change. Some need no baseline: they make the numbers of a single run doubtful.
+`KINDS` has each kind of change. Doubts that need no baseline are in runner.doubts.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
@@ -14,11 +13,8 @@ from evalspec.comparison.pairing import is_edited, pair_samples
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
 from evalspec.outline import RunOutline
-from evalspec.plural import counted, pluralize
+from evalspec.plural import counted
 
-_FEWEST_SAME = 5
-_SHARE_SAME = 0.25
-_FEWEST_JUDGED = 10
 _NAMES_SHOWN = 5
 _STRICTER = {
     "enabled": 1,
@@ -42,7 +38,7 @@ _OFF = {"alpha": inf}
 
 
 class _Runs(NamedTuple):
-    """Both runs, and the outline of the new one. `before` is empty without a baseline."""
+    """Both runs, and the outline of the new one."""
 
     before: Run
     after: Run
@@ -146,37 +142,6 @@ def _list_recorded(runs: _Runs) -> _Found:
         yield None, "the replies are recorded, those of the baseline came from an agent"
 
 
-def _list_retries(runs: _Runs) -> _Found:
-    for dataset in runs.after.datasets:
-        retries = sum(sample.retries or 0 for sample in dataset.samples)
-        if retries:
-            attempts = sum(len(sample.attempts) or 1 for sample in dataset.samples)
-            repeated = f"{counted(retries, 'request')} failed and {pluralize(retries, 'was', 'were')} repeated"
-            yield dataset.name, f"{repeated}, for {counted(attempts, 'attempt')}"
-
-
-def _list_same_answers(runs: _Runs) -> _Found:
-    for dataset in runs.after.datasets:
-        questions = {sample.digest or sample.id: sample.answer_digest for sample in dataset.samples}
-        answers = Counter(answer for answer in questions.values() if answer is not None)
-        count = max(answers.values(), default=0)
-        if count >= _FEWEST_SAME and count > _SHARE_SAME * len(questions):
-            yield dataset.name, f"{count} of {len(questions)} different questions have the same answer"
-
-
-def _list_one_value(runs: _Runs) -> _Found:
-    for outline, dataset in zip(runs.outline.datasets, runs.after.datasets, strict=True):
-        for metric in outline.metrics:
-            values = _list_values(dataset, metric.name) if metric.judged else []
-            if len(values) >= _FEWEST_JUDGED and min(values) == max(values):
-                yield dataset.name, f"the judge gave {metric.name} {values[0]:g} to all {len(values)} samples"
-
-
-def _list_values(dataset: DatasetResult, metric: str) -> list[float]:
-    values = (sample.scores[metric].value for sample in dataset.samples)
-    return [value for value in values if value is not None]
-
-
 def _name(ids: Any) -> str:
     return ", ".join(ids[:_NAMES_SHOWN]) + (", …" if len(ids) > _NAMES_SHOWN else "")
 
@@ -196,19 +161,14 @@ KINDS: Mapping[str, Kind] = {
     "selection": Kind(_list_selected, blocks=True),
     "grown": Kind(_list_grown),
     "recorded": Kind(_list_recorded),
-    "retries": Kind(_list_retries),
-    "answers": Kind(_list_same_answers),
-    "judge": Kind(_list_one_value),
 }
 
 
 def list_measurement_changes(
-    baseline: Run | None, datasets: tuple[DatasetResult, ...], outline: RunOutline, fingerprint: Mapping[str, Any]
-) -> tuple[MeasurementChange, ...]:
-    """Return what changed since the baseline, and what makes the numbers doubtful, lowered limits first."""
-    runs = _Runs(baseline or Run(id="", datasets=()), Run(id="", datasets=datasets, fingerprint=fingerprint), outline)
-    return tuple(
-        MeasurementChange(name, dataset, text, kind.blocks)
-        for name, kind in KINDS.items()
-        for dataset, text in kind.find(runs)
-    )
+    baseline: Run, datasets: tuple[DatasetResult, ...], outline: RunOutline, fingerprint: Mapping[str, Any]
+) -> Iterator[MeasurementChange]:
+    """Yield what changed since the baseline, lowered limits first."""
+    runs = _Runs(baseline, Run(id="", datasets=datasets, fingerprint=fingerprint), outline)
+    for name, kind in KINDS.items():
+        for dataset, text in kind.find(runs):
+            yield MeasurementChange(name, dataset, text, kind.blocks)

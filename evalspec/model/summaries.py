@@ -83,6 +83,11 @@ class Threshold(Record, frozen=True):
         refuse_infinite((self.min, self.max, self.value, self.bound))
         complete_causes(self)
 
+    def as_stated(self) -> "Threshold":
+        """Return the limit without its outcome."""
+        low, high = (None if bound is None else float(bound) for bound in (self.min, self.max))
+        return Threshold(self.metric, low, high, self.slice, self.stat, self.confidence)
+
     def undercut_by(self, value: float) -> bool:
         """Return whether a value is below the minimum."""
         return self.min is not None and value < self.min - _ROUNDING * max(1.0, abs(self.min))

@@ -29,9 +29,15 @@ class Confirmation(Record, frozen=True):
         Meta(description="Whether the drop is significant again. `not confirmed`: it could not be tested again."),
     ]
     reason: Annotated[str, Meta(description="The evidence, or why there was no second test.")]
-    candidate: Annotated[Number | None, Meta(description="The metric's value in the second attempts.")] = None
-    delta: Annotated[Number | None, Meta(description="`candidate` minus the baseline's value.")] = None
-    p_value: Annotated[Number | None, Meta(description="One-sided p-value, adjusted over all second tests.")] = None
+    candidate: Annotated[
+        Number | None, Meta(description="The metric's value in the second attempts; null: there are none.")
+    ] = None
+    delta: Annotated[
+        Number | None, Meta(description="`candidate` minus the baseline's value; null: one of them is null.")
+    ] = None
+    p_value: Annotated[
+        Number | None, Meta(description="One-sided p-value, adjusted over all second tests; null: nothing was tested.")
+    ] = None
     pairs: Annotated[int, Meta(description="Samples with a second score that are in the baseline.")] = 0
 
 

@@ -200,7 +200,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
 
 
 def _mark_copies(draft: Draft, dataset: DatasetLimits, samples: Sequence[Sample], place: Place) -> Sequence[Sample]:
-    """Return the samples of a dataset, of which copies know their unit. A warning says how many there are."""
+    """Return the samples of a dataset. Copies know their unit, and a warning says how many there are."""
     units = dataset.survey.copies.find_units()
     if not units:
         return samples

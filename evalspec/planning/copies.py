@@ -1,4 +1,4 @@
-"""Find copies: samples of which everything that is sent and scored is equal. They are one observation, not several."""
+"""Find copies: samples that are equal in everything that is sent and scored. They are one observation, not several."""
 
 import json
 import re

@@ -5,9 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from evalspec.comparison.baseline import Baseline
+from evalspec.comparison.drop_decision import describe_selection
 from evalspec.comparison.drops import NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import is_edited, pair_samples
-from evalspec.comparison.regression import decide_regressions, describe_selection, list_unmeasured
+from evalspec.comparison.regression import decide_regressions, list_unmeasured
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus
 from evalspec.outline import close

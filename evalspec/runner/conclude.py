@@ -1,7 +1,7 @@
 """Conclude a run: summaries, thresholds, verdict and exit code from the results of its samples."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from evalspec.model import (
     DatasetResult,
     Direction,
     JudgeUsage,
+    MeasurementChange,
     RegressionOutcome,
     Run,
     SampleResult,
@@ -31,6 +32,7 @@ from evalspec.model import (
 from evalspec.model.fingerprints import list_judge_notes, list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.plural import counted, pluralize
+from evalspec.runner.doubts import list_doubts
 from evalspec.runner.fingerprint import public_part
 from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
@@ -53,7 +55,8 @@ class RunMetadata(Struct, frozen=True):
     """Everything about a run except its scores.
 
     `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own
-    lag during requests. `notes`: further notes for the report. `second`: results of second attempts, with their
+    lag during requests. `notes`: further notes for the report. `unfinished`: what is missing
+    of a run that was ended. `second`: results of second attempts, with their
     outline, that confirm drops; or why there are none.
     """
 
@@ -62,6 +65,7 @@ class RunMetadata(Struct, frozen=True):
     own_lag_ms: float = 0.0
     judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    unfinished: str | None = None
     second: SecondAttempts | str = "the samples were not asked again"
 
 
@@ -76,10 +80,9 @@ def conclude(
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     regressions = _regressions(outline, datasets, run_metadata)
     verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
+    if run_metadata.unfinished is not None and verdict.status is VerdictStatus.PASS:
+        verdict = verdict._replace(status=VerdictStatus.INCOMPLETE, reasons=(run_metadata.unfinished,))
     reuse = describe_reuse(run_metadata.fingerprint)
-    from evalspec.comparison.measurement import list_measurement_changes
-
-    before = run_metadata.baseline.run if run_metadata.baseline else None
     notes = [
         *run_metadata.notes,
         *([reuse] if reuse else []),
@@ -102,7 +105,7 @@ def conclude(
         notes=tuple(notes),
         has_texts=outline.has_texts,
         regressions=regressions,
-        measurement=list_measurement_changes(before, datasets, outline, run_metadata.fingerprint),
+        measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubts(datasets, outline)),
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
         datasets=datasets,
@@ -128,6 +131,17 @@ def _regressions(
     return confirm(outcomes, run_metadata.baseline, _list_second(run_metadata.second, datasets), *compared)
 
 
+def _list_changes(
+    outline: RunOutline, datasets: tuple[DatasetResult, ...], run_metadata: RunMetadata
+) -> Iterator[MeasurementChange]:
+    """Yield what changed in the measurement since the baseline."""
+    if run_metadata.baseline is not None:
+        from evalspec.comparison.measurement import list_measurement_changes
+
+        baseline = run_metadata.baseline.run
+        yield from list_measurement_changes(baseline, datasets, outline, run_metadata.fingerprint)
+
+
 def _list_second(second: SecondAttempts | str, datasets: Sequence[DatasetResult]) -> list[DatasetResult] | str:
     """Return the datasets with second attempts, or why there are none."""
     if isinstance(second, str):
@@ -144,7 +158,7 @@ def _repeat_dataset(first: DatasetResult, planned: DatasetOutline, samples: Sequ
 
 
 def outline_second(outline: RunOutline, run: Run) -> RunOutline | None:
-    """Return the datasets and metrics of which second attempts can confirm a drop; None if no test decides the verdict.
+    """Return the datasets and metrics with a drop to confirm; None if no test decides the verdict.
 
     A run that breaks an absolute limit fails in any case, so nothing is asked again.
     """

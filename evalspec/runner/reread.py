@@ -36,7 +36,11 @@ def conclude_stored(stored: StoredRun) -> Run:
     missing = attempts - known
     notes = (f"the run is not finished: {missing} of {attempts} attempts are missing",) if missing else ()
     run_metadata = RunMetadata(
-        stored.fingerprint, read_stored_baseline(stored), judge_usage=index.judge_usage, notes=notes
+        stored.fingerprint,
+        read_stored_baseline(stored),
+        judge_usage=index.judge_usage,
+        notes=notes,
+        unfinished=notes[0] if notes else None,
     )
     run = conclude(outline, stored.id, results, run_metadata)
     second = outline_second(outline, run)

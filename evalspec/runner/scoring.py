@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from statistics import fmean
 
+from msgspec.structs import replace
+
 from evalspec.errors import InvalidInput, JudgeError, MetricError
 from evalspec.metrics.base import Metric
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
@@ -134,4 +136,5 @@ def _within_bounds(metric: Metric, score: Score) -> Score:
     if below or above:
         shown = ", ".join("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
         return Score.failed(f"{metric.name} gave {score.value:g}, outside its range [{shown}]")
-    return score
+    inside = min(max(score.value, score.value if low is None else low), score.value if high is None else high)
+    return score if inside == score.value else replace(score, value=inside)  # a rounding error beyond the end

@@ -1,4 +1,4 @@
-"""What the judge fails to score is scored once more, and slices that a run leaves out are not gated."""
+"""What the judge fails to score is scored again, and slices that a run leaves out are not gated."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_what_the_judge_fails_to_score_is_scored_once_more(judged, judge):
     outcome = judged.evaluate("--json")
     found = outcome.document["datasets"][0]["metrics"]["tone"]
     assert (outcome.code, found["scored"], found["value"]) == (0, 4, 1.0)
-    note = "the judge failed on 2 replies, which it was asked about once more"
+    note = "the judge failed on 2 replies, which it was asked about again"
     assert note in outcome.document["notes"]
     assert len(judge.chats) == 6
     again = judged("report", "--json").document
