@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import multinomial
 
+from evalspec.comparison.regression import ANCHOR_SHARE
 from evalspec.stats.gamma_sums import compute_tails
 from evalspec.validity.changes import PairedScores
 
@@ -82,6 +84,64 @@ def find_misses(
         for sign, bound in ((1, bounds[1]), (-1, bounds[0]))
     ]
     return missed[0], missed[1]
+
+
+def find_worst_exclusion(pairs: int, margin: float, alpha: float = 0.05) -> tuple[float, float]:
+    """The largest share of runs that exclude a drop of `margin`, although it is the true drop; and the gains with it.
+
+    Pairs lose 1 with probability margin + gains, and gain 1 with probability gains. All counts are enumerated.
+    """
+    lost, gained = (side.ravel() for side in np.meshgrid(np.arange(pairs + 1), np.arange(pairs + 1), indexing="ij"))
+    lost, gained = lost[lost + gained <= pairs], gained[lost + gained <= pairs]
+    equal = pairs - lost - gained
+    values = np.broadcast_to(np.array([1.0, 0.0, -1.0]) + margin, (len(lost), 3))
+    shapes = np.column_stack([gained, equal, lost + 1]).astype(np.float64)
+    excluded = compute_tails(-values, shapes) <= alpha
+    worst = (0.0, 0.0)
+    for gains in np.linspace(0, 0.44, 45):
+        chances = (gains, 1 - margin - 2 * gains, margin + gains)
+        found = float(multinomial.pmf(np.column_stack([gained, equal, lost]), pairs, chances)[excluded].sum())
+        worst = max(worst, (found, float(gains)))
+    return worst
+
+
+def simulate_history(
+    rng: np.random.Generator, samples: int, concentration: float, drift: float, *, moving: bool, runs: int
+) -> float:
+    """The share of histories of 20 commits in which a confirmed test fails the gate.
+
+    The baseline, or the anchor if the baseline is promoted after each PASS (`moving`), has five attempts. Samples pass
+    with chances from a Beta distribution of mean 0.85, which fall by `drift` with each commit.
+    """
+    chances = rng.beta(0.85 * concentration, 0.15 * concentration, (runs, samples))
+    anchor, last, failed = rng.binomial(5, chances), None, np.zeros(runs, bool)
+    for commit in range(1, 21):
+        now = chances * (1 - drift * commit / 0.85)
+        attempts = [(rng.random(now.shape) < now).astype(int) for _ in "12"]
+        share = 1.0 if last is None else ANCHOR_SHARE
+        fails = np.logical_and(*(_is_worse(anchor, 5, one, 0.05 * share) for one in attempts))
+        if last is not None:
+            fails |= np.logical_and(*(_is_worse(last, 1, one, 0.05 * (1 - share)) for one in attempts))
+        if moving:
+            last = attempts[0] if last is None else np.where(fails[:, None], last, attempts[0])
+        failed |= fails
+    return float(failed.mean())
+
+
+def _is_worse(before: NDArray[np.int64], attempts: int, now: NDArray[np.int64], alpha: float) -> NDArray[np.bool_]:
+    """Whether one attempt has significantly fewer passes, if all attempts at a sample could change places.
+
+    Given its number of passes, each sample passes now with the share of passes, so that the number of passes now is
+    Poisson binomial. Its distribution is the inverse Fourier transform of its characteristic function.
+    """
+    runs, samples = before.shape
+    total = before + now
+    counts = np.stack([(total == passes).sum(axis=1) for passes in range(attempts + 2)], axis=1)
+    angles = 2 * np.pi * np.arange(samples + 1) / (samples + 1)
+    shares = np.arange(attempts + 2) / (attempts + 1)
+    logs = np.log((1 - shares)[:, None] + shares[:, None] * np.exp(1j * angles) + 1e-300)
+    chances = np.fft.fft(np.exp(counts @ logs), axis=1).real / (samples + 1)
+    return np.cumsum(chances, axis=1)[np.arange(runs), now.sum(axis=1)] < alpha
 
 
 def miss(shape: Shape, units: int, bounds: tuple[float, float], samples: int, seed: int = 1) -> tuple[float, float]:

@@ -13,7 +13,7 @@ from scipy.stats import binom, multinomial, norm, poisson
 
 from evalspec.stats.bounded import compute_bounded_interval
 from evalspec.stats.percentiles import compute_percentile_interval, count_needed
-from simulated import DIFFERENCES, FLIPS, SCORES, SIZES, miss, miss_clusters
+from simulated import DIFFERENCES, FLIPS, SCORES, SIZES, find_worst_exclusion, miss, miss_clusters, simulate_history
 
 pytestmark = pytest.mark.simulation
 
@@ -111,3 +111,28 @@ def test_percentiles_of_clusters(statistic, share):
         agreed.append((low <= truth <= high) == (of_share[0] < share <= of_share[1]))
     assert all(agreed)
     assert_covered(*miss_clusters((1, 0), (share, 1 - share), SIZES["equal"](40), 0.3, 2000))
+
+
+@pytest.mark.parametrize("margin", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("pairs", [50, 100])
+def test_no_mix_of_losses_and_gains_excludes_a_true_drop_too_often(pairs, margin):
+    """With weight ½ for the unseen pair, losses alone reached 7.7 to 13.3 %."""
+    share, _ = find_worst_exclusion(pairs, margin)
+    assert 0.01 < share <= 0.05
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("moving", [False, True])
+def test_an_unchanged_agent_seldom_fails_in_twenty_commits(moving):
+    found = [
+        simulate_history(np.random.default_rng(count), count, concentration, 0.0, moving=moving, runs=500)
+        for count in (50, 100)
+        for concentration in (1, 5)
+    ]
+    assert 0.005 < max(found) <= 0.08
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("moving", [False, True])
+def test_a_slow_drift_is_found_within_twenty_commits(moving):
+    assert simulate_history(np.random.default_rng(1), 100, 1, 0.005, moving=moving, runs=500) >= 0.95
