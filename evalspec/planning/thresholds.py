@@ -348,14 +348,6 @@ def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
 
 
-def _find_printed_name(key: str) -> str | None:
-    """Return the printed name for a key, or None if it is malformed, which is reported elsewhere."""
-    try:
-        return _printed(parse_metric_spec(key)) or key
-    except ValueError:
-        return None
-
-
 def _how_to_compute(name: str) -> str:
     definition = METRICS.find(parse_metric_spec(name).base)
     is_staged = definition is not None and Need.CANDIDATE_IDS in definition.needs
