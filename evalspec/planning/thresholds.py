@@ -113,11 +113,16 @@ class ThresholdFinder(Struct):
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
             self._append([dataset], name, key, given, (*place, key))
+            bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
             for index, limit in enumerate(given):
                 where = self._place_of(index, (*place, key))
                 problem = self.loaded.problem(where, f"null lifts no threshold of dataset '{dataset.name}'", _NO_LIFT)
                 status: Status = "lifted" if limit.lifts else "overridden"
-                decided.setdefault(dataset.identify(name, limit), Decision(status, self._shown_place(where), problem))
+                identity = dataset.identify(name, limit)
+                if limit.lifts and identity in bound:
+                    _add_new(problem, self.finder.problems)
+                    continue
+                decided.setdefault(identity, Decision(status, self._shown_place(where), problem))
         dataset.decided.update(decided)
 
     def add_metrics_of_file(self, dataset: DatasetLimits, defaults: DatasetDefaults) -> None:
