@@ -120,7 +120,9 @@ class StatedLimit(Record, frozen=True, kw_only=True):
             "at `by`; `dead`: no sample of the dataset is in the slice."
         ),
     ]
-    by: Annotated[str | None, Meta(description="File and line of what overrides or lifts the limit; null: nothing does.")] = None
+    by: Annotated[
+        str | None, Meta(description="File and line of what overrides or lifts the limit; null: nothing does.")
+    ] = None
 
     def describe(self) -> str:
         """Return the limit and its status in words: `string_match >= 0.9 (agent.yaml:8) is lifted by agent.yaml:12`."""
