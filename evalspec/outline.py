@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.errors import StoreError
 from evalspec.manifest.gate_schema import CiGate
-from evalspec.model import MAX_REPEATS, Curation, Direction, RetrieverSettings, Threshold
+from evalspec.model import MAX_REPEATS, Curation, Direction, RetrieverSettings, StatedLimit, Threshold
 from evalspec.model.base import Record, Statistic, built
 from evalspec.typed_json import explain
 
@@ -49,7 +49,7 @@ def close(bounds: tuple[float | None, float | None]) -> tuple[float, float] | No
 
 
 class DatasetOutline(Record, frozen=True):
-    """One dataset: its metrics, thresholds and slices.
+    """One dataset: its metrics, thresholds and slices. `limits`: each limit stated for it, enforced or not.
 
     `slices`: metadata keys (or `tags`); None for all with few values. `cluster`: the metadata key that groups samples
     that are not independent. `retriever`: the settings of its retriever, if it has one. `gold`: agreement and quality
@@ -61,6 +61,7 @@ class DatasetOutline(Record, frozen=True):
     file: str
     metrics: tuple[MetricOutline, ...]
     thresholds: tuple[Threshold, ...] = ()
+    limits: tuple[StatedLimit, ...] = ()
     slices: tuple[str, ...] | None = ()
     cluster: str | None = None
     retriever: RetrieverSettings | None = None
@@ -87,7 +88,11 @@ class RunOutline(Record, frozen=True):
 def outline_to_json(outline: RunOutline, redact: Callable[[Any], Any]) -> Any:
     """Return the outline as JSON values, with secrets redacted in the slices of thresholds and in gold sets."""
     hidden = tuple(
-        replace(dataset, thresholds=tuple(_hide(limit, redact) for limit in dataset.thresholds))
+        replace(
+            dataset,
+            thresholds=tuple(_hide(limit, redact) for limit in dataset.thresholds),
+            limits=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.limits),
+        )
         for dataset in outline.datasets
     )
     document = to_builtins(replace(outline, datasets=hidden), enc_hook=policy_to_json)

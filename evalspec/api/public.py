@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from evalspec.api.conversion import Conversion
     from evalspec.api.evaluation import Progress
     from evalspec.comparison.result import Comparison, NamedRun
-    from evalspec.model import Run
+    from evalspec.model import Run, StatedLimit
     from evalspec.planning.forecast import Forecast
 
 
@@ -127,12 +127,14 @@ class Validation(Struct, frozen=True):
     """Problems of a manifest and its datasets. `problems`: errors.
 
     `samples`: number of samples by dataset; if the options select by tag, condition or slice, only of selected ones.
+    `limits`: each limit stated for a dataset, enforced or not.
     """
 
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
     notes: Sequence[Problem] = ()
     samples: Mapping[str, int] = field(default_factory=dict)
+    limits: "Mapping[str, Sequence[StatedLimit]]" = field(default_factory=dict)
 
     @property
     def is_valid(self) -> bool:
@@ -152,12 +154,13 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
     if part.loaded is None:
         return Validation(tuple(part.problems))
     try:
-        warnings, samples = validate_manifest(part.loaded, to_options(options, agent))
+        warnings, samples, limits = validate_manifest(part.loaded, to_options(options, agent))
     except InvalidInput as error:
         return Validation((*part.problems, *_list_further(error.problems, part)))
     if part.problems:
         return Validation(tuple(part.problems))
-    return Validation(warnings=tuple(warnings), notes=tuple(recommend_checks(part.loaded)), samples=samples)
+    notes = tuple(recommend_checks(part.loaded))
+    return Validation(warnings=tuple(warnings), notes=notes, samples=samples, limits=limits)
 
 
 def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:

@@ -22,7 +22,9 @@ from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.errors import ExitCode, Problem
+from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
+from evalspec.model import list_unenforced
 from evalspec.plural import counted
 
 
@@ -61,6 +63,8 @@ def command(
         warn_all(found.warnings)
         for line in render_counted(found.notes):
             notify(f"note: {line}")
+        for line in (line for name, limits in found.limits.items() for line in list_unenforced(name, limits)):
+            notify(f"note: {inert(line)}")
         for problem in found.problems:
             emit_line(problem.render())
         emit_line(_sentence(manifest, found.problems, found.samples))
@@ -68,6 +72,8 @@ def command(
 
 
 def _document(found: Validation) -> str:
+    from msgspec import to_builtins
+
     document = {
         "schemaVersion": 1,
         "valid": found.is_valid,
@@ -75,7 +81,10 @@ def _document(found: Validation) -> str:
         "errors": [problem_document(problem) for problem in found.problems],
         "warnings": [problem_document(warning) for warning in found.warnings],
         "notes": [problem_document(note) for note in found.notes],
-        "datasets": [{"name": name, "samples": count} for name, count in found.samples.items()],
+        "datasets": [
+            {"name": name, "samples": count, "limits": to_builtins(found.limits.get(name, ()))}
+            for name, count in found.samples.items()
+        ],
     }
     return render_lines(document)
 

@@ -82,19 +82,28 @@ class Limit(Strict):
     @model_validator(mode="before")
     @classmethod
     def _from_number(cls, value: Any) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
             return {"bound": value}
         if not isinstance(value, dict):
             raise ValueError(f"{value!r} is not a threshold; write a number, {{min: 0.8}} or {{max: 0.1}}")  # noqa: TRY004
-        empty = [key for key in ("min", "max", "slice", "stat") if key in value and value[key] is None]
+        lifts = {value.get("min"), value.get("max")} == {None} and not {"min", "max"}.isdisjoint(value)
+        keys = ("slice", "stat") if lifts else ("min", "max", "slice", "stat")
+        empty = [key for key in keys if key in value and value[key] is None]
         if empty:
             raise ValueError(f"{' and '.join(empty)} has no value; add one, or remove the key")
         return value
 
+    @property
+    def lifts(self) -> bool:
+        """Return whether this is no limit, but lifts one of the evaluation or of the dataset's file."""
+        return self.bound is None and self.min is None and self.max is None
+
     @model_validator(mode="after")
     def _says_something(self) -> "Limit":
-        if self.bound is None and self.min is None and self.max is None:
+        if self.lifts and self.model_fields_set.isdisjoint({"bound", "min", "max"}):
             raise ValueError("a threshold needs min or max; add one")
+        if self.lifts and self.confidence is not None:
+            raise ValueError("confidence has no effect beside null, which lifts a threshold; remove it")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError("min is above max, so nothing can pass; swap or correct them")
         return self
@@ -111,8 +120,8 @@ class WithThresholds(Strict):
     )
     thresholds: dict[StrictStr, Annotated[list[Limit], Field(min_length=1)]] = Field(
         default_factory=dict,
-        description="Limits by metric: a number, a mapping, or a list of them. A dataset's limits on a metric "
-        "replace the evaluation's.",
+        description="Limits by metric: a number, a mapping, or a list of them. A dataset's limit overrides the "
+        "evaluation's on the same metric, statistic and slice; null lifts it.",
     )
 
     @field_validator("thresholds", mode="before")

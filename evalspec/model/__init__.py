@@ -59,9 +59,11 @@ from evalspec.model.summaries import (
     Direction,
     RepeatSummary,
     SliceResult,
+    StatedLimit,
     Summary,
     Threshold,
     Variance,
+    list_unenforced,
 )
 from evalspec.model.verdicts import (
     UNDECIDED,
@@ -124,6 +126,7 @@ __all__ = [
     "SliceResult",
     "SourceShare",
     "StageLatency",
+    "StatedLimit",
     "StoredExchange",
     "Summary",
     "ThinCell",
@@ -135,4 +138,5 @@ __all__ = [
     "describe_reuse",
     "is_cut_off",
     "known_finish_reason",
+    "list_unenforced",
 ]

@@ -11,7 +11,7 @@ from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.scores import SampleResult, SampleStatus
-from evalspec.model.summaries import RepeatSummary, SliceResult, Summaries, Summary, Threshold
+from evalspec.model.summaries import RepeatSummary, SliceResult, StatedLimit, Summaries, Summary, Threshold
 from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
 
 MAX_REPEATS = 10_000
@@ -71,6 +71,10 @@ class DatasetResult(Record, frozen=True, kw_only=True):
     metrics: Summaries
     thresholds: Annotated[
         tuple[Threshold, ...], Meta(description="The limits on this dataset and its slices, with their outcomes.")
+    ] = ()
+    limits: Annotated[
+        tuple[StatedLimit, ...],
+        Meta(description="Each limit that the manifest or the dataset's file states for it, enforced or not."),
     ] = ()
     slices: Annotated[
         tuple[SliceResult, ...],

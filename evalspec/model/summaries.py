@@ -1,6 +1,6 @@
 """The numbers of a metric: thresholds with their outcomes, summaries, slices and repeats."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -105,6 +105,42 @@ class Threshold(Record, frozen=True):
         below = (self.min - value) / (abs(self.min) or 1.0) if self.min is not None else 0.0
         above = (value - self.max) / (abs(self.max) or 1.0) if self.max is not None else 0.0
         return max(below, above, 0.0)
+
+
+class StatedLimit(Record, frozen=True, kw_only=True):
+    """One limit that the manifest or a dataset's file states, and whether it is enforced in one dataset."""
+
+    metric: Annotated[str, Meta(description="Name of the metric.")]
+    stat: Annotated[Statistic, Meta(description="The statistic that is limited; the metric's own if none is stated.")]
+    slice: Annotated[
+        str | None, Meta(description="A tag, or `key=value` of the metadata; null: the whole dataset.")
+    ] = None
+    min: Annotated[float | None, Meta(description="The lowest value that passes; null: no minimum.")] = None
+    max: Annotated[float | None, Meta(description="The highest value that passes; null: no maximum.")] = None
+    place: Annotated[str, Meta(description="File and line that state the limit, or the dataset's file.")]
+    status: Annotated[
+        Literal["enforced", "overridden", "lifted", "dead"],
+        Meta(
+            description="`enforced`: gated in this dataset; `overridden` by the limit at `by`; `lifted` by the null "
+            "at `by`; `dead`: no sample of the dataset is in the slice."
+        ),
+    ]
+    by: Annotated[
+        str | None, Meta(description="File and line of what overrides or lifts the limit; null: nothing does.")
+    ] = None
+
+    def describe(self) -> str:
+        """Return the limit and its status in words: `string_match >= 0.9 (agent.yaml:8) is lifted by agent.yaml:12`."""
+        bounds = ((">=", self.min), ("<=", self.max))
+        limits = " and ".join(f"{sign} {value:g}" for sign, value in bounds if value is not None)
+        where = f" in {self.slice}" if self.slice else ""
+        end = f"is {self.status} by {self.by}" if self.by else "is dead: no sample is in the slice"
+        return f"{self.stat} of {self.metric}{where} {limits} ({self.place}) {end}"
+
+
+def list_unenforced(dataset: str, limits: Iterable[StatedLimit]) -> list[str]:
+    """Return a note for each limit that is stated but not enforced in a dataset."""
+    return [f"{dataset}: {limit.describe()}" for limit in limits if limit.status != "enforced"]
 
 
 def complete_causes(counted: "Threshold | Summary") -> None:

@@ -12,7 +12,7 @@ from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
 from evalspec.manifest.yaml_source import Place
-from evalspec.model import Need, Sample
+from evalspec.model import Need, Sample, StatedLimit
 from evalspec.planning.copies import set_unit
 from evalspec.planning.datasets import (
     NOT_READ,
@@ -72,11 +72,11 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
 
 def validate_manifest(
     loaded: LoadedManifest, options: RunOptions, collect: Collect | None = None
-) -> tuple[list[Problem], dict[str, int]]:
+) -> tuple[list[Problem], dict[str, int], dict[str, tuple[StatedLimit, ...]]]:
     """Check the manifest and every selected dataset without resolving secrets or calling anything.
 
-    Return the warnings and the number of samples by dataset. `collect`: gets the samples. Without it, samples are kept
-    only if the options select some of them: then their number is returned.
+    Return the warnings, and by dataset the number of samples and the stated limits. `collect`: gets the samples.
+    Without it, samples are kept only if the options select some of them: then their number is returned.
 
     Raises:
         InvalidInput: with all problems, or no sample is selected.
@@ -87,9 +87,10 @@ def validate_manifest(
     wanted = _check_wanted(draft)
     options.parse_selection()
     draft.warnings.extend(_unresolved(loaded, wanted))
+    limits = {dataset.name: dataset.limits for dataset in wanted}
     if options.is_selective and wanted:
-        return draft.warnings, {dataset.name: len(dataset.samples) for dataset in select_datasets(draft, wanted)}
-    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}
+        return draft.warnings, {found.name: len(found.samples) for found in select_datasets(draft, wanted)}, limits
+    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}, limits
 
 
 def require_datasets(draft: Draft) -> None:
@@ -149,11 +150,10 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     _check_names(draft)
     if not evaluation.datasets and evaluation.metrics:
         alone = DatasetLimits("", finder.find_all(evaluation.metrics, _METRICS_PLACE, STANDARD), Survey(), False)
-        thresholds.shared([alone], {"": set()}, evaluation.thresholds)
+        thresholds.shared([alone], evaluation.thresholds)
         return []
     gated: list[DatasetLimits] = []
     files: dict[str, LoadedDataset] = {}
-    decided: dict[str, set[str]] = {}
     asked: dict[str, ResolvedRetriever | None] = {}
     for index, config in enumerate(evaluation.datasets):
         place = (*DATASETS_PLACE, index)
@@ -170,10 +170,13 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             retriever is not None,
             rules_of(config),
         )
-        decided[config.name] = thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
-        thresholds.of_file(dataset, data.content.defaults, decided[config.name], evaluation.thresholds)
+        thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
         gated.append(dataset)
-    thresholds.shared(gated, decided, evaluation.thresholds)
+        thresholds.add_metrics_of_file(dataset, data.content.defaults)
+    thresholds.shared(gated, evaluation.thresholds)
+    for dataset in gated:
+        thresholds.of_file(dataset, files[dataset.name])
+        thresholds.check_lifts(dataset)
     for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
         if asked[dataset.name] is not None or config.retriever is None or draft.options.has_replies:
             _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
@@ -187,6 +190,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
             samples=_mark_copies(draft, dataset, files[dataset.name].samples, (*DATASETS_PLACE, index)),
             metrics=tuple(dataset.metrics.values()),
             thresholds=tuple(dataset.thresholds),
+            limits=tuple(dataset.ledger),
             slices=None if config.slices is None else tuple(config.slices),
             cluster=config.cluster,
             retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),

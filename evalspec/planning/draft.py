@@ -14,7 +14,7 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric
-from evalspec.model import AgentReply, Curation, Document, Need, RetrieverSettings, Sample, Threshold
+from evalspec.model import AgentReply, Curation, Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
 from evalspec.planning.options import RunOptions
 from evalspec.planning.services import resolve_judge
 from evalspec.retrievers.agent import RERANK
@@ -101,6 +101,7 @@ class PlannedDataset(Struct, frozen=True):
     samples: Sequence[Sample]
     metrics: tuple[Metric, ...]
     thresholds: tuple[Threshold, ...]
+    limits: tuple[StatedLimit, ...] = ()
     slices: tuple[str, ...] | None = None
     cluster: str | None = None
     retriever: PlannedRetriever | None = None

@@ -14,7 +14,7 @@ from evalspec.errors import Problem
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.metrics.base import Metric
-from evalspec.model import DatasetResult, Direction, Need, Run
+from evalspec.model import DatasetResult, Direction, Need, Run, list_unenforced
 from evalspec.model.fingerprints import describe_part
 from evalspec.planning.checks import check_manifest, require_datasets
 from evalspec.planning.draft import PlannedDataset, start_draft
@@ -161,7 +161,8 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         )
         forecasts.append(_describe(dataset, after, run, options, metrics))
     tests = max((one.tests for family in evidence for one in family), default=0)
-    notes = (*_note_baseline(planned, run, policy), *_note_calls(datasets))
+    unenforced = (note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits))
+    notes = (*_note_baseline(planned, run, policy), *_note_calls(datasets), *unenforced)
     removed = {dataset.name: dataset.removed for dataset in datasets}
     foregone = list_foregone(run, outlined, planned, policy, removed) if run else []
     part = _foresee_part(datasets, wanted, options)

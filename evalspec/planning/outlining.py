@@ -51,6 +51,7 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
         file=dataset.file,
         metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics),
         thresholds=_leave_out_slices(plan, dataset),
+        limits=dataset.limits,
         slices=(TAGS,) if plan.options.no_content and dataset.slices is None else dataset.slices,
         cluster=dataset.cluster,
         retriever=dataset.retriever.settings if dataset.retriever else None,

@@ -1,15 +1,19 @@
 """Resolve the thresholds of a manifest to thresholds on the metrics of each dataset.
 
-A dataset's own thresholds override the evaluation's for the same metric. A threshold may use an unlisted metric if it
-is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness. Suspicious thresholds,
-which most replies pass or only bad ones do, get a warning.
+A dataset's own threshold overrides the evaluation's on the same metric, statistic and slice, and null lifts it. Both
+override those of the dataset's file. A threshold that is enforced in no dataset is an error. A threshold may use an
+unlisted metric if it is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness.
+Suspicious thresholds, which most replies pass or only bad ones do, get a warning.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.datasets.base import DatasetDefaults
+from evalspec.datasets.load import LoadedDataset
 from evalspec.errors import Problem
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.metric_schema import Limit, MetricEntry
@@ -17,10 +21,26 @@ from evalspec.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import METRICS, Metric, RelevanceRules
 from evalspec.metrics.retrieval import define_f_beta
-from evalspec.model import Direction, Need, Threshold
+from evalspec.model import Direction, Need, StatedLimit, Threshold
 from evalspec.outline import close
 from evalspec.planning.metrics import STANDARD, MetricFinder, describe_entry
 from evalspec.planning.survey import Survey
+
+Status = Literal["overridden", "lifted"]
+_NO_LIFT = "remove it, or write the slice and stat of the threshold that it is meant for"
+
+
+Identity = tuple[str, str, str | None]
+"""What a limit is about: printed name of the metric, statistic, slice. A limit overrides those of the same identity."""
+
+
+class Decision(Struct):
+    """What a dataset, or the evaluation, says on an identity. `is_used`: it overrides or lifts a limit."""
+
+    status: Status
+    place: str
+    problem: Problem
+    is_used: bool = False
 
 
 class DatasetLimits(Struct):
@@ -36,9 +56,36 @@ class DatasetLimits(Struct):
     rules: RelevanceRules = STANDARD
     thresholds: list[Threshold] = field(default_factory=list)
     listed: frozenset[str] = frozenset()
+    ledger: list[StatedLimit] = field(default_factory=list)
+    decided: dict[Identity, Decision] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.listed = frozenset(self.metrics)
+
+    @property
+    def is_read(self) -> bool:
+        """Return whether its samples are known: those of a dataset that is not selected are not."""
+        return self.survey.count > 0
+
+    def identify(self, name: str, limit: Limit) -> Identity:
+        """Return what a limit is about: metric, statistic and slice."""
+        return name, limit.stat or self.metrics[name].definition.statistic, limit.slice
+
+    def record(self, identity: Identity, limit: Threshold, place: str) -> StatedLimit:
+        """Add a limit to the ledger, and to the thresholds if it is enforced."""
+        name, stat, slice = identity
+        stated = StatedLimit(
+            metric=name, stat=stat, slice=slice, min=limit.min, max=limit.max, place=place, status="enforced"
+        )
+        if (decision := self.decided.get(identity)) is not None:
+            decision.is_used = True
+            stated = replace(stated, status=decision.status, by=decision.place)
+        elif self.survey.has_slice(slice):
+            self.thresholds.append(limit)
+        elif self.is_read:
+            stated = replace(stated, status="dead")
+        self.ledger.append(stated)
+        return stated
 
 
 class ThresholdFinder(Struct):
@@ -53,54 +100,85 @@ class ThresholdFinder(Struct):
         """Return the gate's confidence, which a threshold may override."""
         return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
-    def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> set[str]:
-        """Add the dataset's own thresholds, and return the metrics for which they override the evaluation's."""
-        names = set()
+    def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> None:
+        """Add the dataset's own thresholds, and what it lifts."""
+        decided: dict[Identity, Decision] = {}
         for key, given in limits.items():
             name = self._printed_name(key, (*place, key))
             if name is None:
                 continue
-            names.add(name)
             if not self._ensure(dataset, name, key, (*place, key)):
                 if name in self.finder.unusable:
                     continue
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
             self._append([dataset], name, key, given, (*place, key))
-        return names
+            bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
+            for index, limit in enumerate(given):
+                where = self._place_of(index, (*place, key))
+                problem = self.loaded.problem(where, f"null lifts no threshold of dataset '{dataset.name}'", _NO_LIFT)
+                status: Status = "lifted" if limit.lifts else "overridden"
+                identity = dataset.identify(name, limit)
+                if limit.lifts and identity in bound:
+                    _add_new(problem, self.finder.problems)
+                    continue
+                decided.setdefault(identity, Decision(status, self._shown_place(where), problem))
+        dataset.decided.update(decided)
 
-    def of_file(
-        self, dataset: DatasetLimits, defaults: DatasetDefaults, decided: Set[str], shared: Iterable[str]
-    ) -> None:
-        """Add the thresholds and metrics of the dataset's file, unless the manifest has thresholds for these metrics.
-
-        `shared`: metrics with thresholds for all datasets, which override the file's.
-        """
-        stated = {_find_printed_name(key) for key in shared}
-        for name, (minimum, maximum) in defaults.thresholds.items():
+    def add_metrics_of_file(self, dataset: DatasetLimits, defaults: DatasetDefaults) -> None:
+        """Add the metrics that the dataset's file limits."""
+        for name in defaults.thresholds:
             metric = dataset.metrics.get(name) or self._find(dataset, name, ("spec", "evaluation"))
-            if name in decided or metric is None:
-                continue
-            dataset.metrics[name] = metric
-            if name not in stated:
-                dataset.thresholds.append(Threshold(name, minimum, maximum, confidence=self._confidence))
+            if metric is not None:
+                dataset.metrics[name] = metric
 
-    def shared(
-        self, datasets: Sequence[DatasetLimits], decided: Mapping[str, set[str]], limits: Mapping[str, Sequence[Limit]]
-    ) -> None:
+    def of_file(self, dataset: DatasetLimits, file: LoadedDataset) -> None:
+        """Add the thresholds of the dataset's file, which those of the manifest override."""
+        for name, (minimum, maximum) in file.content.defaults.thresholds.items():
+            if name in dataset.metrics:
+                limit = Threshold(name, minimum, maximum, confidence=self._confidence)
+                dataset.record((name, dataset.metrics[name].definition.statistic, None), limit, file.shown_as)
+
+    def check_lifts(self, dataset: DatasetLimits) -> None:
+        """Reject each null that lifts nothing."""
+        for decision in dataset.decided.values() if dataset.is_read else ():
+            if decision.status == "lifted" and not decision.is_used:
+                _add_new(decision.problem, self.finder.problems)
+
+    def shared(self, datasets: Sequence[DatasetLimits], limits: Mapping[str, Sequence[Limit]]) -> None:
         """Add the evaluation's thresholds to every dataset that computes their metrics."""
         place: Place = ("spec", "evaluation", "thresholds")
+        stated: list[tuple[Sequence[DatasetLimits], str, Sequence[Limit], Place]] = []
         for key, given in limits.items():
             name = self._printed_name(key, (*place, key))
             if name is None:
                 continue
+            for index, limit in enumerate(given):
+                if limit.lifts:
+                    fix = "lift it in a dataset, or remove this line"
+                    self._add(self._place_of(index, (*place, key)), "null lifts a threshold of the evaluation", fix)
             computing = self._computing(datasets, name, key, (*place, key))
             if not computing and name not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
                 fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
-            undecided = [dataset for dataset in computing if name not in decided[dataset.name]]
-            self._append(undecided, name, key, given, (*place, key))
+            self._append(computing, name, key, given, (*place, key))
+            stated.append((computing, name, given, (*place, key)))
+        for one in stated:
+            self._override_files(*one)
+
+    def _override_files(
+        self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place
+    ) -> None:
+        """Let the evaluation's thresholds override those of the datasets' files."""
+        for index, limit in enumerate(limits):
+            where = self._place_of(index, place)
+            decision = Decision("overridden", self._shown_place(where), self.loaded.problem(where, ""))
+            for dataset in datasets:
+                dataset.decided.setdefault(dataset.identify(name, limit), decision)
+
+    def _shown_place(self, place: Place) -> str:
+        return f"{self.loaded.source.file}:{self.loaded.source.line(place)}"
 
     def _printed_name(self, key: str, place: Place) -> str | None:
         """Return the printed name of a metric. Custom metrics keep their spelling."""
@@ -145,29 +223,66 @@ class ThresholdFinder(Struct):
         self, datasets: Sequence[DatasetLimits], name: str, key: str, limits: Sequence[Limit], place: Place
     ) -> None:
         """Add thresholds to datasets. A threshold on a slice is added only to datasets with samples in it."""
+        bound = [limit for limit in limits if not limit.lifts]
         for dataset in datasets:
-            self._check_alias(dataset, name, key, place)
-            self._warn_of_doubts(dataset.metrics[name], limits, place)
+            if any(dataset.identify(name, limit) not in dataset.decided for limit in bound):
+                self._check_alias(dataset, name, key, place)
+                self._warn_of_doubts(dataset.metrics[name], limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
-            sliced = [d for d in datasets if d.survey.has_slice(limit.slice)]
-            if datasets and not sliced:
+            if datasets and not any(dataset.survey.has_slice(limit.slice) for dataset in datasets):
                 self._refuse_slice(datasets, limit.slice, where)
             for dataset in datasets:
+                if limit.lifts or dataset.identify(name, limit) in dataset.decided:
+                    continue
                 self._check_range(dataset.metrics[name], limit, where)
                 self._check_confidence(dataset.metrics[name], limit, where)
-            for dataset in sliced:
-                dataset.thresholds.append(to_threshold(dataset.metrics[name], limit, self._confidence))
+            if not limit.lifts:
+                self._enforce(datasets, name, limit, where)
+        self._refuse_looser(datasets, name, limits, place)
+
+    def _enforce(self, datasets: Sequence[DatasetLimits], name: str, limit: Limit, place: Place) -> None:
+        """Add a limit to the ledgers. A limit that all datasets override or lift is an error."""
+        found = [
+            dataset.record(
+                dataset.identify(name, limit),
+                to_threshold(dataset.metrics[name], limit, self._confidence),
+                self._shown_place(place),
+            )
+            for dataset in datasets
+        ]
+        causes = {f"{one.status} by {one.by}": None for one in found if one.by}
+        if causes and all(one.status != "enforced" for one in found):
+            self._add(place, f"this threshold is enforced in no dataset: {', '.join(causes)}", "remove it")
+
+    def _refuse_looser(
+        self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place
+    ) -> None:
+        """Reject a limit that another one of the same list implies, so that it can decide nothing."""
+        for dataset in datasets:
+            bound = [
+                (dataset.identify(name, limit), to_threshold(dataset.metrics[name], limit, self._confidence), index)
+                for index, limit in enumerate(limits)
+                if not limit.lifts
+            ]
+            for identity, limit, index in bound:
+                others = [other for other in bound if other[0] == identity and other[2] != index]
+                for _, other, number in others:
+                    if _implies(other, limit) and (number < index or not _implies(limit, other)):
+                        line = self.loaded.source.line(self._place_of(number, place))
+                        message = f"this threshold decides nothing: that of line {line} is as strict"
+                        self._add(self._place_of(index, place), message, "remove it")
 
     def _place_of(self, index: int, place: Place) -> Place:
         """Return the place of one of the thresholds on a metric, which may be a list or a single value."""
         return (*place, index) if (*place, index) in self.loaded.source.lines else place
 
     def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
-        for index, message, fix in list_doubts(
-            metric, [to_threshold(metric, limit, self._confidence) for limit in limits]
-        ):
-            _add_new(self.loaded.problem(self._place_of(index, place), message, fix), self.warnings)
+        bound = [(index, limit) for index, limit in enumerate(limits) if not limit.lifts]
+        thresholds = [to_threshold(metric, limit, self._confidence) for _, limit in bound]
+        for number, message, fix in list_doubts(metric, thresholds):
+            where = self._place_of(bound[number][0], place)
+            _add_new(self.loaded.problem(where, message, fix), self.warnings)
 
     def _check_alias(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> None:
         """Reject a threshold whose alias implies other options than the computed metric has."""
@@ -221,6 +336,13 @@ def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Thre
     return Threshold(metric.name, **({"confidence": confidence} | stated))
 
 
+def _implies(strict: Threshold, loose: Threshold) -> bool:
+    """Return whether all that meets one threshold meets the other, at the same confidence."""
+    lower = loose.min is None or (strict.min is not None and strict.min >= loose.min)
+    upper = loose.max is None or (strict.max is not None and strict.max <= loose.max)
+    return lower and upper and strict.confidence == loose.confidence
+
+
 def _add_new(problem: Problem, known: list[Problem]) -> None:
     """Add a problem once: a shared threshold is checked in each dataset, mostly with the same result."""
     if problem not in known:
@@ -229,14 +351,6 @@ def _add_new(problem: Problem, known: list[Problem]) -> None:
 
 def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
-
-
-def _find_printed_name(key: str) -> str | None:
-    """Return the printed name for a key, or None if it is malformed, which is reported elsewhere."""
-    try:
-        return _printed(parse_metric_spec(key)) or key
-    except ValueError:
-        return None
 
 
 def _how_to_compute(name: str) -> str:

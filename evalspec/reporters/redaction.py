@@ -55,6 +55,7 @@ def _redact_dataset(
             replace(threshold, slice=redact(threshold.slice), reason=redact(threshold.reason))
             for threshold in dataset.thresholds
         ),
+        limits=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.limits),
         metrics=_redact_summaries(dataset.metrics, redact),
         slices=tuple(
             replace(part, name=redact(part.name), metrics=_redact_summaries(part.metrics, redact))

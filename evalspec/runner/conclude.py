@@ -28,6 +28,7 @@ from evalspec.model import (
     VerdictStatus,
     describe_reuse,
     is_cut_off,
+    list_unenforced,
 )
 from evalspec.model.fingerprints import list_judge_notes, list_part_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
@@ -95,6 +96,7 @@ def conclude(
         *_lag_notes(datasets, run_metadata.own_lag_ms),
         *_copy_notes(datasets),
         *_few_notes(datasets),
+        *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(
         id=run_id,
@@ -203,6 +205,7 @@ def _dataset(
         name=planned.name,
         samples=tuple(samples),
         metrics=summarise(samples, planned.metrics, planned.cluster),
+        limits=planned.limits,
         thresholds=tuple(
             doubt_removed(
                 compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),

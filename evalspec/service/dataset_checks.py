@@ -109,7 +109,7 @@ def check_dataset(project: Project, found: FoundDataset) -> DatasetCheck:
     problems: Sequence[Problem] = ()
     warnings: Sequence[Problem] = ()
     try:
-        warnings, _ = validate_manifest(found.loaded, RunOptions(datasets=(found.place.name,)), collect)
+        warnings, *_ = validate_manifest(found.loaded, RunOptions(datasets=(found.place.name,)), collect)
     except InvalidInput as error:
         problems = error.problems
     return _build(project, found, _detect_format(found, found.source), problems, warnings, profiler.finish())

@@ -94,7 +94,7 @@ def check_manifest(data: dict[str, Any], path: Path) -> None:
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
     loaded = load_manifest(path)
     if loaded.manifest.spec.evaluation.datasets:
-        warnings, _ = validate_manifest(loaded, RunOptions())
+        warnings, *_ = validate_manifest(loaded, RunOptions())
         assert [warning for warning in warnings if not warning.field.endswith("ciGate.baseline")] == []
     else:
         check_retrievers(draft := start_draft(loaded, RunOptions()))

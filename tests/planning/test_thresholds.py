@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from evalspec.datasets.base import DatasetDefaults
+from evalspec.datasets.base import DatasetContent, DatasetDefaults
+from evalspec.datasets.load import LoadedDataset
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.judge_schema import EmbeddingsConfig
 from evalspec.manifest.loader import load_manifest
@@ -88,14 +89,14 @@ def unrag(project):
         ({}, {}, [("Recall@5", 0.75, None, 0.9), ("latency_p95", None, 800.0, 0.9)]),
         ({"recall@5": 0.5}, {}, [("Recall@5", 0.5, None, 0.9), ("latency_p95", None, 800.0, 0.9)]),
         ({}, {"latency_p95": 100}, [("Recall@5", 0.75, None, 0.9), ("latency_p95", None, 100.0, 0.9)]),
-        ({}, {"recall@5": 0.5}, [("latency_p95", None, 800.0, 0.9), ("Recall@5", 0.5, None, 0.9)]),
+        ({}, {"recall@5": 0.5}, [("Recall@5", 0.5, None, 0.9), ("latency_p95", None, 800.0, 0.9)]),
     ],
 )
 def test_a_file_states_limits_where_the_manifest_states_none(unrag, own, shared, expected):
     unrag.evaluation["datasets"][0]["thresholds"] = own
     unrag.evaluation["thresholds"] = shared
     found = limits_of(unrag)["qa"]
-    assert [(limit.metric, limit.min, limit.max, limit.confidence) for limit in found] == expected
+    assert sorted((limit.metric, limit.min, limit.max, limit.confidence) for limit in found) == expected
 
 
 def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
@@ -119,11 +120,13 @@ def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told
     finder = MetricFinder(loaded, JudgeServices(None, EmbeddingsConfig()), no_judge=True, problems=problems)
     own = finder.find(MetricEntry(**OWN), ())
     named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
-    for shared, limited in (({}, ["own", "latency_p95"]), ({"own": [], "Recall@0": []}, ["latency_p95"])):
-        dataset = DatasetLimits("qa", {"own": own}, Survey(), is_retrieved=False)
-        ThresholdFinder(loaded, finder, []).of_file(dataset, DatasetDefaults(thresholds=named), set(), shared)
-        assert [limit.metric for limit in dataset.thresholds] == limited
-        assert list(dataset.metrics) == ["own", "latency_p95"]
+    dataset = DatasetLimits("qa", {"own": own}, Survey(count=1), is_retrieved=False)
+    file = LoadedDataset("s.json", DatasetContent((), defaults=DatasetDefaults(thresholds=named)), "", (), ())
+    thresholds = ThresholdFinder(loaded, finder, [])
+    thresholds.add_metrics_of_file(dataset, file.content.defaults)
+    thresholds.of_file(dataset, file)
+    assert [limit.metric for limit in dataset.thresholds] == ["own", "latency_p95"]
+    assert list(dataset.metrics) == ["own", "latency_p95"]
     (problem,) = problems
     assert problem.message == "unknown metric 'no_such_metric'"
 
@@ -243,7 +246,7 @@ def test_a_limit_on_a_slice_holds_where_the_slice_has_samples(project):
 
 def test_a_doubtful_limit_is_a_warning_at_its_line(project):
     project.dataset("qa", [{}], metrics=["exact_match"], thresholds={"exact_match": {"max": 0.3}})
-    project.evaluation["thresholds"] = {"error_rate": [0.1, 0.9]}
+    project.evaluation["thresholds"] = {"error_rate": [{"max": 0.1, "stat": "max"}, 0.9]}
     own, shared = project.validate("--json").document["warnings"]
     assert own["field"] == "spec.evaluation.datasets[0].thresholds.exact_match"
     assert own["message"].startswith("exact_match has only a maximum")
@@ -286,7 +289,7 @@ def test_the_range_of_a_limit_includes_its_ends(project, metric, value, message,
     """In a list, the one at fault is named."""
     own, share = OWN | {"range": [0.5, 5]}, OWN | {"name": "share", "range": [0.5, 1]}
     project.dataset("qa", [{}], metrics=["exact_match", own, share, OWN | {"name": "free"}])
-    project.evaluation["thresholds"] = {metric: [{"max": 1}, value] if listed else value}
+    project.evaluation["thresholds"] = {metric: [{"max": 1, "stat": "median"}, value] if listed else value}
     field = f"spec.evaluation.thresholds.{metric}" + ("[1]" if listed else "")
     found = [(field, message, fix or "") for field, message, fix in errors_of(project)]
     assert found == ([(field, message, fix or "")] if message else [])
@@ -323,7 +326,9 @@ def test_an_unknown_slice_names_the_tags_there_are(project):
     (project.folder / "a.jsonl").write_text('{"input": "q", "expected": "a"}\n')
     assert errors_of(project)[0][2].endswith("tags: none")
     project.evaluation["datasets"][0]["thresholds"] = {"exact_match": 0.1}
-    assert errors_of(project) == [], "the shared limit holds nowhere"
+    messages = [message for _, message, _ in errors_of(project)]
+    assert messages[0].startswith("this threshold is enforced in no dataset: overridden by agent.yaml:")
+    assert messages[1:] == ["no sample is in the slice 'x'"], "the dataset overrides no limit on a slice"
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,10 @@ def test_datasets_that_name_one_metric_in_two_ways_are_an_error(project):
     ("limit", "message"),
     [
         ([], "thresholds.string_match: it is empty"),
-        (None, "None is not a threshold"),
-        ([0.5, None], "None is not a threshold"),
+        (None, "null lifts "),
+        ([0.5, None], "null lifts "),
+        ({"min": None, "confidence": 0.9}, "confidence has no effect beside null"),
+        ({"slice": "x"}, "a threshold needs min or max"),
         ({}, "a threshold needs min or max"),
         ({"min": None, "max": 0.9}, "min has no value"),
         ({"min": 0.5, "slice": None}, "slice has no value"),
@@ -144,7 +146,10 @@ def test_drops_for_no_metric_are_an_error(project):
         ({"bias": {"min": 0.49}}, "did you mean 0.51?"),
         ({"toxicity": {"max": 0.1}}, "toxicity has only a maximum, but higher is better"),
         ({"hallucination": 0.8}, "did you mean 0.2?"),
-        ({"error_rate": [0.1, 0.9]}, "thresholds.error_rate[1]: a maximum of 0.9 on error_rate"),
+        (
+            {"error_rate": [{"max": 0.1, "stat": "max"}, 0.9]},
+            "thresholds.error_rate[1]: a maximum of 0.9 on error_rate",
+        ),
         ({"error_rate": {"min": 0.1}}, "error_rate has only a minimum, but lower is better"),
         ({"string_match": {"max": 0.3, "slice": "basic"}}, "string_match has only a maximum"),
         ({"string_match": 0}, "no value of string_match can fail this threshold"),
@@ -341,7 +346,7 @@ def test_no_metrics_at_all_is_string_match_with_a_warning(project):
 
 def test_a_thousand_samples_in_one_file(project):
     project.dataset("qa", [{"id": str(n)} for n in range(1000)], metrics=["string_match"])
-    assert json.loads(project.validate("--json").out)["datasets"] == [{"name": "qa", "samples": 1000}]
+    assert json.loads(project.validate("--json").out)["datasets"] == [{"name": "qa", "samples": 1000, "limits": []}]
 
 
 def test_a_variable_that_is_not_set_here_is_a_warning_because_the_run_may_be_elsewhere(project):
