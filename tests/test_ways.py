@@ -78,7 +78,8 @@ def test_no_other_type_is_a_threshold():
     fields = {
         one.name: {ast.unparse(part.target) for part in one.body if isinstance(part, ast.AnnAssign)} for one in classes
     }
-    assert {name for name, own in fields.items() if own >= {"min", "max", "slice"}} == {"Limit", "Threshold", "StatedLimit"}
+    limits = {name for name, own in fields.items() if own >= {"min", "max", "slice"}}
+    assert limits == {"Limit", "Threshold", "StatedLimit"}
 
 
 if __name__ == "__main__":
