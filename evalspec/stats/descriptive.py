@@ -30,7 +30,7 @@ def compute_statistic(values: Sequence[float], statistic: str) -> float:
     if not values:
         raise ValueError(f"no values to take the {statistic} of")
     if statistic == "mean":
-        return statistics.fmean(values)
+        return min(max(statistics.fmean(values), min(values)), max(values))  # beyond them by a rounding error at most
     below, above, weight = locate_percentile(len(values), statistic)
     ordered = sorted(values)
     return _between(ordered[below], ordered[above], weight)

@@ -5,7 +5,9 @@ all metrics of a sample are exchanged together. So correlated metrics count as o
 Bonferroni and Holm. Level and power compared with Holm: docs/explanation/statistics.md.
 """
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -20,6 +22,8 @@ _MANY_UNITS = 5000
 """Above this many units, the flipped statistics are drawn from their normal approximation."""
 _DIGITS = 1e-9
 _CELLS_AT_ONCE = 4_000_000
+_MOST_WAYS = 252
+"""Up to this many ways to choose the candidate's attempts, as of five in ten, their sums are computed beforehand."""
 
 
 class Family(Struct, frozen=True):
@@ -125,7 +129,7 @@ def _draw(
     """Yield the statistics under random assignments, in blocks of rows."""
     import numpy as np
 
-    cells = sum(family.columns.shape[0] * family.columns.shape[1] for family in families)
+    cells = sum(family.columns.size for family in families)
     if sum(len(family.columns) for family in families) > _MANY_UNITS:
         yield np.hstack(
             [
@@ -146,10 +150,13 @@ def _exchange(family: Family, rows: int, rng: "numpy.random.Generator") -> "NDAr
     units, count, tests = family.columns.shape
     if _is_flipped(family):
         return _flip(family, rng.integers(0, 2, size=(rows, units), dtype=np.int8))
-    keys = rng.random((rows, units, count), dtype=np.float32)
-    chosen = keys.argsort(axis=2, kind="stable") < family.chosen  # the columns of the places 0 … chosen - 1
-    statistics: NDArray[np.float64] = chosen.reshape(rows, -1) @ family.columns.reshape(-1, tests)
-    return statistics
+    if math.comb(count, family.chosen) > _MOST_WAYS:
+        keys = rng.random((rows, units, count), dtype=np.float32)
+        chosen = keys.argsort(axis=2, kind="stable") < family.chosen  # the columns of the places 0 … chosen - 1
+        return np.asarray(chosen.reshape(rows, -1) @ family.columns.reshape(-1, tests))
+    ways = [family.columns[:, list(places)].sum(axis=1) for places in combinations(range(count), family.chosen)]
+    picks = rng.integers(0, len(ways), size=(rows, units))
+    return np.asarray(np.stack(ways, axis=1)[np.arange(units), picks].sum(axis=1))
 
 
 def _flip(family: Family, bits: "NDArray[numpy.integer]") -> "NDArray[numpy.float64]":
