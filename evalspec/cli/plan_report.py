@@ -40,6 +40,7 @@ def render_forecast_json(forecast: Forecast) -> str:
         "agentRequests": _count_requests(forecast, to_agent=True),
         "retrieverQueries": _count_requests(forecast, to_agent=False),
         "judgeCalls": _count_judge_calls(forecast),
+        "mayConfirm": forecast.may_confirm,
         "part": _describe_part(forecast),
         "datasets": [_describe_dataset(forecast, dataset) for dataset in forecast.datasets],
         "notes": list(forecast.notes),
@@ -168,7 +169,8 @@ def _say_calls(forecast: Forecast) -> str:
     parts = [counted(_count_requests(forecast, to_agent=True), "agent request")]
     parts += [counted(queries, "retriever query", "retriever queries")] if queries else []
     parts += [f"about {counted(judge, 'judge call')} without retries"] if judge else ["no judge call"]
-    return ", ".join(parts)
+    again = "; at most as many again, to confirm a drop" if forecast.may_confirm else ""
+    return ", ".join(parts) + again
 
 
 def _say_part(part: PartForecast) -> str:

@@ -36,7 +36,7 @@ class SampleKind(StrEnum):
 class NamedRun(Struct, frozen=True):
     """A run and the name that the user gave. `kind`: its source. `notes`: information that the comparison lacks.
 
-    `texts`: reads its texts, None if it has none.
+    `texts`: reads its texts, None if it has none. `anchor`: of a baseline that has one.
     """
 
     name: str
@@ -44,6 +44,7 @@ class NamedRun(Struct, frozen=True):
     kind: str = "run"
     notes: tuple[str, ...] = ()
     texts: Texts | None = None
+    anchor: Run | None = None
 
 
 class Delta(Struct, frozen=True):

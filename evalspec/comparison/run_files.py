@@ -43,7 +43,8 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     shown_as = name or str(path)
     document = parse_document(read_bytes(path), shown_as)
     if document.get("kind") == KIND:
-        return NamedRun(shown_as, build_baseline(document, shown_as).run, BASELINE)
+        baseline = build_baseline(document, shown_as)
+        return NamedRun(shown_as, baseline.run, BASELINE, anchor=baseline.anchor)
     if "schemaVersion" in document and "runId" in document:
         run = build_run(document, shown_as)
         bare = any(not dataset.samples for dataset in run.datasets)

@@ -1,14 +1,14 @@
 """Forecast the calls of a run and the detectable change of its comparison with a baseline, without calling anything."""
 
-import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist
+from statistics import fmean
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import is_cost, label_clusters
+from evalspec.comparison.regression import ANCHOR_SHARE
 from evalspec.comparison.result import NamedRun
 from evalspec.errors import Problem
 from evalspec.manifest.gate_schema import CiGate
@@ -24,20 +24,22 @@ from evalspec.planning.noise import Noise, count_attempts, estimate_noise
 from evalspec.planning.options import RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.plural import counted
-from evalspec.stats.clusters import number_clusters, sum_clusters
-from evalspec.stats.descriptive import to_finite_array
-from evalspec.stats.detection import POWER
+from evalspec.stats.detection import compute_needed_to_exclude
 from evalspec.stats.power import Design, find_detectable
-from evalspec.validity.changes import Evidence, PairedScores, Rules, weigh
+from evalspec.validity.changes import Evidence, Rules, weigh
+from evalspec.validity.estimates import describe_dominance
 
 _GUESSED_CONTEXTS = 5
 """Assumed number of contexts of a reply if the sample has none."""
 
-_STEPS = 20
 _ALPHA = 0.05
 _LITTLE = 0.02
 """Share of a detectable drop that is not worth advice."""
 _MORE_ATTEMPTS = 5
+_ANCHOR_NOTE = (
+    f"the anchor has {100 * ANCHOR_SHARE:g} % of the significance level, the baseline the rest; what is detected is "
+    "what one of them detects"
+)
 
 
 class MetricForecast(Struct, frozen=True):
@@ -115,6 +117,11 @@ class Forecast(Struct, frozen=True):
         return None if self.policy.alpha is None else Rules(self.policy.alpha, two_sided=False).count_needed()
 
     @property
+    def may_confirm(self) -> bool:
+        """Whether a drop that a test finds would be confirmed by second attempts, with the same calls again."""
+        return self.policy.baseline is not None and self.policy.alpha is not None and not self.options.has_replies
+
+    @property
     def metrics(self) -> list[tuple[DatasetForecast, MetricForecast]]:
         """Return the metrics with a maxDrop, each with its dataset."""
         return [(dataset, metric) for dataset in self.datasets for metric in dataset.metrics]
@@ -145,29 +152,78 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     outlined = outline_run(datasets, options)
     planned = [leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
     run = baseline.run if baseline else None
-    families = [
-        _limit(dataset, after, run, outlined, policy, options) for dataset, after in zip(datasets, planned, strict=True)
-    ]
-    noises = [[one.noise.scores for one in family if one.noise] for family in families]
-    evidence = weigh(noises, Rules(policy.alpha or _ALPHA, two_sided=False))
-    forecasts = []
-    for dataset, after, family, found in zip(datasets, planned, families, evidence, strict=True):
-        weighed = iter(found)
-        metrics = tuple(
-            _foresee(one.forecast, one.noise, next(weighed), policy, _count_baseline(after, run, options), options)
-            if one.noise
-            else one.forecast
-            for one in family
-        )
-        forecasts.append(_describe(dataset, after, run, options, metrics))
-    tests = max((one.tests for family in evidence for one in family), default=0)
+    anchor = baseline.anchor if baseline and policy.regression == "drop" and policy.alpha is not None else None
+    comparison = _Comparison(datasets, planned, outlined, policy, options)
+    metrics, tests = comparison.foresee(run, 1 - ANCHOR_SHARE if anchor else 1.0)
+    if anchor is not None:
+        anchored, _ = comparison.foresee(anchor, ANCHOR_SHARE)
+        metrics = [tuple(map(_choose_finer, *pair)) for pair in zip(metrics, anchored, strict=True)]
+    forecasts = tuple(
+        _describe(dataset, after, run, options, own)
+        for dataset, after, own in zip(datasets, planned, metrics, strict=True)
+    )
     unenforced = (note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits))
-    notes = (*_note_baseline(planned, run, policy), *_note_calls(datasets), *unenforced)
+    notes = (
+        *_note_baseline(planned, run, policy),
+        *([_ANCHOR_NOTE] if anchor else []),
+        *_note_calls(datasets),
+        *unenforced,
+    )
     removed = {dataset.name: dataset.removed for dataset in datasets}
     foregone = list_foregone(run, outlined, planned, policy, removed) if run else []
+    foregone += _list_dominated(datasets, planned, policy)
     part = _foresee_part(datasets, wanted, options)
     warnings = tuple(draft.warnings)
-    return Forecast(tuple(forecasts), policy, options, baseline, tests, notes, warnings, tuple(foregone), part)
+    return Forecast(forecasts, policy, options, baseline, tests, notes, warnings, tuple(foregone), part)
+
+
+class _Comparison(Struct, frozen=True):
+    """A planned run, to be compared with a baseline. `planned`: its datasets without skipped metrics."""
+
+    datasets: Sequence[PlannedDataset]
+    planned: Sequence[DatasetResult]
+    outlined: Run
+    policy: CiGate
+    options: RunOptions
+
+    def foresee(self, baseline: Run | None, share: float) -> tuple[list[tuple[MetricForecast, ...]], int]:
+        """Return the metrics with a maxDrop by dataset, and the number of tests. `share`: of the significance level."""
+        families = [
+            _limit(dataset, after, baseline, self.outlined, self.policy, self.options)
+            for dataset, after in zip(self.datasets, self.planned, strict=True)
+        ]
+        noises = [[one.noise.scores for one in family if one.noise] for family in families]
+        evidence = weigh(noises, Rules(share * (self.policy.alpha or _ALPHA), two_sided=False))
+        forecasts = []
+        for after, family, found in zip(self.planned, families, evidence, strict=True):
+            attempts, weighed = _count_baseline(after, baseline, self.options), iter(found)
+            forecasts.append(
+                tuple(
+                    _foresee(one.forecast, one.noise, next(weighed), self.policy, attempts, self.options)
+                    if one.noise
+                    else one.forecast
+                    for one in family
+                )
+            )
+        return forecasts, max((one.tests for family in evidence for one in family), default=0)
+
+
+def _list_dominated(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetResult], policy: CiGate) -> list[str]:
+    """Return a line for each dataset whose largest cluster allows no interval, where the gate needs one."""
+    found = []
+    for dataset, after in zip(datasets, planned, strict=True):
+        clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
+        needs_one = policy.regression == "notWorse" or any(limit.confidence for limit in dataset.thresholds)
+        reason = describe_dominance(clusters) if clusters and needs_one else None
+        found += [f"{dataset.name}: {reason}"] if reason else []
+    return found
+
+
+def _choose_finer(one: MetricForecast, anchored: MetricForecast) -> MetricForecast:
+    """Return the forecast of the comparison that detects the smaller drop: with the baseline, or with its anchor."""
+    if anchored.detectable is None or (one.detectable is not None and one.detectable[1] <= anchored.detectable[1]):
+        return one
+    return replace(anchored, needed=one.needed)
 
 
 def _foresee_part(
@@ -238,44 +294,49 @@ def _count_baseline(after: DatasetResult, baseline: Run | None, options: RunOpti
 def _foresee(
     forecast: MetricForecast, noise: Noise, evidence: Evidence, policy: CiGate, attempts: int, options: RunOptions
 ) -> MetricForecast:
-    scores = noise.scores
-    needed = None
-    if forecast.limit > 0 and policy.alpha is not None:
-        needed = evidence.compute_needed_to_exclude(forecast.limit)
+    scores, is_tested = noise.scores, policy.alpha is not None
+    reach = scores.reach[1] if scores.reach else None
+    level = evidence.level if noise.is_measured else evidence.rules.alpha / max(1, evidence.tests)
+    design = Design(
+        attempts,
+        options.repeat,
+        level if is_tested else None,
+        forecast.limit,
+        reach,
+        confirmed=is_tested and not options.has_replies,
+    )
     found = replace(
         forecast,
         pairs=len(scores),
         units=scores.count_units,
-        needed=needed,
+        needed=_count_needed(noise, design, evidence),
         noise=noise.source,
         is_measured=noise.is_measured,
     )
-    if policy.alpha is None:
-        beyond = _scores_beyond_limits(scores, forecast.limit)
-        return replace(found, detectable=(beyond, beyond))
-    design = Design(
-        attempts,
-        options.repeat,
-        evidence.level,
-        forecast.limit,
-        scores.reach[1] if scores.reach else None,
-        confirmed=not options.has_replies,
-    )
-    detectable, reason = _compute_detectable(evidence, noise, design, policy.alpha)
+    detectable, reason = _compute_detectable(evidence, noise, design)
     advice = _advise(noise, design, detectable[1]) if detectable and design.confirmed else None
     return replace(found, detectable=detectable, reason=reason, advice=advice)
 
 
+def _count_needed(noise: Noise, design: Design, evidence: Evidence) -> int | None:
+    """Return about how many samples exclude a drop of the margin, if nothing changed; None if nothing has to be."""
+    variance = fmean(model.variance for model in noise.models) * (1 / design.attempts + 1 / design.own)
+    if not variance or not design.is_bounded_test:
+        return None
+    size = len(noise.scores) / noise.scores.count_units
+    return compute_needed_to_exclude((variance, size), design.margin, evidence.rules.alpha, design.reach or 0.0)
+
+
 def _compute_detectable(
-    evidence: Evidence, noise: Noise, design: Design, alpha: float
+    evidence: Evidence, noise: Noise, design: Design
 ) -> tuple[tuple[float, float] | None, str | None]:
     """Return the range of the smallest drop that the gate's own test detects in four of five runs, or a reason."""
     scores, unit = evidence.scores, "cluster" if evidence.scores.is_clustered else "sample"
     count = counted(scores.count_units, unit)
-    if not evidence.can_reach_alpha:
-        few = f"cannot show a change at alpha {alpha:g}: at least {evidence.units_needed} are needed"
+    if design.level is not None and not evidence.can_reach_alpha:
+        few = f"cannot show a change at alpha {evidence.rules.alpha:g}: at least {evidence.units_needed} are needed"
         return None, f"{count} {few}"
-    if not any(scores.differences):
+    if not noise.models[1].variance:
         return None, (
             "no noise was observed, so its size is unknown; a change in at least "
             f"{evidence.units_needed} {unit}s is detected"
@@ -298,20 +359,6 @@ def _advise(noise: Noise, design: Design, detectable: float) -> str | None:
     more = find_detectable(loud, replace(design, attempts=_MORE_ATTEMPTS))
     advice = f"evaluate --repeat {_MORE_ATTEMPTS}, then promote"
     return cost if more is None else f"{cost}; with {_MORE_ATTEMPTS} attempts in the baseline {more:.3g} ({advice})"
-
-
-def _scores_beyond_limits(scores: PairedScores, limit: float) -> float:
-    """Return the true drop that is observed as exceeding the limit in four of five runs.
-
-    A drop in 0/1 scores flips samples, which adds to their noise.
-    """
-    members = number_clusters(scores.units, len(scores)) if scores.is_clustered else None
-    sums, _ = sum_clusters(to_finite_array(scores.differences), members)
-    noise, change = float((sums**2).sum()), limit
-    for _ in range(_STEPS):
-        flips = len(scores) * change * (1 - change) if scores.is_binary else 0.0
-        change = limit + NormalDist().inv_cdf(POWER) * math.sqrt(noise + max(flips, 0.0)) / len(scores)
-    return change
 
 
 def _describe(

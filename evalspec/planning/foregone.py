@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from evalspec.comparison.baseline import Baseline
 from evalspec.comparison.drop_decision import describe_selection
 from evalspec.comparison.drops import NO_SCORES, explain_block, resolve_limits
-from evalspec.comparison.pairing import is_edited, pair_samples
+from evalspec.comparison.pairing import pair_samples
 from evalspec.comparison.regression import decide_regressions, list_unmeasured
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus
@@ -96,9 +96,7 @@ def _find_in_dataset(
     left_out = describe_selection(baseline, after, pairs, policy)
     if left_out:
         return [*found, f"{after.name}: {left_out}"]
-    unchanged = [
-        replace(new, scores=old.scores, attempts=old.attempts) for old, new in pairs.both if not is_edited(old, new)
-    ]
+    unchanged = [replace(new, scores=old.scores, attempts=old.attempts) for old, new in pairs.both]
     metrics = {name: summary for name, summary in after.metrics.items() if name in before.metrics}
     same = replace(after, samples=tuple(unchanged), metrics=metrics)
     strict = policy.model_copy(update={"regression": "drop", "new_failures": None})

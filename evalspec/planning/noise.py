@@ -4,13 +4,12 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from itertools import pairwise
-from random import Random
 from statistics import NormalDist, fmean, pvariance
 
 from msgspec import Struct, structs
 
 from evalspec.attempts import combine_attempts
-from evalspec.comparison.pairing import Pair, has_all_attempts, pair_scores, to_paired
+from evalspec.comparison.pairing import Pair, has_all_attempts, is_edited, pair_scores, to_paired
 from evalspec.model import DatasetResult, SampleResult, Score
 from evalspec.stats.clusters import number_clusters
 from evalspec.stats.power import AttemptModel
@@ -31,18 +30,21 @@ _NORMALS = 200
 _HALF = 0.5 + 1e-9
 _NORMAL = NormalDist()
 
+Models = tuple[AttemptModel, AttemptModel]
+"""Models of single attempts, with the least and the most noise that is plausible."""
+
 
 class Noise(Struct, frozen=True):
-    """A metric in two runs of an unchanged agent. `source`: the origin of the differences, in one sentence.
+    """A metric in two runs of an unchanged agent. `source`: the origin of the models, in one sentence.
 
-    `is_measured`: whether they are differences between attempts of a baseline. `models`: of single attempts, with the
-    least and the most noise that is plausible.
+    `scores`: the pairs that the gate would test. If the noise is measured, they are the first two attempts of the
+    baseline, whose differences show how far metrics rise and fall together.
     """
 
     scores: PairedScores
     source: str
+    models: Models
     is_measured: bool = False
-    models: tuple[AttemptModel, AttemptModel] = (AttemptModel(), AttemptModel())
 
 
 def estimate_noise(
@@ -56,11 +58,18 @@ def estimate_noise(
     if before is None:
         return _assume_all(metric, after, repeats, is_binary=is_binary)
     planned = {sample.id: sample for sample in after.samples}
-    samples = [structs.replace(one, metadata=planned[one.id].metadata) for one in before.samples if one.id in planned]
+    samples = [
+        structs.replace(one, metadata=planned[one.id].metadata, unit=planned[one.id].unit)
+        for one in before.samples
+        if one.id in planned and not is_edited(one, planned[one.id])
+    ]
     attempts = count_attempts(samples)
     if attempts < 2:
         return _assume_from_scores(metric, samples, after)
-    return _measure(metric, samples, after, attempts, repeats)
+    first, second = ([combine_attempts(one, one.attempts[at : at + 1], ()) for one in samples] for at in (0, 1))
+    scores = _pair(metric, list(zip(first, second, strict=True)), after)
+    source = f"noise measured on {attempts} attempts of the baseline"
+    return Noise(scores, source, _model_measured(metric, samples, after, attempts), is_measured=True)
 
 
 def count_attempts(samples: Sequence[SampleResult]) -> int:
@@ -68,34 +77,7 @@ def count_attempts(samples: Sequence[SampleResult]) -> int:
     return min((len(sample.attempts) if has_all_attempts(sample) else 1 for sample in samples), default=1)
 
 
-def _measure(metric: str, samples: Sequence[SampleResult], after: DatasetResult, attempts: int, repeats: int) -> Noise:
-    """Return the noise between the first attempts and the next ones of a baseline.
-
-    Each side has as many attempts as the run and the baseline share. With fewer, the differences are scaled: the
-    variance of a mean falls with the number of attempts.
-    """
-    shared = min(attempts, repeats)
-    side = min(shared, attempts // 2)
-    halves = [
-        (combine_attempts(one, one.attempts[:side], ()), combine_attempts(one, one.attempts[side : 2 * side], ()))
-        for one in samples
-    ]
-    paired = _pair(metric, halves, after)
-    source = f"noise measured on {attempts} attempts of the baseline"
-    if side < shared:
-        source = f"{source}: means of {side} and {side}, scaled to means of {shared}"
-    models = _model_measured(metric, samples, after, attempts)
-    values = {attempt.scores[metric].value for one in samples for attempt in one.attempts}
-    if side == shared and not (shared > 1 and values <= {0, 1, None}):
-        return Noise(paired, source, is_measured=True, models=models)
-    scale = math.sqrt(side / shared)
-    scaled = [difference * scale for difference in paired.differences]
-    return Noise(_with(paired, scaled, is_binary=values <= {0, 1, None}), source, is_measured=True, models=models)
-
-
-def _model_measured(
-    metric: str, samples: Sequence[SampleResult], after: DatasetResult, attempts: int
-) -> tuple[AttemptModel, AttemptModel]:
+def _model_measured(metric: str, samples: Sequence[SampleResult], after: DatasetResult, attempts: int) -> Models:
     """Return models with the ends of the 90 % interval of the variance between the attempts at a sample."""
     rows = {one.id: [attempt.scores[metric].value for attempt in one.attempts[:attempts]] for one in samples}
     known = {id: [value for value in row if value is not None] for id, row in rows.items() if None not in row}
@@ -115,7 +97,7 @@ def _model_measured(
     return _model_scores(paired, deviations, max(0.0, 1 - doubt), 1 + doubt)
 
 
-def _model_passes(count: int, passed: float, within: float, doubt: float) -> tuple[AttemptModel, AttemptModel]:
+def _model_passes(count: int, passed: float, within: float, doubt: float) -> Models:
     """Return models of 0/1 scores. `within`: mean of rate x (1 - rate) over the samples. `doubt`: half its interval.
 
     Samples have one of two rates, r and 1 - r, so that mean and variance are as given.
@@ -130,9 +112,7 @@ def _model_passes(count: int, passed: float, within: float, doubt: float) -> tup
     return model(within - doubt), model(within + doubt)
 
 
-def _model_scores(
-    paired: PairedScores, deviations: Sequence[float], least: float, most: float
-) -> tuple[AttemptModel, AttemptModel]:
+def _model_scores(paired: PairedScores, deviations: Sequence[float], least: float, most: float) -> Models:
     """Return models of other scores. `least`, `most`: factors of the variance of the deviations."""
     sizes = list(Counter(number_clusters(paired.units, len(paired))).values())
     grades = sorted({*paired.baseline, *paired.candidate})
@@ -145,7 +125,7 @@ def _model_scores(
     return quiet, loud
 
 
-def _model_assumed(paired: PairedScores, deviation: float) -> tuple[AttemptModel, AttemptModel]:
+def _model_assumed(paired: PairedScores, deviation: float) -> Models:
     """Return models of normal deviations. `deviation`: the standard deviation of single attempts at a sample."""
     sizes = Counter(paired.units).values()
     each = deviation * math.sqrt(fmean(sizes)) if sizes else 0.0
@@ -162,14 +142,8 @@ def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: Dat
     )
     if paired.is_binary:
         passed = (sum(values) + 1) / (len(values) + 2)
-        flipped = _REDRAWN * passed * (1 - passed)
-        models = _model_passes(len(values), passed, flipped, (_LOUD - 1) * flipped)
-        if paired.is_clustered:
-            models = _model_assumed(paired, math.sqrt(flipped))
-        return Noise(_assume(paired, after.name, metric, flipped=flipped), source, models=models)
-    deviation = math.sqrt(2 * _REDRAWN * pvariance(values)) if values else 0.0
-    models = _model_assumed(paired, deviation / math.sqrt(2))
-    return Noise(_assume(paired, after.name, metric, deviation=deviation), source, models=models)
+        return Noise(paired, source, _model_flips(paired, passed, _REDRAWN * passed * (1 - passed)))
+    return Noise(paired, source, _model_assumed(paired, math.sqrt(_REDRAWN * pvariance(values)) if values else 0.0))
 
 
 def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: bool) -> Noise:
@@ -178,35 +152,20 @@ def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: b
     means = f", before each score becomes the mean of {repeats} attempts" if repeats > 1 else ""
     if is_binary:
         source = f"assumed: {100 * _FLIPPED:g} % of the 0/1 scores flip each way between two runs{means}"
-        assumed = _assume(paired, after.name, metric, flipped=_FLIPPED)
-        models = _model_passes(len(paired), _PASSED, _FLIPPED, (_LOUD - 1) * _FLIPPED)
-        models = _model_assumed(paired, math.sqrt(_FLIPPED)) if paired.is_clustered else models
-    else:
-        source = f"assumed: scores differ by a standard deviation of {_DEVIATION:g} between two runs{means}"
-        assumed = _assume(paired, after.name, metric, deviation=_DEVIATION)
-        models = _model_assumed(paired, _DEVIATION / math.sqrt(2))
-    if repeats == 1:
-        return Noise(assumed, source, models=models)
-    scaled = [difference / math.sqrt(repeats) for difference in assumed.differences]
-    return Noise(_with(assumed, scaled, is_binary=is_binary), source, models=models)
+        return Noise(paired, source, _model_flips(paired, _PASSED, _FLIPPED))
+    source = f"assumed: scores differ by a standard deviation of {_DEVIATION:g} between two runs{means}"
+    return Noise(paired, source, _model_assumed(paired, _DEVIATION / math.sqrt(2)))
+
+
+def _model_flips(paired: PairedScores, passed: float, flipped: float) -> Models:
+    """Return models of 0/1 scores. `passed`: share of passes. `flipped`: share that flips each way between attempts."""
+    if paired.is_clustered:
+        return _model_assumed(paired, math.sqrt(flipped))
+    return _model_passes(len(paired), passed, flipped, (_LOUD - 1) * flipped)
 
 
 def _pair(metric: str, pairs: Sequence[Pair], after: DatasetResult) -> PairedScores:
     return to_paired(pair_scores(pairs, metric).pick(), metric, after, after.cluster)
-
-
-def _assume(
-    paired: PairedScores, dataset: str, metric: str, *, flipped: float | None = None, deviation: float = 0.0
-) -> PairedScores:
-    """Return the pairs with assumed differences in random order: flips each way, or a normal distribution."""
-    count = len(paired)
-    if flipped is None:
-        differences = _spread(count, deviation)
-    else:
-        flips = min(max(1, round(flipped * count)), count // 2)
-        differences = [1.0] * flips + [-1.0] * flips + [0.0] * (count - 2 * flips)
-    Random(f"{dataset} {metric}").shuffle(differences)  # noqa: S311 - no secret
-    return _with(paired, differences, is_binary=flipped is not None)
 
 
 def _spread(count: int, deviation: float) -> list[float]:
@@ -214,21 +173,3 @@ def _spread(count: int, deviation: float) -> list[float]:
     quantiles = [_NORMAL.inv_cdf((place + 0.5) / count) for place in range(count)]
     size = math.sqrt(fmean(q * q for q in quantiles)) if count > 1 else 1.0
     return [quantile * deviation / size for quantile in quantiles]
-
-
-def _with(paired: PairedScores, differences: Sequence[float], *, is_binary: bool) -> PairedScores:
-    """Return the pairs with other differences. `is_binary`: whether single replies score 0 or 1, so changes flip some.
-
-    Means of such scores are not 0 or 1, but a change still breaks some samples and not every sample a little. They are
-    tested as means of clusters of one sample each, with that kind of change.
-    """
-    is_mean = is_binary and not {*differences} <= {-1, 0, 1}
-    baseline = [float(difference < 0 and not is_mean) if is_binary else 0.5 for difference in differences]
-    candidate = baseline if is_mean else [old + change for old, change in zip(baseline, differences, strict=True)]
-    return structs.replace(
-        paired,
-        baseline=baseline,
-        candidate=candidate,
-        differences=differences,
-        is_clustered=paired.is_clustered or is_mean,
-    )

@@ -95,24 +95,27 @@ def compute_needed(power: Power, change: float) -> int | None:
     """
     if change <= 0:
         raise ValueError("no number of samples is enough to detect a change of 0")
-    moments = _moments(power)
+    moments = compute_moments(power)
     if moments is None:
         return None
-    noise, size, squared = moments
+    noise, size = moments
+    squared = float((_units(power)[1] ** 2).mean())
     noise += _scatter(power, change) * size
     reach = power.limit * math.sqrt(noise + change * change * squared) + _NORMAL.inv_cdf(POWER) * math.sqrt(noise)
     return max(2, math.ceil((reach / (change * size)) ** 2 * size))
 
 
-def compute_needed_to_exclude(power: Power, drop: float, alpha: float, worst: float) -> int | None:
+def compute_needed_to_exclude(
+    moments: tuple[float, float] | None, drop: float, alpha: float, worst: float
+) -> int | None:
     """Return about how many pairs exclude a drop, one-sided at alpha, in four of five comparisons without change.
 
-    The bounded interval has one more unit with the worst possible difference, `worst`.
+    `moments`: the variance of the difference of a unit's sums, and its mean size. The bounded interval has one more
+    unit with the worst possible difference, `worst`.
     """
-    moments = _moments(power)
     if moments is None or drop <= 0:
         return None
-    noise, size, _ = moments
+    noise, size = moments
     reach = (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(POWER)) * math.sqrt(noise) / size
     root = (reach + math.sqrt(reach * reach + 4 * drop * worst)) / (2 * drop)
     return max(2, math.ceil(root * root * size))
@@ -125,13 +128,13 @@ def _units(power: Power) -> tuple["NDArray[numpy.float64]", "NDArray[numpy.float
     return noise * math.sqrt(len(noise) / max(1, len(noise) - 1)), sizes
 
 
-def _moments(power: Power) -> tuple[float, float, float] | None:
-    """Return the variance of a unit's sum, mean size, and mean squared size; None if nothing varies or is known."""
+def compute_moments(power: Power) -> tuple[float, float] | None:
+    """Return the variance of a unit's sum of differences, and its mean size; None if nothing varies or is known."""
     if len(power.differences) < 2:
         return None
     noise, sizes = _units(power)
     spread = float((noise**2).mean())
-    return (spread, float(sizes.mean()), float((sizes**2).mean())) if spread else None
+    return (spread, float(sizes.mean())) if spread else None
 
 
 def _doubt(power: Power) -> float:

@@ -49,6 +49,12 @@ class AttemptModel(Struct, frozen=True, dict=True):
         return len(self.rates or self.sizes)
 
     @property
+    def variance(self) -> float:
+        """The variance of a unit's sum of scores in one attempt."""
+        terms = [rate * (1 - rate) for rate in self.rates] or [deviation**2 for deviation in self.deviations]
+        return math.fsum(terms) / max(1, len(terms))
+
+    @property
     def largest(self) -> float:
         """The largest drop to look for."""
         if self.rates:
@@ -59,13 +65,13 @@ class AttemptModel(Struct, frozen=True, dict=True):
 class Design(Struct, frozen=True, dict=True):
     """What the gate compares. `attempts`: of each sample in the baseline. `own`: in the run, and in its confirmation.
 
-    `level`: of the one-sided test. `margin`: the allowed drop. `reach`: the largest possible difference; None if
-    unbounded. `confirmed`: whether a second run has to be significant too.
+    `level`: of the one-sided test; None: the value decides. `margin`: the allowed drop. `reach`: the largest possible
+    difference; None if unbounded. `confirmed`: whether a second run has to be significant too.
     """
 
     attempts: int
     own: int
-    level: float
+    level: float | None
     margin: float = 0.0
     reach: float | None = 1.0
     confirmed: bool = True
@@ -73,12 +79,12 @@ class Design(Struct, frozen=True, dict=True):
     @property
     def is_bounded_test(self) -> bool:
         """Whether a drop beyond the margin is tested by the bounded test."""
-        return self.margin > 0 and self.reach is not None
+        return self.margin > 0 and self.reach is not None and self.level is not None
 
     @cached_property
     def limit(self) -> float:
-        """The normal quantile of the level."""
-        return _NORMAL.inv_cdf(1 - self.level)
+        """The number of standard errors beyond the margin that is significant."""
+        return 0.0 if self.level is None else _NORMAL.inv_cdf(1 - self.level)
 
 
 def find_detectable(model: AttemptModel, design: Design, seed: int = 0) -> float | None:
@@ -164,12 +170,12 @@ def _is_significant(
     """Return whether the gate's test is significant in each simulation."""
     if design.is_bounded_test:
         return _exceeds_margin(before, after, sizes, design)
-    if is_binary and before.shape[2] == after.shape[2] == 1:
-        return _has_many_losses(before[:, :, 0] - after[:, :, 0], design)
+    if is_binary and design.level is not None and before.shape[2] == after.shape[2] == 1:
+        return _has_many_losses(before[:, :, 0] - after[:, :, 0], design.level)
     return _is_rare_exchange(before, after + (design.margin * sizes)[:, None], design, is_binary=is_binary)
 
 
-def _has_many_losses(lost: "NDArray[numpy.float64]", design: Design) -> "NDArray[numpy.bool_]":
+def _has_many_losses(lost: "NDArray[numpy.float64]", level: float) -> "NDArray[numpy.bool_]":
     """Return whether McNemar's exact test is significant. `lost`: 1, 0 or −1, shape (simulations, samples)."""
     import numpy as np
 
@@ -177,7 +183,7 @@ def _has_many_losses(lost: "NDArray[numpy.float64]", design: Design) -> "NDArray
 
     losses, changed = (lost > 0).sum(axis=1), (lost != 0).sum(axis=1)
     tails = {count: compute_half_binomial(count)[::-1].cumsum()[::-1] for count in set(changed.tolist())}
-    return np.array([tails[n][loss] < design.level for loss, n in zip(losses.tolist(), changed.tolist(), strict=True)])
+    return np.array([tails[n][loss] < level for loss, n in zip(losses.tolist(), changed.tolist(), strict=True)])
 
 
 def _is_rare_exchange(
@@ -189,7 +195,8 @@ def _is_rare_exchange(
     own, count = after.shape[2], before.shape[2] + after.shape[2]
     every = np.concatenate([before, after], axis=2)
     mean = every.mean(axis=2, keepdims=True)
-    lost = (mean - after).sum(axis=(1, 2)) - (0.5 if is_binary else 0.0)  # sums of 0/1 scores have steps of 1
+    half_step = 0.5 if is_binary and design.level is not None else 0.0  # sums of 0/1 scores have steps of 1
+    lost = (mean - after).sum(axis=(1, 2)) - half_step
     share = own * (count - own) / (count * (count - 1))
     significant: NDArray[np.bool_] = (
         lost >= design.limit * np.sqrt(share * ((every - mean) ** 2).sum(axis=(1, 2))) + 1e-9
@@ -214,4 +221,4 @@ def _exceeds_margin(
     cells = np.searchsorted((terms[1:] + terms[:-1]) / 2, lost)
     shapes = np.ones((len(lost), len(terms) + 1))
     shapes[:, :-1] = [np.bincount(row, minlength=len(terms)) for row in cells]
-    return compute_tails(np.broadcast_to(np.append(-terms, unseen), shapes.shape), shapes) < design.level
+    return compute_tails(np.broadcast_to(np.append(-terms, unseen), shapes.shape), shapes) < (design.level or 0.0)

@@ -17,7 +17,13 @@ from msgspec.structs import replace
 from evalspec.stats.bounded import compute_bounded_p_value
 from evalspec.stats.clusters import number_clusters, sum_clusters
 from evalspec.stats.descriptive import to_finite_array
-from evalspec.stats.detection import Power, compute_detectable, compute_needed, compute_needed_to_exclude
+from evalspec.stats.detection import (
+    Power,
+    compute_detectable,
+    compute_moments,
+    compute_needed,
+    compute_needed_to_exclude,
+)
 from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import Alternative, compute_mcnemar_test, compute_randomisation_test
 from evalspec.validity.coverage import exceeds_share
@@ -187,7 +193,9 @@ class Evidence(Struct, frozen=True, dict=True):
     def compute_needed_to_exclude(self, drop: float) -> int | None:
         """Return about how many pairs like these exclude such a drop with 80 % power, if the runs are equal."""
         reach = self.scores.reach
-        return None if reach is None else compute_needed_to_exclude(self._power(), drop, self.rules.alpha, reach[1])
+        if reach is None:
+            return None
+        return compute_needed_to_exclude(compute_moments(self._power()), drop, self.rules.alpha, reach[1])
 
     def _power(self) -> Power:
         scores = self.scores

@@ -184,9 +184,9 @@ def test_what_the_noise_rests_on(project):
     assert (twice["noise"], twice["noiseSource"]) == ("measured", "noise measured on 2 attempts of the baseline")
     assert twice["detectable"] < once["detectable"]
     write_baseline(project, [[n % 2, n % 3 > 0] for n in range(40)])
-    single, scaled = metric_of(plan(project)), metric_of(plan(project, "--repeat", "2"))
-    assert "means of 1 and 1, scaled to means of 2" in scaled["noiseSource"]
-    assert scaled["detectable"] < single["detectable"]
+    single, repeated = metric_of(plan(project)), metric_of(plan(project, "--repeat", "2"))
+    assert repeated["noiseSource"] == single["noiseSource"]
+    assert repeated["detectable"] < single["detectable"]
 
 
 def test_more_attempts_than_the_baseline_has_detect_more(project):
@@ -222,8 +222,8 @@ def test_samples_that_the_dataset_no_longer_has_make_the_verdict_incomplete(proj
     project.samples(30)
     write_baseline(project, [[n % 2, n % 3 > 0] for n in range(40)])
     said = (
-        "qa: 10 samples of the baseline are gone from the dataset, which could change it: promote a baseline without "
-        "them, or allow the share with maxRemoved"
+        "qa: 10 samples of the baseline are gone from the dataset, which could change the outcome: promote a new "
+        "baseline, or allow the share with maxRemoved"
     )
     document = plan(project, "--baseline", "main")
     assert document["incomplete"] == [said]
@@ -393,8 +393,36 @@ def test_without_alpha_the_value_alone_decides(project):
     project.samples(40, metrics=("rouge",))
     project.evaluation["ciGate"] = {"baseline": "main", "alpha": None, "maxDrop": 0.1}
     metric = metric_of(plan(project), "rouge")
-    assert metric["detectable"] == pytest.approx([0.1 + 0.8416 * 0.2 / 40**0.5] * 2, abs=1e-3)
+    ends = [0.1 + 0.8416 * 0.2 * factor**0.5 / 40**0.5 for factor in (0.4, 1.6)]
+    assert metric["detectable"] == pytest.approx(ends, rel=0.05)
     assert metric["samplesNeeded"] is None
+
+
+def test_an_anchor_has_most_of_the_level_and_what_it_detects_counts(project):
+    """A baseline of one attempt that took the place of one of five: the anchor of five detects more."""
+    project.samples(60)
+    project.evaluation["ciGate"] = {"baseline": "main"}
+    runs = [
+        run_of(make_dataset(make_samples([[(7 * n + k) % 5 > 0 for k in range(attempts)] for n in range(60)])))
+        for attempts in (5, 1)
+    ]
+    path = project.folder / "evals" / "baselines" / "main.json"
+    path.parent.mkdir(parents=True)
+    found = {}
+    for name, baseline in {
+        "last": Baseline(runs[1]),
+        "both": Baseline(runs[1], runs[0]),
+        "first": Baseline(runs[0]),
+    }.items():
+        path.write_text(render_baseline(baseline))
+        document = plan(project)
+        found[name] = metric_of(document)["detectable"][1]
+        assert any("of the significance level" in note for note in document["notes"]) is (name == "both")
+    assert found["both"] == pytest.approx(found["first"], rel=0.15)
+    assert found["both"] < found["last"]
+    project.evaluation["ciGate"]["regression"] = "notWorse"
+    path.write_text(render_baseline(Baseline(runs[1], runs[0])))
+    assert metric_of(plan(project))["detectable"][1] == found["last"], "the anchor has no share then"
 
 
 @pytest.mark.parametrize("width", ["20", "60", "100"])
@@ -407,7 +435,7 @@ def test_the_table_fits_and_keeps_names_whole(width, project, monkeypatch):
     lines = project("plan", "agent.yaml").out.splitlines()
     assert max(map(len, lines)) <= max(40, int(width))
     assert any("non_llm_context_recall" in line for line in lines)
-    assert " ".join(lines).startswith("40 samples detect a drop of 0.1")
+    assert " ".join(lines).startswith("40 samples detect a drop of 0.")
 
 
 @pytest.mark.parametrize(

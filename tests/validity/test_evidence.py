@@ -76,7 +76,7 @@ def test_alpha_itself_is_not_significant(adjusted, significant):
 @pytest.mark.parametrize("sign", [1, -1])
 def test_the_largest_drop_is_the_worse_end_of_a_one_sided_bound(sign):
     """At 1 - alpha on that one side, so of an interval at 1 - 2 alpha."""
-    scores = pair(OLD, NEW, sign=sign)
+    scores = pair(OLD, NEW, sign=sign, bounds=(0.0, 1.0))
     low, high = estimate_difference(scores, 0.9).interval
     for rules in (TWO_SIDED, ONE_SIDED):
         assert Evidence(scores, Estimate(30), rules).largest_drop == (-low if sign > 0 else high)
@@ -171,7 +171,9 @@ def test_what_would_be_found_is_computed_with_the_test_that_was_made(rules, bina
     )
     assert evidence.compute_detectable() == detection.compute_detectable(power)
     assert evidence.compute_needed(0.1) == detection.compute_needed(power, 0.1)
-    assert evidence.compute_needed_to_exclude(0.1) == detection.compute_needed_to_exclude(power, 0.1, rules.alpha, 1.0)
+    assert evidence.compute_needed_to_exclude(0.1) == detection.compute_needed_to_exclude(
+        detection.compute_moments(power), 0.1, rules.alpha, 1.0
+    )
 
 
 def test_too_few_units_find_nothing():
