@@ -6,7 +6,7 @@ I/O.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -78,35 +78,49 @@ def compute_outcome(
     )
 
 
-def doubt_removed(
+class LostSamples(Struct, frozen=True):
+    """Samples of the baseline that no longer count: `removed` from the dataset's file, or `edited`, as they are now."""
+
+    removed: tuple[SampleResult, ...] = ()
+    edited: tuple[SampleResult, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.edited)
+
+    def describe(self) -> str:
+        """Return why they leave a limit undecided."""
+        return describe_lost(len(self.removed), len(self.edited))
+
+
+def describe_lost(removed: int, edited: int) -> str:
+    """Return why samples that were removed or edited leave a limit undecided."""
+    gone = f"{counted(removed, 'sample')} of the baseline {pluralize(removed, 'is', 'are')} gone from the dataset"
+    changed = f"{counted(edited, 'sample')} {pluralize(edited, 'was', 'were')} edited since the baseline"
+    said = " and ".join(text for count, text in ((removed, gone), (edited, changed)) if count)
+    return f"{said}, which could change the outcome: promote a new baseline, or allow the share with maxRemoved"
+
+
+def doubt_lost(
     outcome: Threshold,
     metric: MetricOutline,
     samples: Sequence[SampleResult],
-    removed: Sequence[SampleResult],
+    lost: LostSamples,
     policy: CiGate,
     cluster: str | None,
 ) -> Threshold:
-    """Return the outcome, INCOMPLETE if it passes only because samples were removed: if each had the worst score.
-
-    `removed`: samples of the baseline that are gone from the dataset's file.
-    """
+    """Return the outcome, INCOMPLETE if it passes only because samples were lost: if each had the worst score."""
     end = metric.bounds[outcome.min is None]
     is_mean = (outcome.stat or metric.statistic) == "mean"
-    if outcome.status is not PASS or not removed or (end is None and is_mean):
+    if outcome.status is not PASS or not len(lost) or (end is None and is_mean):
         return outcome
     worst = {outcome.metric: Score.scored((-1) ** (outcome.min is not None) * LARGEST_VALUE if end is None else end)}
     attempts = tuple(replace(one, scores=worst) for one in (samples[0].attempts if samples else ()))
-    filled = [*samples, *(replace(one, scores=worst, attempts=attempts) for one in removed)]
+    edited = {one.id for one in lost.edited}
+    kept = [one for one in samples if one.id not in edited]
+    filled = [*kept, *(replace(one, scores=worst, attempts=attempts) for one in (*lost.removed, *lost.edited))]
     if compute_outcome(outcome.as_stated(), metric, filled, policy, cluster).status is PASS:
         return outcome
-    return replace(outcome, status=INCOMPLETE, reason=describe_removed(len(removed)))
-
-
-def describe_removed(count: int) -> str:
-    """Return why samples that were removed leave a limit undecided."""
-    are = pluralize(count, "is", "are")
-    fix = "promote a baseline without them, or allow the share with maxRemoved"
-    return f"{counted(count, 'sample')} of the baseline {are} gone from the dataset, which could change it: {fix}"
+    return replace(outcome, status=INCOMPLETE, reason=lost.describe())
 
 
 class _Measured(Struct, frozen=True):
@@ -269,8 +283,12 @@ def compute_verdict(
     *,
     partial: bool,
     regressions: Sequence[RegressionOutcome] = (),
+    lost: Mapping[str, LostSamples] | None = None,
 ) -> Verdict:
-    """Return the verdict over all thresholds of all datasets, with every reason why it is not PASS."""
+    """Return the verdict over all thresholds of all datasets, with every reason why it is not PASS.
+
+    `lost`: samples that count as failed where replies are counted, by dataset.
+    """
     if not policy.enabled:
         return Verdict(NOT_GATED, ("ciGate is off",), partial)
     outcomes = [(dataset.name, outcome) for dataset in datasets for outcome in dataset.thresholds]
@@ -282,7 +300,9 @@ def compute_verdict(
         reasons[status].append(reason)
     for status, reason in _pass_rates(datasets, policy):
         reasons[status].append(reason)
-    reasons[INCOMPLETE] += _error_rates(datasets, policy)
+    reasons[INCOMPLETE] += _error_rates(datasets, policy, lost or {})
+    if policy.min_pass_rate:
+        reasons[INCOMPLETE] += [f"{name}: {one.describe()}" for name, one in (lost or {}).items() if len(one)]
     if reasons[FAIL]:
         return Verdict(FAIL, (*reasons[FAIL], *(f"{UNDECIDED}{reason}" for reason in reasons[INCOMPLETE])), partial)
     statuses = [outcome.status for _, outcome in outcomes] + [outcome.status for outcome in regressions]
@@ -296,9 +316,9 @@ def compute_verdict(
 
 
 def _is_decided(dataset: DatasetResult) -> bool:
-    """Return whether every limit passes, one of them over all samples: then no missing reply could change that."""
+    """Return whether every limit is decided, one of them over all samples: then no missing reply could change that."""
     limits = [limit for limit in dataset.thresholds if limit.status is not NOT_GATED]
-    return any(limit.slice is None for limit in limits) and all(limit.status is PASS for limit in limits)
+    return any(limit.slice is None for limit in limits) and all(limit.status in (PASS, FAIL) for limit in limits)
 
 
 def _say(dataset: str, outcome: Threshold) -> str:
@@ -359,15 +379,21 @@ def _name(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
-def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
+def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate, lost: Mapping[str, LostSamples]) -> list[str]:
     reasons = []
     for dataset in datasets:
         attempts = [attempt.status for sample in dataset.samples for attempt in sample.attempts or (sample,)]
         failed = attempts.count(SampleStatus.FAILED)
-        if "max_error_rate" not in policy.model_fields_set and _is_decided(dataset):
+        is_stated = "max_error_rate" in policy.model_fields_set
+        if not is_stated and _is_decided(dataset):
             continue
         if attempts and failed / len(attempts) > policy.max_error_rate:
             what = "attempts" if len(attempts) > len(dataset.samples) else "samples"
             share = f"{failed} of {len(attempts)} {what} have no usable reply"
             reasons.append(f"{dataset.name}: {share}, maxErrorRate is {policy.max_error_rate:g}")
+            continue
+        removed = len(lost.get(dataset.name, LostSamples()).removed)
+        more = is_stated and removed * len(attempts) // max(1, len(dataset.samples))
+        if more and (failed + more) / (len(attempts) + more) > policy.max_error_rate:
+            reasons.append(f"{dataset.name}: {lost[dataset.name].describe()}")
     return reasons

@@ -32,7 +32,7 @@ from evalspec.store.stored_run import StoredRun, open_run
 if TYPE_CHECKING:
     from evalspec.retrievers.vectors import KnownVectors
 
-_ORIGIN = ("agent", "ci", "retrievers", "retrieversSha256", "selection")
+_ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrieversSha256", "selection")
 """The keys of a fingerprint that describe where replies come from."""
 
 

@@ -147,6 +147,8 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     from evalspec.store.pushed_runs import refuse_pushed
     from evalspec.store.stored_run import open_run
 
+    if reason is not None and not reason.strip():
+        raise click.UsageError("--anchor needs a reason")
     stored = open_run(RunStore(STORE).find(run))
     refuse_pushed(stored.folder, "promoted")
     if not stored.report.is_file():
@@ -154,10 +156,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
-    recorded = {"recorded": True} if concluded.fingerprint.get("responses") else {}
-    known = (
-        {"ciGate": policy_to_json(stored.outline.policy)} | recorded | ({} if best_of is None else {"bestOf": best_of})
-    )
+    known = {"ciGate": policy_to_json(stored.outline.policy)} | ({} if best_of is None else {"bestOf": best_of})
     concluded = replace(concluded, fingerprint={**concluded.fingerprint, **known})
     path = baseline_path(Path(stored.fingerprint["manifest"]["path"]).parent, name)
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
@@ -184,8 +183,10 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     attempts = count_attempts(baseline.run)
     notify(f"promoted run {stored.id} to {path}, which has {counted(attempts, 'attempt')} per sample")
     _tell_way(baseline)
-    if attempts < ENOUGH_ATTEMPTS and not concluded.fingerprint.get("responses"):
-        fix = f"evaluate with --repeat {ENOUGH_ATTEMPTS} and promote that"
+    if attempts < ENOUGH_ATTEMPTS and not concluded.fingerprint.get("recorded"):
+        fix = (
+            f'evaluate with --repeat {ENOUGH_ATTEMPTS} and promote that run with --anchor "{ENOUGH_ATTEMPTS} attempts"'
+        )
         notify(f"{ENOUGH_ATTEMPTS} attempts per sample in the baseline find more drops with fewer false alarms: {fix}")
     return ExitCode.OK
 

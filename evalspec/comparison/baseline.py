@@ -7,16 +7,19 @@ so that many small drops cannot pass one by one.
 
 import json
 import os
+from collections import Counter
 from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from pydantic import ValidationError
 
 from evalspec.attempts import combine_scores
 from evalspec.errors import InvalidInput, Problem
 from evalspec.json_text import compute_digest, render_line
+from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     Attempt,
     DatasetResult,
@@ -88,6 +91,7 @@ class _Dataset(Record, frozen=True):
     metrics: Mapping[str, _Metric]
     samples: tuple[StoredSample, ...]
     thresholds: tuple[Threshold, ...] = ()
+    cluster: str | None = None
 
 
 class _Stored(Record, frozen=True, kw_only=True):
@@ -179,6 +183,34 @@ def _describe_run(run: Run) -> dict[str, Any]:
     return {"id": run.id, "startedAt": run.fingerprint.get("startedAt"), "attempts": repeats.get("agent", 1)}
 
 
+class _PooledRun(Record, frozen=True):
+    id: str
+    attempts: Annotated[int, Meta(ge=1)]
+    started_at: str | None = None
+
+
+class _Kept(Record, frozen=True):
+    """The parts of a baseline's fingerprint that this module reads."""
+
+    runs: tuple[_PooledRun, ...] = ()
+    ci_gate: Mapping[str, Any] | None = None
+
+
+def _refuse_unreadable(fingerprint: Mapping[str, Any], shown_as: str, place: str) -> None:
+    """Check the pooled runs and the gate that a baseline kept.
+
+    Raises:
+        InvalidInput: they have other types, or the gate has a key of another version.
+    """
+    try:
+        kept = convert(fingerprint, _Kept, shown_as)
+        CiGate.model_validate(kept.ci_gate or {})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, (place, "ciGate", *first["loc"])))
+        raise malformed(first["msg"], shown_as, field) from error
+
+
 def list_pooled(run: Run) -> list[dict[str, Any]]:
     """Return the runs whose attempts a baseline holds: id, startedAt and number of attempts per sample."""
     return run.fingerprint.get("runs") or [_describe_run(run)]
@@ -202,6 +234,9 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
     if compute_digest(sealed) != baseline.sha256:
         fix = "restore it from git, or promote its run again"
         raise InvalidInput(Problem("this baseline was edited: its content does not match its sha256", fix, shown_as))
+    for one, place in ((baseline, "fingerprint"), (baseline.anchor, "anchor.fingerprint")):
+        if one is not None:
+            _refuse_unreadable(one.fingerprint, shown_as, place)
     anchor = None if baseline.anchor is None else _build_run(baseline.anchor, shown_as, "anchor.datasets")
     return Baseline(_build_run(baseline, shown_as, "datasets"), anchor, baseline.accepted)
 
@@ -279,6 +314,7 @@ def to_stored(dataset: DatasetResult) -> _Dataset:
         },
         samples=tuple(map(to_stored_sample, sorted(dataset.samples, key=lambda sample: sample.id))),
         thresholds=tuple(limit.as_stated() for limit in dataset.thresholds),
+        cluster=dataset.cluster,
     )
 
 
@@ -311,8 +347,11 @@ def from_stored(dataset: _Dataset) -> DatasetResult:
     """Return a dataset of a baseline.
 
     Raises:
-        ValueError: a sample lacks a score of a metric.
+        ValueError: a sample lacks a score of a metric, or stands twice.
     """
+    for id, count in Counter(sample.id for sample in dataset.samples).items():
+        if count > 1:
+            raise ValueError(f"sample {id} stands {count} times")
     samples = tuple(_build_sample(sample, dataset) for sample in dataset.samples)
     return DatasetResult(
         name=dataset.name,
@@ -324,6 +363,7 @@ def from_stored(dataset: _Dataset) -> DatasetResult:
         },
         samples=samples,
         thresholds=dataset.thresholds,
+        cluster=dataset.cluster,
     )
 
 

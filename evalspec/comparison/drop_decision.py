@@ -21,7 +21,7 @@ from evalspec.comparison.pairing import (
 )
 from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
-from evalspec.gate import describe_removed
+from evalspec.gate import describe_lost
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     DatasetResult,
@@ -57,6 +57,10 @@ class Matched(Struct, frozen=True):
     pairs: SamplePairs
     removed: Sequence[SampleResult] = ()
     edited: int = 0
+
+    def describe_lost(self) -> str:
+        """Return why samples that were removed or edited leave a limit undecided."""
+        return describe_lost(len(self.removed) - self.edited, self.edited)
 
 
 class Held(Struct, frozen=True):
@@ -127,7 +131,7 @@ def decide_drop(one: Held, policy: CiGate) -> RegressionOutcome:
     evidence, found = one.evidence, one.found
     decision = _judge(one, policy)
     if decision.status is PASS and _would_break(one, policy):
-        decision = _Decision(INCOMPLETE, describe_lost(one.dataset), is_of_scores=False)
+        decision = _Decision(INCOMPLETE, one.dataset.describe_lost(), is_of_scores=False)
     return RegressionOutcome(
         one.after.name,
         one.metric,
@@ -162,16 +166,6 @@ def _would_break(one: Held, policy: CiGate) -> bool:
         rules = one.evidence.rules if one.evidence is not None else Rules(policy.alpha or 0.05, two_sided=False)
         held = replace(held, evidence=weigh([[held.paired]], rules)[0][0])
     return _judge(held, policy).status is not PASS
-
-
-def describe_lost(dataset: Matched) -> str:
-    """Return why samples that were removed or edited leave a limit undecided."""
-    edited, removed = dataset.edited, len(dataset.removed) - dataset.edited
-    if not edited:
-        return describe_removed(removed)
-    gone = f"{counted(removed, 'sample')} of the baseline gone and " if removed else ""
-    said = f"{gone}{counted(edited, 'sample')} edited since the baseline, which could change it"
-    return f"{said}: {PROMOTE}, or allow the share with maxRemoved"
 
 
 def _find_worsened(one: Held) -> dict[str, float]:
@@ -215,7 +209,7 @@ def _weigh(one: Held, evidence: Evidence, policy: CiGate, broken: str | None) ->
     if broken and evidence.is_significant:
         if not _drops_even_at_best(one):
             return _Decision(INCOMPLETE, f"{broken}, but samples without a score in this run could change that")
-        return _Decision(FAIL, f"{broken} ({render_p(evidence.adjusted)}, {count})")
+        return _Decision(FAIL, f"{broken} ({_render_p(evidence, policy)}, {count})")
     if broken and not evidence.can_reach_alpha:
         alpha = evidence.rules.alpha
         few = f"{count} cannot show a drop at alpha {alpha:g}: at least {evidence.units_needed} are needed"
@@ -225,7 +219,13 @@ def _weigh(one: Held, evidence: Evidence, policy: CiGate, broken: str | None) ->
         return _Decision(PASS, f"a {one.change} of {one.limit:g} is excluded ({count})", proven=True)
     if policy.regression == "notWorse":
         return _Decision(INCOMPLETE, f"{_describe_lack(one, evidence)} ({count})")
-    return _Decision(PASS, f"{_describe_doubt(one, evidence, few=bool(broken))} ({count})")
+    return _Decision(PASS, f"{_describe_doubt(one, evidence, policy, few=bool(broken))} ({count})")
+
+
+def _render_p(evidence: Evidence, policy: CiGate) -> str:
+    """Return the p-value, with its level if baseline and anchor share alpha."""
+    alpha = evidence.rules.alpha
+    return f"{render_p(evidence.adjusted)}{'' if alpha == policy.alpha else f' at level {alpha:.2g}'}"
 
 
 def _describe_lack(one: Held, evidence: Evidence) -> str:
@@ -239,12 +239,12 @@ def _describe_lack(one: Held, evidence: Evidence) -> str:
     return f"{said}, and maxDrop is {one.limit:g}; about {needed:,} samples would exclude it, if nothing got worse"
 
 
-def _describe_doubt(one: Held, evidence: Evidence, *, few: bool) -> str:
+def _describe_doubt(one: Held, evidence: Evidence, policy: CiGate, *, few: bool) -> str:
     """Return what a PASS leaves open. `few`: mention if too few units changed for any drop to be significant."""
     said = f"worse by {one.show(one.drop)}" if one.drop > 0 else ""
     if said and one.drop > one.limit + _ROUNDING:
         beyond = f"beyond maxDrop {one.limit:g}, " if one.limit else ""
-        said += f", {beyond}not significant ({render_p(evidence.adjusted)}){_describe_few(evidence) if few else ''}"
+        said += f", {beyond}not significant ({_render_p(evidence, policy)}){_describe_few(evidence) if few else ''}"
     largest = evidence.largest_drop
     if largest is None:
         return said or "not worse"

@@ -3,6 +3,7 @@
 `KINDS` has each kind of change. Doubts that need no baseline are in runner.doubts.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
@@ -32,6 +33,9 @@ _STRICTER = {
 }
 """Whether a higher value of each key of the gate is stricter (1) or softer (-1)."""
 
+_OF_BASELINE = {"max_drop", "regression", "alpha", "new_failures", "max_removed"}
+"""Keys that mean nothing in a gate without a baseline."""
+
 _WORDS = {"drop": 0.0, "notWorse": 1.0}
 _OFF = {"alpha": inf}
 """The strictness of a key that is null, if null does not turn the rule off: without alpha, every drop counts."""
@@ -50,9 +54,9 @@ _Found = Iterator[tuple[str | None, str]]
 
 def _list_limits(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
-        known = {_identify(limit): limit for limit in after.thresholds}
+        known = {_identify(limit, after): limit for limit in after.thresholds}
         for old in before.thresholds:
-            new = known.get(_identify(old))
+            new = known.get(_identify(old, before))
             what = f"{old.metric}{f' {old.stat}' if old.stat else ''}{f' [{old.slice}]' if old.slice else ''}"
             if new is None:
                 yield after.name, f"limit removed since the baseline: {what} {_show(old)}"
@@ -60,8 +64,9 @@ def _list_limits(runs: _Runs) -> _Found:
                 yield after.name, f"limit lowered since the baseline: {what} {_show(old)} → {_show(new)}"
 
 
-def _identify(limit: Threshold) -> tuple[str, str | None, str | None]:
-    return limit.metric, limit.stat, limit.slice
+def _identify(limit: Threshold, dataset: DatasetResult) -> tuple[str, str | None, str | None]:
+    statistic = dataset.metrics[limit.metric].statistic if limit.metric in dataset.metrics else None
+    return limit.metric, limit.stat or statistic, limit.slice
 
 
 def _show(limit: Threshold) -> str:
@@ -83,6 +88,8 @@ def _list_gate(runs: _Runs) -> _Found:
         return
     old, new = CiGate.model_validate(stored), runs.outline.policy
     for key, sign in _STRICTER.items():
+        if old.baseline is None and key in _OF_BASELINE:
+            continue
         was, now = getattr(old, key), getattr(new, key)
         if _is_softer(key, was, now, sign):
             shown = f"{CiGate.model_fields[key].alias or key} {_show_setting(was)} → {_show_setting(now)}"
@@ -92,16 +99,27 @@ def _list_gate(runs: _Runs) -> _Found:
 def _show_setting(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {drop:g}" for name, drop in value.items())
-    return "null" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+    return str(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _is_softer(key: str, old: Any, new: Any, sign: int) -> bool:
     if isinstance(old, dict) and isinstance(new, dict):
         return any(new.get(name, inf) > drop for name, drop in old.items())
-    if isinstance(old, dict) or isinstance(new, dict):
+    if isinstance(old, dict):
+        return any(new > drop for drop in old.values())
+    if isinstance(new, dict):
         return True
     ranks = [_OFF.get(key, -inf) if value is None else sign * _WORDS.get(value, value) for value in (old, new)]
     return bool(ranks[1] < ranks[0])
+
+
+def _list_clusters(runs: _Runs) -> _Found:
+    for before, after in common_datasets(runs.before, runs.after):
+        if before.cluster != after.cluster:
+            yield (
+                after.name,
+                f"cluster changed since the baseline: {before.cluster or 'none'} → {after.cluster or 'none'}",
+            )
 
 
 def _list_removed(runs: _Runs) -> _Found:
@@ -138,7 +156,7 @@ def _list_grown(runs: _Runs) -> _Found:
 
 def _list_recorded(runs: _Runs) -> _Found:
     was_asked = runs.before.datasets and not runs.before.fingerprint.get("recorded")
-    if was_asked and runs.after.fingerprint.get("responses"):
+    if was_asked and runs.after.fingerprint.get("recorded"):
         yield None, "the replies are recorded, those of the baseline came from an agent"
 
 
@@ -156,6 +174,7 @@ class Kind(NamedTuple):
 KINDS: Mapping[str, Kind] = {
     "limit": Kind(_list_limits),
     "gate": Kind(_list_gate),
+    "cluster": Kind(_list_clusters),
     "removed": Kind(_list_removed, blocks=True),
     "edited": Kind(_list_edited, blocks=True),
     "selection": Kind(_list_selected, blocks=True),

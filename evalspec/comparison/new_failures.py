@@ -25,11 +25,15 @@ _NAMES_SHOWN = 5
 
 
 class OutcomePair(Struct, frozen=True):
-    """A sample, and whether each of its attempts passed in the baseline and now; None if unknown."""
+    """A sample, and whether each of its attempts passed in the baseline and now; None if unknown.
+
+    `unit`: copies have the same.
+    """
 
     id: str
     before: Sequence[bool | None]
     after: Sequence[bool | None]
+    unit: str = ""
 
     @property
     def fails_newly(self) -> bool:
@@ -85,7 +89,7 @@ def _pair(old: SampleResult, new: SampleResult, limits: Sequence[Threshold]) -> 
     """Pair a sample. Only as many attempts as the baseline has count, because passing more of them is harder."""
     own = [limit for limit in limits if in_slice(new, limit.slice)]
     before, after = _outcomes(old, own), _outcomes(new, own)
-    return OutcomePair(new.id, before, after[: len(before)])
+    return OutcomePair(new.id, before, after[: len(before)], new.unit or new.id)
 
 
 def _outcomes(sample: SampleResult, limits: Sequence[Threshold]) -> list[bool | None]:
@@ -109,7 +113,7 @@ def _decide(pairs: Sequence[OutcomePair], policy: CiGate) -> tuple[VerdictStatus
     unknown = [pair.id for pair in pairs if pair.may_fail_newly]
     named = f"{counted(len(failing), 'new failure')}{_name(failing)}"
     if len(failing) > limit:
-        return _weigh(pairs, len(failing), policy, f"{named}, more than the {limit} allowed")
+        return _weigh(pairs, policy, f"{named}, more than the {limit} allowed")
     said = f"{named}, newFailures is {limit}"
     if len(failing) + len(unknown) <= limit or not unknown:
         return VerdictStatus.PASS, said, None
@@ -119,13 +123,16 @@ def _decide(pairs: Sequence[OutcomePair], policy: CiGate) -> tuple[VerdictStatus
     return VerdictStatus.INCOMPLETE, f"{said}; {len(unknown)} unknown{_name(unknown)}", None
 
 
-def _weigh(
-    pairs: Sequence[OutcomePair], failing: int, policy: CiGate, said: str
-) -> tuple[VerdictStatus, str, float | None]:
-    """Test whether an unchanged agent would have as many failures. Attempts with unknown outcomes are excluded."""
+def _weigh(pairs: Sequence[OutcomePair], policy: CiGate, said: str) -> tuple[VerdictStatus, str, float | None]:
+    """Test whether an unchanged agent would have as many failures. Attempts with unknown outcomes are excluded.
+
+    Of copies, the first counts.
+    """
     if policy.alpha is None:
         return VerdictStatus.FAIL, f"{said}; alpha is null: every new failure counts", None
-    known = [[[p for p in side if p is not None] for side in (pair.before, pair.after)] for pair in pairs]
+    units = {pair.unit: pair for pair in reversed(pairs)}.values()
+    failing = sum(pair.fails_newly for pair in units)
+    known = [[[p for p in side if p is not None] for side in (pair.before, pair.after)] for pair in units]
     attempts = [(sum(old), len(old), sum(new), len(new)) for old, new in known if old and new]
     p_value = compute_new_failure_p_value(attempts, failing)
     if p_value < policy.alpha:

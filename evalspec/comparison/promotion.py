@@ -11,6 +11,7 @@ from evalspec.comparison.baseline import (
     StoredSample,
     StoredValue,
     common_datasets,
+    count_attempts,
     from_stored,
     list_pooled,
     to_stored,
@@ -22,6 +23,7 @@ from evalspec.comparison.comparability import (
     list_metric_mismatches,
     list_mismatches_by_reason,
 )
+from evalspec.comparison.confirmation import ENOUGH_ATTEMPTS
 from evalspec.comparison.pairing import common_metrics, compute_delta, is_cost, pair_samples, pair_scores, sign_of
 from evalspec.errors import InvalidInput
 from evalspec.model import DatasetResult, Run, SampleStatus
@@ -59,6 +61,8 @@ def list_losses(anchor: Run, run: Run) -> list[tuple[str, str, float, float]]:
 def add_run(baseline: Baseline, run: Run) -> Baseline:
     """Return a baseline with the attempts of another run of the same evaluation added.
 
+    Attempts beyond those of a full pool may be of a slowly decaying agent, so the full pool becomes the anchor.
+
     Raises:
         InvalidInput: the run is in it already, or measured something else.
     """
@@ -73,7 +77,10 @@ def add_run(baseline: Baseline, run: Run) -> Baseline:
     repeats = {"agent": sum(one["attempts"] for one in runs)}
     fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats}
     partial = baseline.run.partial or run.partial
-    return replace(baseline, run=replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial))
+    anchor = baseline.anchor or (baseline.run if count_attempts(baseline.run) >= ENOUGH_ATTEMPTS else None)
+    return replace(
+        baseline, anchor=anchor, run=replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial)
+    )
 
 
 def _list_unequal(baseline: Run, run: Run) -> Iterator[str]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from evalspec.comparison.baseline import Baseline
 from evalspec.comparison.comparability import list_metric_mismatches
-from evalspec.comparison.drop_decision import Held, Matched, decide_drop, describe_lost, pair_held
+from evalspec.comparison.drop_decision import Held, Matched, decide_drop, pair_held
 from evalspec.comparison.drops import NO_SCORES, PROMOTE, explain_block, resolve_limits
 from evalspec.comparison.new_failures import decide_new_failures
 from evalspec.comparison.pairing import (
@@ -72,14 +72,18 @@ def decide_regressions(
     anchored: list[list[Held]] = []
     if baseline.anchor is not None:
         old = [_match(baseline.anchor, candidate, dataset, policy) for dataset in datasets]
-        anchored = _hold_all(baseline.anchor, candidate, old, of_anchor, "anchor", only)
+        anchored = _hold_all(baseline.anchor, candidate, old, of_anchor, "anchor", None)
     is_shared = policy.regression == "drop" and any(one.paired for family in anchored for one in family)
+    anchored = [
+        [one for one in family if only is None or (one.after.name, one.metric, "anchor") in only] for family in anchored
+    ]
     outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
     if only is None:
         outcomes += list_unmeasured(baseline.run, candidate, policy)
     if policy.new_failures is not None:
         wanted = [one for one in matched if only is None or (one.after.name, None, "baseline") in only]
-        outcomes += [_count_new_failures(dataset, policy) for dataset in wanted]
+        shared = policy.model_copy(update={"alpha": policy.alpha and policy.alpha / len(datasets)})
+        outcomes += [_count_new_failures(dataset, shared) for dataset in wanted]
     outcomes += map(_as_anchored, _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0))
     return tuple(outcomes)
 
@@ -154,7 +158,7 @@ def _count_new_failures(dataset: Matched, policy: CiGate) -> RegressionOutcome:
     at_worst = decide_new_failures(dataset.before, replace(dataset.after, samples=(*kept, *failing)), policy)
     if at_worst.status is PASS:
         return found
-    return structs.replace(found, status=INCOMPLETE, reason=describe_lost(dataset))
+    return structs.replace(found, status=INCOMPLETE, reason=dataset.describe_lost())
 
 
 def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:

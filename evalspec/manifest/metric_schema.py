@@ -43,6 +43,13 @@ class MetricEntry(Strict):
         "that of the labels; for a scorer, any value.",
     )
 
+    @field_validator("range", mode="before")
+    @classmethod
+    def _has_two_ends(cls, value: Any) -> Any:
+        if value is not None and not (isinstance(value, list | tuple) and len(value) == 2):
+            raise ValueError("range must be [lowest, highest], such as [0, 10]")
+        return value
+
     @model_validator(mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:
@@ -55,7 +62,7 @@ class MetricEntry(Strict):
         if bool(self.rubric) != bool(self.labels):
             raise ValueError("rubric and labels need each other; add the missing one, as in labels: {good: 1, bad: 0}")
         if self.range and self.range[0] >= self.range[1]:
-            raise ValueError("range must be [lowest, highest]")
+            raise ValueError("range must be [lowest, highest], such as [0, 10]")
         if self.direction and not (self.rubric or self.scorer):
             raise ValueError("direction needs a rubric or a scorer; add one, or remove it")
         return self

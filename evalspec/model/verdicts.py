@@ -120,6 +120,11 @@ class RegressionOutcome(Record, frozen=True):
         return self.status is VerdictStatus.FAIL and self.p_value is not None
 
     @property
+    def is_compared(self) -> bool:
+        """Whether there are pairs to compare. A metric that was skipped on purpose needs none."""
+        return self.pairs > 0 or self.status is VerdictStatus.NOT_GATED
+
+    @property
     def title(self) -> str:
         """The subject of the limit: a metric, new failures or the baseline."""
         title = self.metric or ("baseline" if self.of_baseline else "new failures")

@@ -40,7 +40,7 @@ class CopyFinder(Struct):
     def find_units(self) -> dict[str, str]:
         """Return the unit of each sample that has copies, or that a cluster connects with copies, by id.
 
-        Copies are equal after normalisation of Unicode (NFKC) and white space.
+        Copies are equal after normalisation of Unicode (NFKC, no invisible characters) and white space.
         """
         copies = [ids for ids in self.groups.values() if len(ids) > 1]
         parent = _connect([*copies, *(self.declared.values() if copies else ())])
@@ -91,7 +91,8 @@ def _digest(sample: Sample, keys: Collection[str] | None) -> bytes:
 
 def _normalise(value: Any) -> Any:
     if isinstance(value, str):
-        return " ".join(unicodedata.normalize("NFKC", value).split())
+        visible = value if value.isascii() else "".join(one for one in value if unicodedata.category(one) != "Cf")
+        return " ".join(unicodedata.normalize("NFKC", visible).split())
     if isinstance(value, Mapping):
         return {_normalise(key): _normalise(item) for key, item in value.items()}
     return [_normalise(item) for item in value] if isinstance(value, list | tuple) else value

@@ -5,7 +5,7 @@ override those of the dataset's file. A threshold that is enforced in no dataset
 unlisted metric if it is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -102,10 +102,7 @@ class ThresholdFinder(Struct):
     def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> None:
         """Add the dataset's own thresholds, and what it lifts."""
         decided: dict[Identity, Decision] = {}
-        for key, given in limits.items():
-            name = self._printed_name(key, (*place, key))
-            if name is None:
-                continue
+        for name, key, given in self._name_all(limits, place):
             if not self._ensure(dataset, name, key, (*place, key)):
                 if name in self.finder.unusable:
                     continue
@@ -148,10 +145,7 @@ class ThresholdFinder(Struct):
         """Add the evaluation's thresholds to every dataset that computes their metrics."""
         place: Place = ("spec", "evaluation", "thresholds")
         stated: list[tuple[Sequence[DatasetLimits], str, Sequence[Limit], Place]] = []
-        for key, given in limits.items():
-            name = self._printed_name(key, (*place, key))
-            if name is None:
-                continue
+        for name, key, given in self._name_all(limits, place):
             for index, limit in enumerate(given):
                 if limit.lifts:
                     fix = "lift it in a dataset, or remove this line"
@@ -178,6 +172,21 @@ class ThresholdFinder(Struct):
 
     def _shown_place(self, place: Place) -> str:
         return f"{self.loaded.source.file}:{self.loaded.source.line(place)}"
+
+    def _name_all(
+        self, limits: Mapping[str, Sequence[Limit]], place: Place
+    ) -> Iterator[tuple[str, str, Sequence[Limit]]]:
+        """Yield the printed name of each metric, its key and its limits. Two keys of one metric are an error."""
+        keys: dict[str, str] = {}
+        for key, given in limits.items():
+            name = self._printed_name(key, (*place, key))
+            if name in keys:
+                self._add(
+                    (*place, key), f"'{key}' and '{keys[name]}' are one metric, {name}", "write one list of limits"
+                )
+            elif name is not None:
+                keys[name] = key
+                yield name, key, given
 
     def _printed_name(self, key: str, place: Place) -> str | None:
         """Return the printed name of a metric. Custom metrics keep their spelling."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from evalspec.attempts import compute_repeats
 from evalspec.errors import ExitCode
-from evalspec.gate import compute_outcome, compute_verdict, doubt_removed
+from evalspec.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     NOT_ASKED,
@@ -67,20 +67,26 @@ class RunMetadata(Struct, frozen=True):
     judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unfinished: str | None = None
-    second: SecondAttempts | str = "the samples were not asked again"
+    second: SecondAttempts | str = "a broken threshold fails the run in any case"
 
 
 def conclude(
     outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
     """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
+    lost = {
+        planned.name: _find_lost(planned, found, run_metadata.baseline, outline.policy)
+        for planned, found in zip(outline.datasets, results, strict=True)
+    }
     datasets = tuple(
-        _dataset(planned, found, outline, run_metadata.baseline)
+        _dataset(planned, found, outline, lost[planned.name])
         for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     regressions = _regressions(outline, datasets, run_metadata)
-    verdict = compute_verdict(datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions)
+    verdict = compute_verdict(
+        datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions, lost=lost
+    )
     if run_metadata.unfinished is not None and verdict.status is VerdictStatus.PASS:
         verdict = verdict._replace(status=VerdictStatus.INCOMPLETE, reasons=(run_metadata.unfinished,))
     reuse = describe_reuse(run_metadata.fingerprint)
@@ -90,6 +96,7 @@ def conclude(
         *list_part_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
         *_baseline_notes(run_metadata, regressions),
+        *_second_notes(run_metadata.second),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
@@ -130,7 +137,14 @@ def _regressions(
     compared = (outline.policy, run_metadata.fingerprint)
     removed = {dataset.name: dataset.removed for dataset in outline.datasets}
     outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
-    return confirm(outcomes, run_metadata.baseline, _list_second(run_metadata.second, datasets), *compared)
+    if run_metadata.unfinished is not None:
+        return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
+    second = _list_second(run_metadata.second, datasets)
+    return confirm(outcomes, run_metadata.baseline, second, *compared, removed)
+
+
+def _leave_open(outcome: RegressionOutcome, why: str) -> RegressionOutcome:
+    return replace(outcome, status=VerdictStatus.INCOMPLETE, reason=f"{outcome.reason}; {why}", worsened={})
 
 
 def _list_changes(
@@ -196,9 +210,8 @@ def explain_no_second(fingerprint: Mapping[str, Any]) -> str | None:
 
 
 def _dataset(
-    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, baseline: "Baseline | None"
+    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, lost: LostSamples
 ) -> DatasetResult:
-    removed = _list_removed(planned, baseline, outline.policy)
     metrics = {metric.name: metric for metric in planned.metrics}
     gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
     result = DatasetResult(
@@ -207,11 +220,11 @@ def _dataset(
         metrics=summarise(samples, planned.metrics, planned.cluster),
         limits=planned.limits,
         thresholds=tuple(
-            doubt_removed(
+            doubt_lost(
                 compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),
                 metrics[threshold.metric],
                 gated,
-                removed,
+                lost,
                 outline.policy,
                 planned.cluster,
             )
@@ -232,14 +245,26 @@ def _dataset(
     return result.with_limits()
 
 
-def _list_removed(planned: DatasetOutline, baseline: "Baseline | None", policy: CiGate) -> Sequence[SampleResult]:
-    """Return the samples of the baseline that are gone from a dataset's file, if they are more than maxRemoved."""
-    before = [] if baseline is None else [one for one in baseline.run.datasets if one.name == planned.name]
-    samples = before[0].samples if before else ()
-    if not exceeds_share(len(planned.removed), len(samples), policy.max_removed):
-        return ()
-    gone = set(planned.removed)
-    return [sample for sample in samples if sample.id in gone]
+def _find_lost(
+    planned: DatasetOutline, samples: Sequence[SampleResult], baseline: "Baseline | None", policy: CiGate
+) -> LostSamples:
+    """Return the samples of the baseline that are gone from a dataset's file or edited, if they are above maxRemoved.
+
+    A baseline knows the slices that were limited then. Any of its samples may be in another slice.
+    """
+    before = next((one for one in baseline.run.datasets if one.name == planned.name), None) if baseline else None
+    if before is None:
+        return LostSamples()
+    from evalspec.comparison.pairing import is_edited
+
+    now = {sample.id: sample for sample in samples}
+    edited = [now[old.id] for old in before.samples if old.id in now and is_edited(old, now[old.id])]
+    if not exceeds_share(len(planned.removed) + len(edited), len(before.samples), policy.max_removed):
+        return LostSamples()
+    gone, unknown = set(planned.removed), {one.slice for one in planned.thresholds if one.slice}
+    unknown -= {one.slice for one in before.thresholds}
+    removed = [replace(one, slices=(*one.slices, *unknown)) for one in before.samples if one.id in gone]
+    return LostSamples(tuple(removed), tuple(edited))
 
 
 def _without_reasons(sample: SampleResult) -> SampleResult:
@@ -337,6 +362,14 @@ def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionO
 
     note = describe_choice(run_metadata.baseline.run)
     return [*([note] if note else []), *list_advice(regressions, run_metadata.baseline)]
+
+
+def _second_notes(second: SecondAttempts | str) -> list[str]:
+    if isinstance(second, str):
+        return []
+    outline, results = second
+    attempts = outline.repeats * sum(map(len, results))
+    return [f"{counted(attempts, 'second attempt')} {pluralize(attempts, 'was', 'were')} made to confirm a drop"]
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from evalspec.model import DatasetResult, MeasurementChange
+from evalspec.model import DatasetResult, MeasurementChange, SampleResult
 from evalspec.outline import RunOutline
 from evalspec.plural import counted, pluralize
 
 _FEWEST_SAME = 5
 _SHARE_SAME = 0.25
+_SHARE_STUCK = 0.9
 _FEWEST_JUDGED = 10
 
 
@@ -29,13 +30,22 @@ def _list_retries(datasets: Sequence[DatasetResult]) -> Iterator[MeasurementChan
 
 
 def _list_same_answers(datasets: Sequence[DatasetResult]) -> Iterator[MeasurementChange]:
+    """Yield an answer to many questions: if those samples fail, or if it is the answer to nearly all."""
     for dataset in datasets:
-        questions = {sample.digest or sample.id: sample.answer_digest for sample in dataset.samples}
-        answers = Counter(answer for answer in questions.values() if answer is not None)
-        count = max(answers.values(), default=0)
-        if count >= _FEWEST_SAME and count > _SHARE_SAME * len(questions):
-            said = f"{count} of {len(questions)} different questions have the same answer"
+        total = len({sample.digest or sample.id for sample in dataset.samples})
+        failing = [sample for sample in dataset.samples if sample.pass_rate != 1]
+        counts = [(_count_same(failing), _SHARE_SAME), (_count_same(dataset.samples), _SHARE_STUCK)]
+        doubtful = [count for count, share in counts if count >= _FEWEST_SAME and count > share * total]
+        if doubtful:
+            said = f"{doubtful[-1]} of {total} different questions have the same answer"
             yield MeasurementChange("answers", dataset.name, said)
+
+
+def _count_same(samples: Sequence[SampleResult]) -> int:
+    """Return the number of different questions with the most frequent answer."""
+    questions = {sample.digest or sample.id: sample.answer_digest for sample in samples}
+    answers = Counter(answer for answer in questions.values() if answer is not None)
+    return max(answers.values(), default=0)
 
 
 def _list_one_value(datasets: Sequence[DatasetResult], outline: RunOutline) -> Iterator[MeasurementChange]:

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from evalspec.agents.call_thread import CallThread
 from evalspec.agents.closing import close_object, find_owner
-from evalspec.errors import EvalspecError, RetrieverError
+from evalspec.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
 from evalspec.judge.usage import JudgeListener
 from evalspec.model import Run
 from evalspec.outline import RunOutline
@@ -46,10 +46,10 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
             await execution.measure()
-        run = execution.conclude()
-        second = outline_second(outline, run)
-        if second is not None:
-            run = execution.conclude(await _ask_again(session, execution, second))
+            run = execution.conclude()
+            second = outline_second(outline, run)
+            if second is not None:
+                run = execution.conclude(await _ask_again(session, execution, second))
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
@@ -69,8 +69,11 @@ async def _ask_again(session: Session, first: Execution, outline: RunOutline) ->
     metrics = sum(len(dataset.metrics) for dataset in outline.datasets)
     samples = sum(len(dataset.samples) for dataset in second.plan.datasets)
     first.progress.say(f"confirming {counted(metrics, 'metric')} on {counted(samples, 'sample')}")
-    async with agent_process(session, needed=second.needs_agent()):
-        await second.measure()
+    try:
+        async with agent_process(session, needed=second.needs_agent() and not first.needs_agent()):
+            await second.measure()
+    except (AgentDown, InvalidInput) as error:
+        return f"the agent did not start: {error}"
     return second
 
 

@@ -58,6 +58,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "endpointSha256": _digest_endpoint(plan),
         },
         "responses": _describe_responses(plan),
+        "recorded": plan.options.responses is not None,
         "datasets": [
             {
                 "name": dataset.name,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _NOT_ASKED = "not asked: the run is not finished"
 _NOT_SCORED = "not scored: the run is not finished"
+_UNCONFIRMED = "the second attempts that confirm a drop are not finished: resume the run"
 
 
 def conclude_stored(stored: StoredRun) -> Run:
@@ -45,7 +46,10 @@ def conclude_stored(stored: StoredRun) -> Run:
     run = conclude(outline, stored.id, results, run_metadata)
     second = outline_second(outline, run)
     if second is not None:
-        run = conclude(outline, stored.id, results, replace(run_metadata, second=_find_second(stored, index, second)))
+        found, can_go_on = _find_second(stored, index, second), explain_no_second(stored.fingerprint) is None
+        if can_go_on and not stored.report.exists():
+            run_metadata = replace(run_metadata, unfinished=_UNCONFIRMED)
+        run = conclude(outline, stored.id, results, replace(run_metadata, second=found))
     return diagnose(run, stored)
 
 

@@ -8,6 +8,9 @@ from collections import Counter
 
 import pytest
 
+from evalspec.json_text import compute_digest
+from servers.ports import find_free_port
+
 SAMPLES = 40
 
 
@@ -62,9 +65,11 @@ def test_a_drop_that_does_not_repeat_passes_and_the_headline_is_the_first_runs(p
     drop = drop_of(outcome)
     assert (outcome.code, drop["status"], drop["candidate"]) == (0, "PASS", 0.75)
     assert (drop["confirmation"]["status"], drop["confirmation"]["candidate"]) == ("refuted", 1.0)
-    assert "but second attempts do not confirm it: " in drop["reason"]
+    assert ", but not in second attempts: " in drop["reason"]
     assert outcome.document["datasets"][0]["metrics"]["string_match"]["value"] == 0.75
     assert any("1 of the 5 attempts" in note for note in outcome.document["notes"])
+    assert "qa: string_match: a drop was significant in the first attempts, but not in the second" in str(outcome.document)
+    assert "40 second attempts were made to confirm a drop" in outcome.document["notes"]
     assert "confirming 1 metric on 40 samples" in outcome.err
     assert promoted("report", "--json").document == outcome.document
     assert len(agent.requests) == SAMPLES * 3
@@ -225,3 +230,130 @@ def test_promoting_a_partial_run_warns(history):
     history.evaluate("--sample-size", "20")
     assert "is PARTIAL" in promote(history)
     assert baseline_of(history)["partial"] is True
+
+
+def test_a_refuted_drop_leaves_open_what_removed_samples_could_change(promoted, agent):
+    """A worse first run passed where a perfect one was INCOMPLETE."""
+    path = promoted.folder / "qa.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:30]))
+    for wrong in ((0,), (10, 0)):
+        agent.reply = Answers(*wrong)
+        drop = drop_of(promoted.evaluate("--json"))
+        assert (drop["status"], "10 samples of the baseline are gone" in drop["reason"]) == ("INCOMPLETE", True)
+
+
+def test_a_refuted_drop_is_no_proof_that_nothing_is_worse(promoted, agent):
+    promoted.evaluation["ciGate"] |= {"regression": "notWorse", "maxDrop": 0.02}
+    agent.reply = Answers(10, 0)
+    outcome = promoted.evaluate("--json")
+    assert (outcome.code, drop_of(outcome)["status"]) == (3, "INCOMPLETE")
+    assert drop_of(outcome)["confirmation"]["status"] == "refuted"
+    assert "cannot be ruled out" in drop_of(outcome)["reason"]
+
+
+def test_a_command_that_starts_only_once_serves_the_confirmation_too(promoted, agent, tmp_path):
+    """It is not stopped in between. What cannot be started again leaves the drop unconfirmed, and loses no run."""
+    script = tmp_path / "once.py"
+    script.write_text(AGENT_THAT_STARTS_ONCE)
+    with_command = {"url": f"http://127.0.0.1:{find_free_port()}", "command": [sys.executable, str(script)]}
+    promoted.api.update(with_command)
+    outcome = promoted.evaluate("--json")
+    assert (outcome.code, drop_of(outcome)["confirmation"]["status"]) == (1, "confirmed"), outcome.err
+    run = outcome.document["runId"]
+    log = promoted.folder / ".evalspec" / "runs" / run / "samples.jsonl"
+    kept = [line for line in log.read_bytes().splitlines(keepends=True) if b'"attempt":1' in line]
+    log.write_bytes(b"".join(kept))
+    (promoted.folder / ".evalspec" / "runs" / run / "report.json").unlink()
+    stored = promoted("report", run, "--json")
+    assert (stored.code, drop_of(stored)["status"]) == (3, "INCOMPLETE"), "its confirmation is not finished"
+    assert "resume the run" in drop_of(stored)["reason"]
+    resumed = promoted.evaluate("--resume", run, "--json")
+    assert (resumed.code, drop_of(resumed)["confirmation"]["status"]) == (1, "not confirmed")
+    assert "the agent did not start" in drop_of(resumed)["reason"]
+
+
+AGENT_THAT_STARTS_ONCE = """
+import json, os, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+try:
+    os.close(os.open(Path(__file__).with_suffix(".lock"), os.O_CREAT | os.O_EXCL))
+except FileExistsError:
+    sys.exit("already started once")
+
+class Agent(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.do_POST()
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        number = int(body.get("message", "q99")[1:])
+        answer = json.dumps({"response": "Lyon" if number < 10 else "Paris"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *arguments):
+        pass
+
+url = next(line for line in Path("agent.yaml").read_text().split() if "127.0.0.1" in line).strip("',}")
+ThreadingHTTPServer(("127.0.0.1", urlsplit(url).port), Agent).serve_forever()
+"""
+
+
+def test_baseline_and_anchor_keep_their_levels_in_the_confirmation(promoted, agent):
+    """Six of forty have p = 0.016: too much for the level of a baseline beside an anchor, in both tests."""
+    agent.reply = Answers(8)
+    promoted.evaluation["ciGate"] = {}
+    promoted.evaluate()
+    (promoted.folder / "evals" / "baselines" / "main.json").unlink()
+    promote(promoted)
+    agent.reply = Answers(0)
+    promoted.evaluate()
+    promote(promoted)
+    promoted.evaluation["ciGate"] = {"baseline": "main"}
+    for wrong in ((6,), (9, 6)):
+        agent.reply = Answers(*wrong)
+        outcome = promoted.evaluate("--json")
+        assert (outcome.code, drop_of(outcome)["status"]) == (0, "PASS"), drop_of(outcome)
+        assert "not significant (p = 0.016 at level 0.0" in drop_of(outcome)["reason"]
+
+
+def test_attempts_beyond_a_full_pool_have_an_anchor(promoted, agent):
+    agent.reply = Answers(0)
+    promoted.evaluation["ciGate"] = {}
+    for number in range(1, 6):
+        assert ("anchor" in baseline_of(promoted)) is False, number
+        promoted.evaluate()
+        promote(promoted, "--add")
+    document = baseline_of(promoted)
+    assert [sum(run["attempts"] for run in one["fingerprint"]["runs"]) for one in (document, document["anchor"])] == [6, 5]
+
+
+def test_an_anchor_needs_a_reason(promoted):
+    outcome = promoted("runs", "promote", "latest", "--as", "main", "--anchor", "  ")
+    assert (outcome.code, "--anchor needs a reason" in outcome.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("ciGate", {"nonsense": 1}, "fingerprint.ciGate.nonsense"),
+        ("ciGate", {"maxDrop": "x"}, "fingerprint.ciGate.maxDrop"),
+        ("runs", [1], "runs[0]"),
+        ("runs", [{"id": "a", "attempts": "x"}], "runs[0].attempts"),
+    ],
+)
+def test_a_baseline_with_wrong_types_is_refused_before_the_run(key, value, said, promoted, agent):
+    document = baseline_of(promoted)
+    document["fingerprint"][key] = value
+    del document["sha256"]
+    document["sha256"] = compute_digest(document)
+    (promoted.folder / "evals" / "baselines" / "main.json").write_text(json.dumps(document))
+    asked = len(agent.requests)
+    outcome = promoted.evaluate()
+    assert (outcome.code, said in outcome.err, "bug" in outcome.err) == (2, True, False), outcome.err
+    assert len(agent.requests) == asked

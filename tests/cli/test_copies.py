@@ -50,6 +50,10 @@ def test_a_comparison_counts_copies_once_too(copied, agent):
     (drop,) = outcome.document["regressions"]
     assert (drop["units"], drop["pairs"], drop["delta"]) == (5, 200, pytest.approx(-0.4))
     assert drop["status"] == "PASS", "two of five questions show nothing"
+    copied.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": {"baseline": "main", "newFailures": 0}}
+    (failures,) = [one for one in copied.evaluate("--json").document["regressions"] if one["metric"] is None]
+    assert (failures["status"], "80 new failures" in failures["reason"]) == ("PASS", True)
+    assert "not significant (p = 0.250)" in failures["reason"]
 
 
 def units(*samples, cluster=None):
@@ -77,5 +81,5 @@ def test_copies_and_clusters_are_connected():
 
 
 def test_copies_are_equal_after_normalisation_of_unicode_and_space():
-    assert len(units(("caf\u00e9  ?", {}), ("cafe\u0301 ?", {}))) == 2
+    assert len(units(("caf\u00e9  ?", {}), ("cafe\u0301 ?", {}), ("caf\u00e9\u200b ?", {}))) == 3
     assert units(("Polish", {}), ("polish", {})) == {}, "an agent may mind the case"

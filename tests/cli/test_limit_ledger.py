@@ -116,3 +116,10 @@ def test_a_dataset_without_the_slice_says_so(shop):
     shop.dataset("bare", [{"id": "s", "input": "other"}], metrics=["string_match"])
     document = shop.validate("--json").document
     assert limits_of(document, "bare") == [(0.9, None, "enforced"), (0.99, "topic=returns", "dead")]
+
+
+def test_two_names_of_one_metric_are_an_error(shop):
+    shop.evaluation["thresholds"] = {"string_match": 0.9, "String_Match": 0.1}
+    outcome = shop.validate()
+    assert outcome.code == 2
+    assert "'String_Match' and 'string_match' are one metric, string_match. write one list of limits" in outcome.out

@@ -77,6 +77,11 @@ def say_the_same(project, agent):
     agent.reply = lambda body: {"response": "Paris"}
 
 
+def cluster(project, agent):
+    write(project, [{**one, "metadata": {"document": n // 2}} for n, one in enumerate(lines())])
+    project.evaluation["datasets"][0]["cluster"] = "document"
+
+
 SAME_ANSWERS = "qa: 100 of 100 different questions have the same answer"
 ROWS = [
     ("limit", lower_limit, (), 0, "qa: limit lowered since the baseline: string_match min 0.85 → min 0.5"),
@@ -92,6 +97,7 @@ ROWS = [
     ("edited", edit_samples, (), 3, "qa: 20 samples edited since the baseline: s0, s1, s10, s11, s12, …"),
     ("grown", grow, (), 0, "qa: 10 samples added since the baseline"),
     ("recorded", record, ("--responses", "replies.jsonl"), 0, "the replies are recorded, those of the baseline came"),
+    ("cluster", cluster, (), 0, "qa: cluster changed since the baseline: none → document"),
     ("answers", say_the_same, (), 0, SAME_ANSWERS),
 ]
 
@@ -127,12 +133,69 @@ def test_deleting_what_fails_does_not_pass(measured, agent):
     outcome = measured.evaluate("--json")
     (limit,) = outcome.document["datasets"][0]["thresholds"]
     assert (outcome.code, limit["value"], limit["status"]) == (3, 1.0, "INCOMPLETE")
-    assert "10 samples of the baseline are gone from the dataset, which could change it" in limit["reason"]
+    assert "10 samples of the baseline are gone from the dataset, which could change the outcome" in limit["reason"]
     measured.evaluation["ciGate"]["maxRemoved"] = 0.1
     assert measured.evaluate().code == 0
     del measured.evaluation["ciGate"]["maxRemoved"]
     promote(measured)
     assert measured.evaluate().code == 0, "a baseline without them was promoted on purpose"
+
+
+def test_editing_what_fails_does_not_pass_either(measured):
+    """The same ten under their old ids, with questions that the agent answers."""
+    measured.evaluation["thresholds"] = {"string_match": 0.95}
+    assert measured.evaluate().code == 1
+    write(measured, [{**one, "input": f"q{500 + n}"} if n < 10 else one for n, one in enumerate(lines())])
+    outcome = measured.evaluate("--json")
+    (limit,) = outcome.document["datasets"][0]["thresholds"]
+    assert (outcome.code, limit["status"], limit["value"]) == (3, "INCOMPLETE", 1.0)
+    assert "10 samples were edited since the baseline, which could change the outcome" in limit["reason"]
+    measured.evaluation["thresholds"] = {"string_match": 0.8}
+    assert measured.evaluate().code == 0, "even at their worst"
+
+
+def test_deleting_the_samples_that_fail_leaves_their_pass_rate_open(measured):
+    measured.evaluation["thresholds"] = {"string_match": 0.5}
+    measured.evaluation["ciGate"] = {"baseline": "main", "minPassRate": 1}
+    assert measured.evaluate().code == 1
+    write(measured, lines()[10:])
+    outcome = measured.evaluate("--json")
+    assert (outcome.code, "10 samples of the baseline are gone" in outcome.document["reasons"][0]) == (3, True)
+    measured.evaluation["ciGate"]["maxRemoved"] = 0.1
+    assert measured.evaluate().code == 0
+
+
+def test_removed_samples_may_be_in_any_slice_that_had_no_limit_in_the_baseline(measured):
+    samples = [{**one, "metadata": {"topic": "returns" if n < 20 else "other"}} for n, one in enumerate(lines())]
+    write(measured, samples)
+    measured.evaluate()
+    promote(measured)
+    measured.evaluation["thresholds"] = {"string_match": {"min": 0.9, "slice": "topic=returns"}}
+    assert measured.evaluate().code == 1
+    write(measured, samples[10:])
+    assert measured.evaluate().code == 3
+
+
+def test_what_cannot_be_compared_is_not_measured_as_before(measured):
+    measured.evaluation["ciGate"]["baseline"] = "none"
+    measured.evaluate()
+    assert "measured as in the baseline" not in measured("report", "-v").out
+    measured.evaluation["ciGate"]["baseline"] = "main"
+    measured.evaluation["thresholds"] = {"string_match": {"min": 0.85, "stat": "mean"}}
+    assert measured.evaluate("--json").document["measurement"] == [], "the same limit, spelled out"
+
+
+def test_a_gate_without_a_baseline_had_no_rule_to_soften(measured):
+    measured.evaluation["ciGate"] = True
+    measured.evaluate()
+    promote(measured)
+    measured.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.02, "alpha": 0.01}
+    assert measured.evaluate("--json").document["measurement"] == []
+    promote(measured)
+    measured.evaluation["ciGate"] = {"baseline": "main", "maxDrop": {"string_match": 0.02}, "alpha": 0.001}
+    texts = [one["text"] for one in measured.evaluate("--json").document["measurement"]]
+    said = "gate softened since the baseline: "
+    assert texts == [f"{said}maxDrop 0.02 → string_match 0.02", f"{said}alpha 0.01 → 0.001"]
 
 
 @pytest.mark.parametrize("selection", [("--sample-size", "20"), ("--tag", "smoke")])

@@ -73,7 +73,8 @@ def test_a_value_beyond_the_declared_range_is_an_error(counted):
     [
         ({"name": "string_match", "range": [0, 2]}, "the range of string_match is [0, 1] already"),
         ({"name": "tokens_mean", "range": [-1, 5]}, "the range of tokens_mean is [0, …] already"),
-        ({"name": "tokens_mean", "range": [5, 5]}, "range must be [lowest, highest]"),
+        ({"name": "tokens_mean", "range": [5, 5]}, "range must be [lowest, highest], such as [0, 10]"),
+        ({"name": "tokens_mean", "range": [5]}, "range must be [lowest, highest], such as [0, 10]"),
     ],
 )
 def test_a_range_that_cannot_be(entry, said, counted):

@@ -119,7 +119,7 @@ def test_edited_samples_leave_the_comparison_and_count_at_their_worst(promoted):
     outcome = promoted.evaluate("--json")
     (many,) = outcome.document["regressions"]
     assert (outcome.code, many["status"], many["pairs"]) == (3, "INCOMPLETE", 28)
-    said = "12 samples edited since the baseline, which could change it: promote a new baseline, or allow the share"
+    said = "12 samples were edited since the baseline, which could change the outcome: promote a new baseline, or"
     assert said in many["reason"]
     promoted.evaluation["ciGate"]["maxRemoved"] = 0.3
     assert promoted.evaluate().code == 0
@@ -132,7 +132,7 @@ def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):
     said = "no sample is scored in both runs"
     outcome = promoted.evaluate("--json")
     assert [found["reason"] for found in outcome.document["regressions"]][:2] == [said] * 2
-    assert outcome.document["reasons"][0] == f"qa: string_match, latency_p95 against the baseline: {said}"
+    assert f"qa: string_match, latency_p95 against the baseline: {said}" in outcome.document["reasons"]
 
 
 def test_a_run_that_is_not_finished_is_not_promoted(promoted):

@@ -263,7 +263,7 @@ def test_samples_on_one_side_are_told():
     gone = hold(before, after)[0]
     assert (gone.status, gone.reason) == (
         INCOMPLETE,
-        "10 samples of the baseline are gone from the dataset, which could change it: promote a baseline without them, "
+        "10 samples of the baseline are gone from the dataset, which could change the outcome: promote a new baseline, "
         "or allow the share with maxRemoved",
     )
     assert hold(before, after, maxRemoved=0.25)[0].status is PASS

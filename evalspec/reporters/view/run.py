@@ -61,7 +61,7 @@ def _list_measurement(run: Run) -> Iterator[Line]:
     """Yield what changed in the measurement since the baseline, or that nothing did."""
     for change in run.measurement:
         yield Line(("measurement: ", *prose(change.render())), tone=Tone.WARN)
-    if run.regressions and not run.measurement:
+    if run.regressions and not run.measurement and all(one.is_compared for one in run.regressions):
         yield Line(("measured as in the baseline",), tone=Tone.QUIET)
 
 
@@ -100,17 +100,22 @@ def build_headline(run: Run, *, announce: bool = True) -> Iterator[Cell]:
 
 
 def _say_thresholds(run: Run) -> str:
-    """Return the outcomes of the thresholds: `2 of 7 thresholds broken, 1 undecided`. Met ones if none is wrong."""
+    """Return the outcomes of the thresholds: `2 of 7 thresholds broken, 1 undecided`. Met ones if none is wrong.
+
+    Failed comparisons with the baseline are counted apart.
+    """
+    worse = sum(one.status is VerdictStatus.FAIL for one in run.regressions)
+    compared = f", {counted(worse, 'comparison')} with the baseline failed" if worse else ""
     statuses = [threshold.status for dataset in run.datasets for threshold in dataset.thresholds]
     if not statuses:
-        return "no thresholds"
+        return f"no thresholds{compared}"
     count_of = {status: statuses.count(status) for status in _IN_WORDS}
     if count_of[VerdictStatus.FAIL] or count_of[VerdictStatus.INCOMPLETE]:
         del count_of[VerdictStatus.PASS]
     counts = [(count, _IN_WORDS[status]) for status, count in count_of.items() if count]
     (first, word), *others = counts
     total = counted(len(statuses), "threshold")
-    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)])
+    return ", ".join([f"{first} of {total} {word}", *(f"{count} {word}" for count, word in others)]) + compared
 
 
 def _announce_reasons(run: Run) -> str:
