@@ -79,6 +79,8 @@ def say_the_same(project, agent):
 
 def cluster(project, agent):
     write(project, [{**one, "metadata": {"document": n // 2}} for n, one in enumerate(lines())])
+    project.evaluate()
+    promote(project)
     project.evaluation["datasets"][0]["cluster"] = "document"
 
 
