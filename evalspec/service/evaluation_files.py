@@ -92,9 +92,8 @@ def _read(path: Path) -> EvaluationFile:
 
 
 def _to_row(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
-    request = msgspec.to_builtins(evaluation.request)
-    head = (evaluation.id, project.namespace, EVALUATION, request, evaluation.user, jobs.FAILED, evaluation.created_at)
-    row = asdict(Job(*head, calls=evaluation.calls, error=_NO_RUN))
+    known = msgspec.to_builtins(evaluation)
+    row = asdict(Job(**known, namespace=project.namespace, kind=EVALUATION, status=jobs.FAILED, error=_NO_RUN))
     try:
         return row | _find_outcome(project, evaluation)
     except EvalspecError as error:  # every query failed, or the run is damaged

@@ -117,7 +117,7 @@ def test_the_audit_log_has_changes_and_refusals_by_pages(client, engine):
     assert "the text of a tag" not in str(list_entries(engine, None))
     assert len(client.get("/v1/audit", params={"user": "ben", "status": 403}).json()["entries"]) == 2
     for cursor in ("x", "~", "1e999~", "nan~a", "1~'; DROP TABLE audit"):
-        assert client.get("/v1/audit", params={"cursor": cursor}).status_code in (200, 422)
+        assert client.get("/v1/audit", params={"cursor": cursor}).status_code == 400
 
 
 def test_old_audit_entries_are_deleted(engine, settings):
