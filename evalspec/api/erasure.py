@@ -7,9 +7,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from evalspec.api.baseline_files import find_baselines, shorten_baseline
-from evalspec.api.gold_labels import erase_revoked_labels
 from evalspec.errors import EvalspecError, InvalidInput
 from evalspec.gold.quotes import Quotes, find_quoting
+from evalspec.labels.erasing import erase_labels
+from evalspec.model.labels import Label
 from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.store.inputs import INPUTS_NAME
 from evalspec.store.log_records import TEXT, read_log
@@ -25,21 +26,25 @@ _OF_RUNS = ("runs", "index")
 """The folders of the store with a folder for each run."""
 
 
-class Erasure(Struct):
-    """What an erasure changed, or would change. Paths are relative to the project.
+class Erased(Struct):
+    """What was taken out of stored runs, labels and baselines, or would be.
 
     `runs`: number of erased samples by run. `labels`: number of labels without their words by run. `baselines`: number
-    of removed samples by file. `removed`: deleted files.
-    `failed`: what has to be done again. `unreachable`: where the text may still be.
+    of removed samples by file. `failed`: what has to be done again. `unreachable`: where the text may still be.
     """
 
     is_dry_run: bool
     runs: dict[str, int] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     baselines: dict[str, int] = field(default_factory=dict)
-    removed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     unreachable: list[str] = field(default_factory=list)
+
+
+class Erasure(Erased):
+    """What an erasure changed, or would change. Paths are relative to the project. `removed`: deleted files."""
+
+    removed: list[str] = field(default_factory=list)
 
 
 def erase(
@@ -65,10 +70,16 @@ def erase(
         raise InvalidInput("a text is too short to search for" if short else "there is nothing to erase", fix)
     done, quotes = Erasure(dry_run), Quotes(texts, shortest=1)
     keys = _erase_runs(project, quotes, set(samples), done)
-    _erase_labels(project, quotes, keys, done)
-    _shorten_baselines(project, set(samples), keys, done)
+    erase_labels_on(project / STORE, keys, (), quotes, done)
+    shorten_baselines(
+        project,
+        lambda run: keys.get(run, set()) | set(samples),  # without its stored run, a baseline loses the given ones only
+        lambda path: str(path.relative_to(project)),
+        done,
+    )
     _remove_logs(project, quotes, done)
     _list_unreachable(project, quotes, keys, done)
+    done.failed = [line.replace(f"{project}/", "") for line in done.failed]
     return done
 
 
@@ -87,26 +98,60 @@ def _erase_runs(project: Path, quotes: Quotes, samples: set[Key], done: Erasure)
     """Return the erased samples by run, including those that were erased before."""
     keys: dict[str, set[Key]] = {}
     for folder in RunStore(project / STORE).list():
-        try:
-            stored = open_run(folder)
-            known = set(stored.read_index().erased)
-            wanted = _describe_wanted(stored, quotes, samples)
-            found = find_samples(stored, wanted) if done.is_dry_run else erase_samples(stored, wanted, render_scores)
-        except EvalspecError as error:
-            done.failed.append(_shorten(project, str(error)))
-            continue
-        if found:
+        stored, found = erase_run(folder, lambda stored: _describe_wanted(stored, quotes, samples), done)
+        if stored is not None and found:
             keys[stored.id] = found
-        if found - known:
-            done.runs[stored.id] = len(found - known)
     return keys
 
 
-def _erase_labels(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]], done: Erasure) -> None:
+def erase_run(
+    folder: Path, describe_wanted: Callable[[StoredRun], Wanted], done: Erased
+) -> tuple[StoredRun | None, set[Key]]:
+    """Erase samples from a run. Return it with all its erased samples, also earlier ones; None if that failed."""
     try:
-        done.labels = erase_revoked_labels(project / STORE, keys, (), quotes, dry_run=done.is_dry_run)
+        stored = open_run(folder)
+        known = set(stored.read_index().erased)
+        wanted = describe_wanted(stored)
+        found = find_samples(stored, wanted) if done.is_dry_run else erase_samples(stored, wanted, render_scores)
     except EvalspecError as error:
-        done.failed.append(_shorten(project, str(error)))
+        done.failed.append(str(error))
+        return None, set()
+    if found - known:
+        done.runs[stored.id] = len(found - known)
+    return stored, found
+
+
+def erase_labels_on(
+    store: Path, erased: Mapping[str, Collection[Key]], ids: Collection[str], quotes: Quotes, done: Erased
+) -> None:
+    """Erase words and hashes from labels on erased samples, and from labels that quote the texts.
+
+    `store`: the `.evalspec` folder. `erased`: by run. For other runs, which were removed, only `ids` of samples are
+    known.
+    """
+
+    def is_wanted(label: Label) -> bool:
+        keys = erased.get(label.run)
+        is_erased = label.sample in ids if keys is None else (label.dataset, label.sample) in keys
+        return is_erased or (label.note is not None and quotes(label.note.encode()))
+
+    try:
+        done.labels |= erase_labels(store, is_wanted, dry_run=done.is_dry_run)
+    except EvalspecError as error:
+        done.failed.append(str(error))
+
+
+def shorten_baselines(
+    folder: Path, find_keys: Callable[[str], set[Key]], show: Callable[[Path], str], done: Erased
+) -> None:
+    """Take samples out of the baselines below a folder. `find_keys`: as of `shorten_baseline`. `show`: for messages."""
+    for path in sorted(find_baselines(folder)):
+        try:
+            removed = shorten_baseline(path, show(path), find_keys, is_dry_run=done.is_dry_run)
+            if removed:
+                done.baselines[show(path)] = removed
+        except (EvalspecError, OSError) as error:
+            done.failed.append(f"{show(path)}: {error}")
 
 
 def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wanted:
@@ -128,20 +173,6 @@ def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wa
 
 def _find_any(quotes: Quotes, digests: Collection[bytes]) -> Callable[[bytes], bool]:
     return lambda content: quotes(content) or any(digest in content for digest in digests)
-
-
-def _shorten_baselines(project: Path, samples: set[Key], keys: Mapping[str, set[Key]], done: Erasure) -> None:
-    """Take erased samples out of the baselines. Without its stored run, a baseline loses the given samples only."""
-    for path in sorted(find_baselines(project)):
-        shown = str(path.relative_to(project))
-        try:
-            removed = shorten_baseline(
-                path, shown, lambda run: keys.get(run, set()) | samples, is_dry_run=done.is_dry_run
-            )
-            if removed:
-                done.baselines[shown] = removed
-        except (EvalspecError, OSError) as error:
-            done.failed.append(_shorten(project, str(error)))
 
 
 def _remove_logs(project: Path, quotes: Quotes, done: Erasure) -> None:
@@ -168,7 +199,3 @@ def _list_unreachable(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]
         "reports and datasets that were written or sent elsewhere",
         "the services that answered or judged the samples",
     ]
-
-
-def _shorten(project: Path, text: str) -> str:
-    return text.replace(f"{project}/", "")

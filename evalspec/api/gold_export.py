@@ -13,8 +13,8 @@ from evalspec.datasets.load import load_dataset
 from evalspec.datasets.spooling import spool
 from evalspec.datasets.writing import accept_losses, choose_format, refuse_existing, write_dataset
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import compute_hash, list_files, read_record, to_plain, write_record
-from evalspec.gold.gold_set import GoldSet, open_set, read_config, show
+from evalspec.gold.files import compute_hash, require_records, show, to_plain, write_record
+from evalspec.gold.gold_set import GoldSet, open_set, read_config
 from evalspec.gold.identity import require_person
 from evalspec.gold.layout import EXPORTS
 from evalspec.gold.locking import hold
@@ -129,19 +129,13 @@ def recording(
     write_record(record, made)
 
 
-def list_exports(root: Path) -> Iterator[tuple[Path, Export]]:
-    """Yield each recorded export with the file of its record.
+def list_exports(root: Path) -> list[tuple[Path, Export]]:
+    """Return each recorded export with the file of its record.
 
     Raises:
         InvalidInput: A record cannot be read.
     """
-    problems: list[Problem] = []
-    for path in list_files(root / EXPORTS, show(root / EXPORTS), problems):
-        found = read_record(Export, path, show(path), problems)
-        if found is not None:
-            yield path, found
-    if problems:
-        raise InvalidInput(problems)
+    return require_records(Export, root / EXPORTS)
 
 
 def find_export(root: Path, made: Export) -> Path:

@@ -15,8 +15,8 @@ from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.blocks import find_text, parse_pin
 from evalspec.gold.curation import compute_curation
 from evalspec.gold.data_card import render_card
-from evalspec.gold.files import list_files, read_record, render_yaml, write_record
-from evalspec.gold.gold_set import Entry, GoldSet, read_config, show
+from evalspec.gold.files import render_yaml, require_records, show, write_record
+from evalspec.gold.gold_set import Entry, GoldSet, read_config
 from evalspec.gold.identity import require_person
 from evalspec.gold.layout import EXCEPTIONS, SET_FILE
 from evalspec.gold.linting import lint
@@ -250,17 +250,10 @@ def _record_exception(root: Path, entry: Entry, kind: str, by: str) -> None:
 
 def _read_exceptions(root: Path, entries: Mapping[str, Entry]) -> set[tuple[str, str]]:
     """Return the hits (id, kind) that somebody allowed in the current content of the triple."""
-    problems: list[Problem] = []
-    read = [
-        read_record(Allowed, path, show(path), problems)
-        for path in list_files(root / EXCEPTIONS, show(root / EXCEPTIONS), problems)
-    ]
-    if problems:
-        raise InvalidInput(problems)
     return {
         (one.triple, one.kind)
-        for one in read
-        if one is not None and one.triple in entries and entries[one.triple].content_hash == one.content_hash
+        for _, one in require_records(Allowed, root / EXCEPTIONS)
+        if one.triple in entries and entries[one.triple].content_hash == one.content_hash
     }
 
 

@@ -1,6 +1,6 @@
 """Revoke the permission of a customer everywhere in a project: the gold set, exports, stored runs, baselines."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
@@ -8,13 +8,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from evalspec.api.baseline_files import find_baselines, shorten_baseline
-from evalspec.api.erasure import render_scores
+from evalspec.api.erasure import Erased, erase_labels_on, erase_run, shorten_baselines
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
-from evalspec.api.gold_labels import erase_revoked_labels
-from evalspec.errors import EvalspecError, InvalidInput
+from evalspec.errors import InvalidInput
+from evalspec.gold.files import show
 from evalspec.gold.git_history import describe_git
-from evalspec.gold.gold_set import GoldSet, open_set, read_config, show
+from evalspec.gold.gold_set import GoldSet, open_set, read_config
 from evalspec.gold.identity import require_person
 from evalspec.gold.leaks import list_terms
 from evalspec.gold.locking import hold
@@ -35,9 +34,9 @@ from evalspec.gold.revoking import (
     shorten_slice,
 )
 from evalspec.gold.schema import Export
-from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
+from evalspec.store.erasing import Key, Wanted
 from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.store.stored_run import StoredRun
 
 _LONG_LINE = 40
 """Shorter lines of a passage may be in any text."""
@@ -46,27 +45,19 @@ _SLICE_KEYS = ("domain", "difficulty", "source", "customer", "failure_mode", "tr
 """Metadata of erased samples that stays in runs, because their results are sliced by it."""
 
 
-class Revocation(Struct):
+class Revocation(Erased):
     """What a revocation changed, or would change. Paths are relative to the working directory.
 
-    `slices`: removed members by file. `runs`: number of erased samples by run. `labels`: number of labels whose words
-    were erased, by run. `baselines`: number of removed samples by file. `failed`: what has to be done again, by whoever
-    reads it. `unreachable`: where the text may still be. `stores`, `folders`: what was searched for stored runs, and
-    for baselines and files that quote the customer.
+    `slices`: removed members by file. `stores`, `folders`: what was searched for stored runs, and for baselines and
+    files that quote the customer.
     """
 
-    customer: str
-    is_dry_run: bool
+    customer: str = ""
     triples: list[str] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
     slices: dict[str, list[str]] = field(default_factory=dict)
     exports: list[str] = field(default_factory=list)
-    runs: dict[str, int] = field(default_factory=dict)
     removed_runs: list[str] = field(default_factory=list)
-    labels: dict[str, int] = field(default_factory=dict)
-    baselines: dict[str, int] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    unreachable: list[str] = field(default_factory=list)
     stores: list[str] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
 
@@ -146,23 +137,21 @@ def _revoke(
     is_dry_run: bool,
 ) -> Revocation:
     content = find_content(found, customer)
-    done = Revocation(customer, is_dry_run, triples=[entry.id for entry in content.entries])
+    done = Revocation(is_dry_run, customer=customer, triples=[entry.id for entry in content.entries])
     done.stores, done.folders = [show(store) for store in stores], [show(folder) for folder in folders]
     quotes = Quotes(content.texts)
     searches = _make_searches(found, content, quotes)
     if not is_dry_run:
         mark_revoked(found, customer, today)
-    exports = list(list_exports(found.root))
+    exports = list_exports(found.root)
     changing = [path.resolve() for path in list_changing(found, content)]
     runs = _Runs()
     for store in stores:
         _erase_runs(found, content, RunStore(store), [made for _, made in exports], done, runs)
-        try:
-            done.labels |= erase_revoked_labels(store, runs.keys, content.ids, quotes, dry_run=is_dry_run)
-        except EvalspecError as error:
-            done.failed.append(str(error))
+        erase_labels_on(store, runs.keys, content.ids, quotes, done)
+    find_keys = _name_in_baselines(found, content, runs)
     for folder in folders:
-        _reissue_baselines(folder, found, content, runs, done)
+        shorten_baselines(folder, find_keys, show, done)
     _shorten_exports(found.root, content, exports, done)
     _change_set(found, content, by, today, done)
     changing += [Path(name).resolve() for name in (*done.exports, *done.baselines)]
@@ -183,7 +172,7 @@ def _change_set(found: GoldSet, content: Content, by: str, today: date, done: Re
     for path in [*find_exceptions(found, content), *blocks]:
         path.unlink(missing_ok=True)
     for name in content.tombstones:
-        bury_notes(found, name)
+        bury_notes(found, found.entries[name])
     remove_temporary(found.root)
     for entry in content.entries:
         bury(found, entry, by, today)
@@ -195,22 +184,20 @@ def _erase_runs(
     """Erase the texts from all runs of a store."""
     places = {found.root.resolve(), *((found.root / made.path).resolve() for made in exports)}
     asks, quotes = Quotes(content.questions), Quotes(content.texts)
+
+    def describe_wanted(stored: StoredRun) -> Wanted:
+        return _describe_wanted(stored, content, _find_own(stored, places), asks, quotes)
+
     for folder in store.list():
-        try:
-            stored = open_run(folder)
-            known = set(stored.read_index().erased)
-            own = _find_own(stored, places)
-            samples = _erase_run(stored, _describe_wanted(stored, content, own, asks, quotes), done.is_dry_run)
-        except EvalspecError as error:
-            done.failed.append(str(error))
+        stored, samples = erase_run(folder, describe_wanted, done)
+        if stored is None:
             continue
+        own = _find_own(stored, places)
         runs.keys[stored.id] = samples
         runs.own |= own
         runs.other |= {entry["name"] for entry in stored.fingerprint["datasets"]} - own
         if samples:
             runs.folders.append(folder.resolve())
-        if samples - known:
-            done.runs[stored.id] = len(samples - known)
     for folder in store.list_undescribed():
         quoting, _ = find_quoting(folder, quotes)
         if quoting:
@@ -237,27 +224,15 @@ def _describe_wanted(stored: StoredRun, content: Content, own: set[str], asks: Q
     return Wanted(is_wanted, asks, quotes, {*_SLICE_KEYS, *metadata_keys(stored.outline)})
 
 
-def _erase_run(stored: StoredRun, wanted: Wanted, is_dry_run: bool) -> set[Key]:
-    return find_samples(stored, wanted) if is_dry_run else erase_samples(stored, wanted, render_scores)
-
-
-def _reissue_baselines(folder: Path, found: GoldSet, content: Content, runs: _Runs, done: Revocation) -> None:
-    """Take revoked samples out of the baselines below a folder.
+def _name_in_baselines(found: GoldSet, content: Content, runs: _Runs) -> Callable[[str], set[Key]]:
+    """Return what names the revoked samples of a baseline, by the id of its run.
 
     The stored run of a baseline knows them. Without it, a dataset counts that has the name of the set, unless runs only
     know another dataset of that name.
     """
     names = {found.config.name, found.root.resolve().name} - (runs.other - runs.own)
     known = {(name, one) for name in names for one in content.ids}.union(*runs.keys.values())
-    for path in sorted(find_baselines(folder)):
-        try:
-            removed = shorten_baseline(
-                path, show(path), lambda run: runs.keys.get(run, known), is_dry_run=done.is_dry_run
-            )
-            if removed:
-                done.baselines[show(path)] = removed
-        except (EvalspecError, OSError) as error:
-            done.failed.append(f"{show(path)}: {error}")
+    return lambda run: runs.keys.get(run, known)
 
 
 def _shorten_exports(root: Path, content: Content, exports: list[tuple[Path, Export]], done: Revocation) -> None:

@@ -29,7 +29,7 @@ class SliceSignal(Struct, frozen=True):
 
     `correlation`: from −1 to 1, with its 95 % `interval`. None with a `reason` if it is unknown. `configurations`:
     number of agents and retrievers that the runs compare; `runs`: number of full runs. `triples` and `full_triples`:
-    those of the slice and of the full set that every run scored. `excluded`: number of full runs by cause.
+    those of the slice and of the full set that every run scored. `excluded_runs`: number of full runs by cause.
     """
 
     metric: str | None
@@ -40,7 +40,7 @@ class SliceSignal(Struct, frozen=True):
     runs: int
     triples: int
     full_triples: int
-    excluded: Mapping[str, int]
+    excluded_runs: Mapping[str, int]
 
 
 class _FullRun(Struct, frozen=True):

@@ -91,7 +91,8 @@ def command(
     from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
 
     with growing():  # the server answers a sixth of a second earlier
-        from evalspec.service.serving import listen, prepare_database, serve
+        from evalspec.service.connections import listen
+        from evalspec.service.serving import prepare_database, serve
 
     settings = ServiceSettings(
         read_projects(given),

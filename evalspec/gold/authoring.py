@@ -6,8 +6,8 @@ from typing import Any
 
 from evalspec.datasets.located import make_record
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import read_record, to_plain, write_record
-from evalspec.gold.gold_set import Entry, read_entry, show
+from evalspec.gold.files import read_record, show, to_plain, write_record
+from evalspec.gold.gold_set import Entry, read_entry
 from evalspec.gold.layout import EVENTS, SET_FILE, TRIPLES
 from evalspec.gold.protocol import revise_triple
 from evalspec.gold.samples import refuse_other_origin
@@ -66,7 +66,7 @@ def read_triple(
 
 def _read_file(file: Path) -> dict[str, Any]:
     problems: list[Problem] = []
-    triple = read_record(GoldTriple, file, show(file), problems)
+    triple = read_record(GoldTriple, file, problems)
     if triple is None:
         raise InvalidInput(problems)
     return to_plain(triple)

@@ -13,9 +13,8 @@ from typing import TypeVar
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import write_text
-from evalspec.gold.gold_set import show
-from evalspec.gold.layout import BLOCKS, GRANTS
+from evalspec.gold.files import show, write_text
+from evalspec.gold.layout import BLOCKS
 from evalspec.gold.permission import read_grants
 from evalspec.gold.redaction import find_terms
 from evalspec.gold.schema import AnyOf, Block, Blocks, Triple
@@ -111,7 +110,7 @@ def store_text(root: Path, text: str) -> str:
 
 
 def _refuse_terms(root: Path, text: str) -> None:
-    for customer, grant in read_grants(root, show(root / GRANTS), []).items():
+    for customer, grant in read_grants(root, []).items():
         if find_terms(text, grant.terms):
             message = (
                 f"the text of the block has a term of permissions/{customer}.yaml, so it cannot be kept in the set"

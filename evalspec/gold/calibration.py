@@ -8,9 +8,9 @@ from msgspec import Struct
 from pydantic import Field, StrictInt
 
 from evalspec.errors import Problem
-from evalspec.gold.files import compute_hash, list_files, read_record, to_plain, write_record
+from evalspec.gold.files import compute_hash, read_records, show, to_plain, write_record
 from evalspec.gold.flag_rates import Role, list_streams
-from evalspec.gold.gold_set import open_set, read_config, show
+from evalspec.gold.gold_set import open_set, read_config
 from evalspec.gold.granting import redact_note
 from evalspec.gold.identity import require_person
 from evalspec.gold.layout import CALIBRATIONS
@@ -74,10 +74,7 @@ def calibrate(
 def read_calibrations(root: Path, config: SetFile, problems: list[Problem]) -> list[CalibrationFile]:
     """Return the sessions of a set. Invalid files and edited ones are problems."""
     found = []
-    for path in list_files(root / CALIBRATIONS, show(root / CALIBRATIONS), problems):
-        session = read_record(Calibration, path, show(path), problems)
-        if session is None:
-            continue
+    for path, session in read_records(Calibration, root / CALIBRATIONS, problems):
         strangers = [who for who in (session.person, session.by) if who not in config.people]
         if strangers:
             message = f"'{strangers[0]}' is not one of the people in set.yaml"

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.authoring import find_edited
 from evalspec.gold.block_checks import STALE, Fit, check_blocks
 from evalspec.gold.blocks import (
     BlockKey,
@@ -20,11 +21,17 @@ from evalspec.gold.blocks import (
     replace_blocks,
     store_text,
 )
-from evalspec.gold.gold_set import Entry, open_set, show
-from evalspec.gold.pins import Changed, NewText, is_living, list_living
-from evalspec.gold.protocol import revise_triple
+from evalspec.gold.gold_set import Entry, open_set
+from evalspec.gold.pins import (
+    Changed,
+    NewText,
+    explain_no_revision,
+    explain_unsettled,
+    list_living,
+    refuse_left,
+    revise_computed,
+)
 from evalspec.gold.schema import Block, GoldTriple
-from evalspec.gold.states import State
 from evalspec.model import Document
 from evalspec.remap.corpus import Chunk
 from evalspec.remap.matching import Match, compute_matches
@@ -90,24 +97,14 @@ def carry(
             wanted.append((entry, carried))
         elif names:
             left[entry.id] = "its blocks are unchanged"
-    if names and left:
-        raise InvalidInput(Problem(f"{name}: {why}", file=show(found.find(name).path)) for name, why in left.items())
+    if names:
+        refuse_left(left, found)
     texts = {entry.id: _list_new_texts(blocks, move) for entry, blocks in wanted}
     whence = f"carried from {move.old.shown_as} to {move.new.shown_as}"
     notes = {name: ", ".join([whence, *(one.render() for one in own)]) for name, own in texts.items()}
     revised = [
-        revise_triple(
-            root,
-            entry.id,
-            _replace(root, entry.triple, blocks, move),
-            by,
-            replaces=entry.content_hash,
-            note=notes[entry.id],
-            at=at,
-            is_computed=True,
-        )
+        revise_computed(root, entry, _replace(root, find_edited(entry), blocks, move), by, notes[entry.id], at)
         for entry, blocks in wanted
-        if entry.triple is not None
     ]
     return Changed(revised, left, {name: own for name, own in texts.items() if own})
 
@@ -134,22 +131,19 @@ def _match(old: _Side, new: _Side, entries: Sequence[Entry], min_overlap: float)
 
 def _find_blocks(entry: Entry, move: _Move, by: str) -> dict[BlockKey, list[Block]] | str:
     """Return the new blocks by old one, none if all are unchanged, or why the triple cannot be carried over."""
-    if entry.triple is None or not is_living(entry):
-        return f"the triple is {entry.state}"
-    if not entry.standing.revision:
-        return f"its content was edited by hand; record that first: evalspec gold revise {entry.id}"
+    unable = explain_no_revision(entry)
+    if unable is not None:
+        return unable
     found: dict[BlockKey, list[Block]] = {}
-    for one in check_blocks(entry.triple, move.new.documents):
+    for one in check_blocks(find_edited(entry), move.new.documents):
         if one.fit not in STALE and not (one.fit is Fit.UNPINNED and _differs(one.block, move)):
             continue
         blocks = _carry_block(one.block, move)
         if isinstance(blocks, str):
             return blocks
         found[key_of(one.block)] = blocks
-    current = entry.standing.current
-    if found and entry.state is State.DISPUTED and by not in current.writers | current.flaggers:
-        return "it is disputed, and a revision would settle that; only its author and the flagger may"
-    return found
+    unsettled = explain_unsettled(entry, by) if found else None
+    return found if unsettled is None else unsettled
 
 
 def _differs(block: Block, move: _Move) -> bool:

@@ -1,6 +1,6 @@
 """Triples and events as documents, for `--json` and for pages."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,23 +65,15 @@ def describe_history(entry: Entry, sight: Sight = EVERYTHING) -> list[dict[str, 
 
     Reviews are hidden from somebody whose own is blind, and the notes of a triple without permission from everybody.
     """
-    left_out, why = {"note"} if entry.state is State.REVOKED else set(), _explain_hidden(entry, sight)
-    return [
-        _hide(one.event, why) if sight.hides(one.event, entry) else _describe_event(one.event, left_out)
-        for one in entry.events
-    ]
+    return [_describe_event(one.event, entry, sight) for one in entry.events]
 
 
-def _explain_hidden(entry: Entry, sight: Sight) -> str:
-    return _WITHHELD if entry.id in sight.withheld else _HIDDEN
-
-
-def _describe_event(event: Event, left_out: Container[str]) -> dict[str, Any]:
+def _describe_event(event: Event, entry: Entry, sight: Sight) -> dict[str, Any]:
+    if sight.hides(event, entry):
+        why = _WITHHELD if entry.id in sight.withheld else _HIDDEN
+        return {"kind": "review", "revision": event.revision, "at": event.at, "note": why}
+    left_out = {"note"} if entry.state is State.REVOKED else set()
     return {key: value for key, value in to_plain(event).items() if key not in left_out}
-
-
-def _hide(event: Event, why: str) -> dict[str, Any]:
-    return {"kind": "review", "revision": event.revision, "at": event.at, "note": why}
 
 
 def describe_set(found: GoldSet, sight: Sight = EVERYTHING) -> Mapping[str, Any]:

@@ -11,13 +11,14 @@ from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.blocks import find_texts, key_of
-from evalspec.gold.gold_set import Entry, GoldSet, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.quantities import Quantity, list_quantities, list_words
 from evalspec.gold.schema import Category, Event, GoldTriple, Kind, Outcome
+from evalspec.gold.states import SETTLING
 
 UNCATEGORISED = "uncategorised"
 """The category of a settled dispute that nobody gave one."""
-_SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
 
 
 class Difference(Struct, frozen=True):
@@ -189,12 +190,12 @@ def find_category(events: Sequence[Event]) -> str | None:
 
     The category that people settled it under counts more than that of the flag. `events`: of one triple, by revision.
     """
-    settled = [event for event in events if event.kind in _SETTLING]
+    settled = [event for event in events if event.kind in SETTLING]
     if not settled:
         return None
     revision = max(event.revision for event in settled)
     same = [event for event in events if event.revision == revision]
-    said = [event.category for event in same if event.kind in _SETTLING] + [event.category for event in same]
+    said = [event.category for event in same if event.kind in SETTLING] + [event.category for event in same]
     return next((str(category) for category in said if category is not None), UNCATEGORISED)
 
 

@@ -30,7 +30,6 @@ _WORTH_A_CLOSER_LOOK = re.compile(r"(?:^|[\s\[{,:-])[&*!]\w|^[ \t?-]{100}|^---\s
 _MOST_BRACKETS = 100
 _UNICODE_BREAK = re.compile("[\x85\u2028\u2029]")
 _CONFLICT = re.compile(r"^<{7} .*$", re.MULTILINE)
-_SUFFIXES = (".yaml", ".yml")
 _MARK = re.compile(r"^(?:---|\.\.\.)(?:\s|\Z)", re.MULTILINE)
 """What begins or ends a document, unless it is inside a quoted text."""
 _BARE_MARK = re.compile(r"---[ \t]*\r?\n")
@@ -145,14 +144,41 @@ def _move(problem: Problem, lines: int) -> Problem:
     return Problem(problem.message, problem.fix, problem.file, moved, problem.field)
 
 
-def read_record(model: type[Record], path: Path, shown_as: str, problems: list[Problem]) -> Record | None:
+def show(path: Path) -> str:
+    """Return a path for messages: relative to the working directory if it is inside."""
+    return str(path).removeprefix(f"{os.getcwd()}{os.sep}")  # noqa: PTH109 - for each of thousands of files
+
+
+def read_record(model: type[Record], path: Path, problems: list[Problem]) -> Record | None:
     """Return the one record of a file. Return None and add all problems if there is none."""
+    shown_as = show(path)
     documents = read_documents(path, shown_as, problems)
     if len(documents) > 1:
         message = f"the file has {len(documents)} YAML documents"
         problems.append(Problem(message, "keep one", shown_as, documents[1].first_line + 1))
         return None
     return parse_record(model, documents[0].data, documents[0], (), problems) if documents else None
+
+
+def read_records(model: type[Record], folder: Path, problems: list[Problem]) -> Iterator[tuple[Path, Record]]:
+    """Yield the records of a folder with their files, by name. Files without a valid record are problems."""
+    for path in list_files(folder, show(folder), problems):
+        record = read_record(model, path, problems)
+        if record is not None:
+            yield path, record
+
+
+def require_records(model: type[Record], folder: Path) -> list[tuple[Path, Record]]:
+    """Return the records of a folder with their files, by name.
+
+    Raises:
+        InvalidInput: A file is invalid.
+    """
+    problems: list[Problem] = []
+    found = list(read_records(model, folder, problems))
+    if problems:
+        raise InvalidInput(problems)
+    return found
 
 
 def list_files(folder: Path, shown_as: str, problems: list[Problem]) -> list[Path]:

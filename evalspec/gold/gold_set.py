@@ -18,10 +18,12 @@ from evalspec.gold.files import (
     list_files,
     read_documents,
     read_record,
+    read_records,
     refuse_stream,
+    show,
     to_plain,
 )
-from evalspec.gold.layout import EVENTS, GRANTS, PARTS, SET_FILE, TRIPLES
+from evalspec.gold.layout import EVENTS, PARTS, SET_FILE, TRIPLES
 from evalspec.gold.permission import explain_no_permission, find_today, read_grants
 from evalspec.gold.schema import Event, GoldTriple, Grant, Kind, SetFile, Source
 from evalspec.gold.states import ACCEPTING, AUTHORING, Standing, State, compute_standing
@@ -121,11 +123,6 @@ class GoldSet(Struct):
         return {state: counts[state] for state in State}
 
 
-def show(path: Path) -> str:
-    """Return a path for messages: relative to the working directory if it is inside."""
-    return str(path).removeprefix(f"{os.getcwd()}{os.sep}")  # noqa: PTH109 - for each of thousands of files
-
-
 def find_set(given: Path | str | None = None) -> Path:
     """Return the folder of a set: the given one, or the only one under `gold/` and `evals/gold/`.
 
@@ -158,7 +155,7 @@ def read_config(root: Path) -> SetFile:
     """
     problems = [explain_link(show(root / name)) for name in PARTS if (root / name).is_symlink()]
     refuse_stream(root / SET_FILE)
-    config = read_record(SetFile, root / SET_FILE, show(root / SET_FILE), problems)
+    config = read_record(SetFile, root / SET_FILE, problems)
     if config is None or problems:
         raise InvalidInput(problems)
     return config
@@ -201,7 +198,7 @@ def read_set(root: Path, today: date | None = None) -> GoldSet:
         if name not in entries and not (root / TRIPLES / f"{name}.yaml").exists():  # else it is invalid, as reported
             entries |= _read_tombstone(root, name, problems)
     _refuse_twins(entries, problems)
-    grants = read_grants(root, show(root / GRANTS), problems)
+    grants = read_grants(root, problems)
     day = today or find_today()
     permitted = {name: _apply_grants(entry, grants, day) for name, entry in sorted(entries.items())}
     return GoldSet(root, config, permitted, has_events, problems, grants)
@@ -224,7 +221,7 @@ def read_entry(root: Path, name: str, today: date | None = None) -> Entry:
     if name not in found:
         return read_set(root, today).find(name)  # the file has others only, as after a revocation or by hand
     entry = _make_entry(name, path, *found[name], events, read_config(root), _has_events(root))
-    grants = read_grants(root, show(root / GRANTS), problems) if entry.customers else {}
+    grants = read_grants(root, problems) if entry.customers else {}
     if problems:
         raise InvalidInput(problems)
     return _apply_grants(entry, grants, today or find_today())
@@ -287,13 +284,9 @@ def _list_event_folders(root: Path, problems: list[Problem]) -> list[str]:
 
 def _read_events(root: Path, name: str, problems: list[Problem]) -> list[EventFile]:
     folder = root / EVENTS / name
-    found: list[EventFile] = []
     if folder.is_symlink():
-        return found
-    for path in list_files(folder, show(folder), problems):
-        event = read_record(Event, path, show(path), problems)
-        if event is not None:
-            found.append(EventFile(event, path))
+        return []
+    found = (EventFile(event, path) for path, event in read_records(Event, folder, problems))
     return sorted(found, key=_rank)
 
 

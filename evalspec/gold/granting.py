@@ -6,10 +6,9 @@ from pathlib import Path
 
 from evalspec.datasets.located import make_record
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import to_plain, write_record
-from evalspec.gold.gold_set import read_config, show
+from evalspec.gold.files import show, to_plain, write_record
+from evalspec.gold.gold_set import read_config
 from evalspec.gold.identity import require_person
-from evalspec.gold.layout import GRANTS
 from evalspec.gold.locking import hold
 from evalspec.gold.permission import explain_no_permission, find_today, grant_path, read_grants
 from evalspec.gold.redaction import find_terms, redact_text, redact_triple, refuse_unusable
@@ -104,7 +103,7 @@ def redact_note(root: Path, note: str | None) -> str | None:
 
 def _read(root: Path) -> dict[str, Grant]:
     problems: list[Problem] = []
-    found = read_grants(root, show(root / GRANTS), problems)
+    found = read_grants(root, problems)
     if problems:
         raise InvalidInput(problems)
     return found

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import list_files, read_record, write_record
-from evalspec.gold.gold_set import read_config, show
+from evalspec.errors import InvalidInput
+from evalspec.gold.files import require_records, write_record
+from evalspec.gold.gold_set import read_config
 from evalspec.gold.identity import find_person
 from evalspec.gold.layout import HELD_OUT
 from evalspec.gold.schema import HeldOutUse
@@ -21,14 +21,9 @@ def read_uses(root: Path) -> list[HeldOutUse]:
     Raises:
         InvalidInput: A file is invalid.
     """
-    problems: list[Problem] = []
     folder = root / HELD_OUT
     require_file(folder)
-    found = (read_record(HeldOutUse, path, show(path), problems) for path in list_files(folder, show(folder), problems))
-    uses = [use for use in found if use is not None]
-    if problems:
-        raise InvalidInput(problems)
-    return sorted(uses, key=lambda use: use.run)
+    return sorted((use for _, use in require_records(HeldOutUse, folder)), key=lambda use: use.run)
 
 
 def log_use(root: Path, run: str, by: str | None = None, at: str | None = None) -> HeldOutUse:

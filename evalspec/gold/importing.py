@@ -15,8 +15,8 @@ from evalspec.datasets.losses import GRADES, NATIVE_ONLY, Loss, list_sample_loss
 from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.authoring import parse_pairs
 from evalspec.gold.blocks import read_documents
-from evalspec.gold.files import to_plain
-from evalspec.gold.gold_set import Entry, open_set, read_config, show
+from evalspec.gold.files import show, to_plain
+from evalspec.gold.gold_set import Entry, open_set, read_config
 from evalspec.gold.identity import require_person
 from evalspec.gold.layout import BLOCKS_KEY, DISPUTE_KEY, EVENTS, SET_FILE, find_root
 from evalspec.gold.pins import pin_triple

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from evalspec.datasets.located import render_ids
 from evalspec.errors import Problem
-from evalspec.gold.files import list_files, read_record
-from evalspec.gold.gold_set import Entry, GoldSet, show
+from evalspec.gold.files import read_records, show
+from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.layout import BLOCKS, EXCEPTIONS, EXPORTS, GRANTS, TRIPLES
 from evalspec.gold.permission import grant_path
 from evalspec.gold.quotes import walk_files
@@ -41,8 +41,7 @@ def list_broken_records(found: GoldSet) -> list[Problem]:
     problems: list[Problem] = []
     kinds: tuple[tuple[str, type[Strict]], ...] = ((EXCEPTIONS, Allowed), (EXPORTS, Export))
     for folder, model in kinds:
-        for path in list_files(found.root / folder, show(found.root / folder), problems):
-            read_record(model, path, show(path), problems)
+        list(read_records(model, found.root / folder, problems))
     return problems
 
 

@@ -10,8 +10,8 @@ from evalspec.gold.blocks import PIN, find_texts, key_of, list_damaged, parse_pi
 from evalspec.gold.calibration import read_calibrations
 from evalspec.gold.disputes import check_numbers, is_numeric
 from evalspec.gold.event_files import event_name
-from evalspec.gold.files import YamlFile, list_unread
-from evalspec.gold.gold_set import Entry, EventFile, GoldSet, read_set, show
+from evalspec.gold.files import YamlFile, list_unread, show
+from evalspec.gold.gold_set import Entry, EventFile, GoldSet, read_set
 from evalspec.gold.layout import BLOCKS, DISPUTE_KEY, EVENTS, OF_RECORDS
 from evalspec.gold.leaks import list_broken_records, list_ended_grants, list_leaks, list_missing_grants
 from evalspec.gold.reviewers import describe_missing, is_dead_end

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from evalspec.gold.blocks import find_text, is_pin_of, list_block_files, parse_pin
-from evalspec.gold.gold_set import show
+from evalspec.gold.files import show
 from evalspec.gold.schema import Block
 from evalspec.judge.belonging import content_words
 

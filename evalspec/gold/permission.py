@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from evalspec.errors import Problem
-from evalspec.gold.files import list_files, read_record
+from evalspec.gold.files import read_records, show
 from evalspec.gold.layout import GRANTS
 from evalspec.gold.schema import Grant, Source, TripleMetadata
 
@@ -22,18 +22,17 @@ def grant_path(root: Path, customer: str) -> Path:
     return other if other.exists() and not path.exists() else path
 
 
-def read_grants(root: Path, shown_as: str, problems: list[Problem]) -> dict[str, Grant]:
+def read_grants(root: Path, problems: list[Problem]) -> dict[str, Grant]:
     """Return the grants of a set by customer. Unreadable ones are missing, and a problem.
 
-    Two files of one customer are a problem too; a revoked one counts. `shown_as`: their folder.
+    Two files of one customer are a problem too; a revoked one counts.
     """
     found: dict[str, Grant] = {}
-    for path in list_files(root / GRANTS, shown_as, problems):
-        grant = read_record(Grant, path, f"{shown_as}/{path.name}", problems)
-        if grant is not None and path.stem in found:
+    for path, grant in read_records(Grant, root / GRANTS, problems):
+        if path.stem in found:
             message = f"{path.stem} has two grants, in {path.stem}.yaml and in {path.name}"
-            problems.append(Problem(message, "merge them into one file", f"{shown_as}/{path.name}"))
-        if grant is not None and (path.stem not in found or grant.revoked_at is not None):
+            problems.append(Problem(message, "merge them into one file", show(path)))
+        if path.stem not in found or grant.revoked_at is not None:
             found[path.stem] = grant
     return found
 

@@ -7,9 +7,11 @@ from pathlib import Path
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.gold.authoring import find_edited
 from evalspec.gold.block_checks import STALE, BlockCheck, Fit, check_blocks
 from evalspec.gold.blocks import key_of, read_documents, render_document, replace_blocks, store_text
-from evalspec.gold.gold_set import Entry, GoldSet, open_set, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import Entry, GoldSet, open_set
 from evalspec.gold.protocol import record, revise_triple
 from evalspec.gold.schema import Block, GoldTriple, Kind, Triple
 from evalspec.gold.states import State
@@ -153,46 +155,65 @@ def pin(
             wanted.append(entry)
         elif names or _list_to_pin(entry.triple, documents):
             left[entry.id] = why
-    if names and left:
-        raise InvalidInput(Problem(f"{name}: {why}", file=show(found.find(name).path)) for name, why in left.items())
+    if names:
+        refuse_left(left, found)
     note = f"pinned to {show(Path(corpus))}"
-    pinned = [
-        revise_triple(
-            root,
-            entry.id,
-            pin_triple(root, entry.triple, documents, renew=bool(names)),
-            by,
-            replaces=entry.content_hash,
-            note=note,
-            at=at,
-            is_computed=True,
-        )
-        for entry in wanted
-        if entry.triple is not None
-    ]
+    pinned = []
+    for entry in wanted:
+        triple = pin_triple(root, find_edited(entry), documents, renew=bool(names))
+        pinned.append(revise_computed(root, entry, triple, by, note, at))
     return Changed(pinned, left)
+
+
+def refuse_left(left: Mapping[str, str], found: GoldSet) -> None:
+    """Raise InvalidInput if named triples cannot be changed. `left`: why, by id."""
+    if left:
+        raise InvalidInput(Problem(f"{name}: {why}", file=show(found.find(name).path)) for name, why in left.items())
+
+
+def revise_computed(root: Path, entry: Entry, triple: GoldTriple, by: str, note: str, at: str | None) -> Entry:
+    """Record a triple with other blocks as a revision that nobody wrote.
+
+    Raises:
+        InvalidInput: `revise_triple` refuses it.
+    """
+    return revise_triple(root, entry.id, triple, by, replaces=entry.content_hash, note=note, at=at, is_computed=True)
+
+
+def explain_no_revision(entry: Entry) -> str | None:
+    """Return why no revision of a triple can be computed, whatever its blocks are; None if one can be."""
+    if not is_living(entry):
+        return f"the triple is {entry.state}"
+    if not entry.standing.revision:
+        return f"its content was edited by hand; record that first: evalspec gold revise {entry.id}"
+    return None
+
+
+def explain_unsettled(entry: Entry, by: str) -> str | None:
+    """Return why a person may not revise a disputed triple without reading it; None if they may."""
+    current = entry.standing.current
+    if entry.state is not State.DISPUTED or by in current.writers | current.flaggers:
+        return None
+    return "it is disputed, and a revision would settle that; only its author and the flagger may"
 
 
 def _explain_no_pin(
     entry: Entry, documents: Mapping[str, Document], by: str, *, is_named: bool, reviewed: bool
 ) -> str | None:
     """Return why a triple is not pinned, None if it can be."""
-    current = entry.standing.current
-    if not is_living(entry):
-        return f"the triple is {entry.state}"
-    if not entry.standing.revision:
-        return f"its content was edited by hand; record that first: evalspec gold revise {entry.id}"
+    unable = explain_no_revision(entry)
+    if unable is not None:
+        return unable
     wanted = _list_to_pin(entry.triple, documents, renew=is_named)
     if not wanted:
         return "all blocks are pinned"
     absent = [block.block_id for block in wanted if block.block_id not in documents]
     if absent:
         return f"the corpus does not have {', '.join(absent)}"
-    if entry.state is State.DISPUTED and by not in current.writers | current.flaggers:
-        return "it is disputed, and a revision would settle that; only its author and the flagger may"
-    if current.reviews and not (is_named or reviewed):
+    unsettled = explain_unsettled(entry, by)
+    if unsettled is None and entry.standing.current.reviews and not (is_named or reviewed):
         return "it has reviews, which would start again"
-    return None
+    return unsettled
 
 
 def _list_to_pin(triple: Triple | None, documents: Mapping[str, Document], *, renew: bool = False) -> list[Block]:

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.disputes import refuse_upheld
 from evalspec.gold.event_files import make_event, write_event
-from evalspec.gold.gold_set import Entry, hash_content, read_config, read_entry, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import Entry, hash_content, read_config, read_entry
 from evalspec.gold.granting import admit, redact_note
 from evalspec.gold.identity import require_person
 from evalspec.gold.layout import EVENTS, SET_FILE, TRIPLES

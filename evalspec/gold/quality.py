@@ -11,7 +11,7 @@ from msgspec import Struct
 from evalspec.gold.gold_set import Entry
 from evalspec.gold.ratings import RatedRevision, parse_time
 from evalspec.gold.schema import Event, Kind, Outcome, Targets
-from evalspec.gold.states import State
+from evalspec.gold.states import SETTLING, State
 from evalspec.model import Coverage, DisputeSummary, DroppedTriple, Objection, SettlingTime, SourceShare
 from evalspec.stats.bounded import compute_share_interval
 from evalspec.validity.cells import CELL_KEYS, compute_coverage
@@ -20,7 +20,6 @@ OPEN = "open"
 _CONFIDENCE = 0.95
 _ROUNDING = 1e-9
 _HOUR = 3600
-_SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
 
 
 class Dispute(Struct, frozen=True):
@@ -42,7 +41,7 @@ def list_disputes(revisions: Sequence[RatedRevision]) -> list[Dispute]:
 def _describe(one: RatedRevision, after: RatedRevision | None) -> Dispute:
     outcome, ended = _find_end(one, after)
     flags = [review for review in one.content.reviews.values() if review.kind is Kind.FLAG]
-    settling = [event for event in one.content.events if event.kind in _SETTLING]
+    settling = [event for event in one.content.events if event.kind in SETTLING]
     named = [event.category for event in (*settling, *flags) if event.category is not None]
     hours = _count_hours([flag.at for flag in flags], ended) if outcome != OPEN else None
     return Dispute(one.triple, one.number, named[0] if named else None, outcome, hours)
@@ -54,7 +53,7 @@ def _find_end(one: RatedRevision, after: RatedRevision | None) -> tuple[str, lis
     state, how = content.decide()
     if state is State.DROPPED and how == "two flags":
         return how, [content.reviews[who].at for who in content.open_flags]
-    settled = [event.at for event in content.events if event.kind in _SETTLING]
+    settled = [event.at for event in content.events if event.kind in SETTLING]
     if after is not None and (state is State.DISPUTED or content.has(Kind.RESOLVE, Outcome.REVISED)):
         return "revised", [after.written_at]
     if state is State.DISPUTED:

@@ -10,7 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.gold_set import Entry, EventFile, read_entry, read_set, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import Entry, EventFile, read_entry, read_set
 from evalspec.gold.protocol import review
 from evalspec.gold.reviewers import describe_missing, explain_no_review, list_reviewable
 from evalspec.gold.schema import Category, Event, Flag, Kind

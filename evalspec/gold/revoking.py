@@ -12,8 +12,8 @@ from msgspec import Struct
 from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.blocks import list_block_files
 from evalspec.gold.event_files import event_name, write_event
-from evalspec.gold.files import list_files, read_record, to_plain, write_record
-from evalspec.gold.gold_set import Entry, GoldSet, show
+from evalspec.gold.files import read_record, read_records, require_records, show, to_plain, write_record
+from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.layout import BLOCKS, EVENTS, EXCEPTIONS, EXPORTS, GRANTS, SLICES, TRIPLES
 from evalspec.gold.leaks import NO_HASH, is_bare
 from evalspec.gold.permission import grant_path
@@ -125,21 +125,16 @@ def find_slices(found: GoldSet, content: Content) -> dict[Path, list[str]]:
     Raises:
         InvalidInput: A slice cannot be read.
     """
-    problems: list[Problem] = []
-    affected = {}
-    for path in list_files(found.root / SLICES, show(found.root / SLICES), problems):
-        slice_file = read_record(SliceFile, path, show(path), problems)
-        members = [one for one in slice_file.triples if one.rpartition("@")[0] in content.ids] if slice_file else []
-        if members:
-            affected[path] = members
-    if problems:
-        raise InvalidInput(problems)
-    return affected
+    affected = {
+        path: [one for one in slice_file.triples if one.rpartition("@")[0] in content.ids]
+        for path, slice_file in require_records(SliceFile, found.root / SLICES)
+    }
+    return {path: members for path, members in affected.items() if members}
 
 
 def shorten_slice(path: Path, members: Collection[str]) -> None:
     """Take members out of a slice, and list them as removed."""
-    slice_file = read_record(SliceFile, path, show(path), [])
+    slice_file = read_record(SliceFile, path, [])
     if slice_file is not None:
         kept = [one for one in slice_file.triples if one not in members]
         write_record(path, {**to_plain(slice_file), "triples": kept, "removed": [*slice_file.removed, *members]})
@@ -147,9 +142,8 @@ def shorten_slice(path: Path, members: Collection[str]) -> None:
 
 def find_exceptions(found: GoldSet, content: Content) -> list[Path]:
     """Return the files of exceptions from the scrubber for such triples."""
-    files = list_files(found.root / EXCEPTIONS, show(found.root / EXCEPTIONS), [])
-    read = ((path, read_record(Allowed, path, show(path), [])) for path in files)
-    return [path for path, allowed in read if allowed is not None and allowed.triple in content.ids]
+    read = read_records(Allowed, found.root / EXCEPTIONS, [])
+    return [path for path, allowed in read if allowed.triple in content.ids]
 
 
 def bury(found: GoldSet, entry: Entry, by: str, today: date) -> None:
@@ -158,12 +152,7 @@ def bury(found: GoldSet, entry: Entry, by: str, today: date) -> None:
     A set without events gets no tombstone. The file of the triple is deleted last.
     """
     if found.has_events:
-        for one in entry.events:
-            if not is_bare(one.event):
-                bare = Event.model_validate({**to_plain(one.event), "content_hash": NO_HASH, "note": None})
-                write_event(found.root, entry.id, bare)
-                if one.path.name != event_name(bare):
-                    one.path.unlink(missing_ok=True)
+        bury_notes(found, entry)
         if not any(one.event.kind is Kind.REVOKE for one in entry.events):
             revision = max((one.event.revision for one in entry.events), default=1)
             values = {"kind": Kind.REVOKE, "revision": revision, "content_hash": NO_HASH, "by": by}
@@ -172,14 +161,14 @@ def bury(found: GoldSet, entry: Entry, by: str, today: date) -> None:
     delete_triple(path, entry.id)
 
 
-def bury_notes(found: GoldSet, name: str) -> None:
-    """Remove notes and hashes from the events of a tombstone, which a merge may have added."""
-    entry = found.entries[name]
+def bury_notes(found: GoldSet, entry: Entry) -> None:
+    """Remove notes and hashes from the events of a triple. A merge may add some to a tombstone."""
     for one in entry.events:
         if not is_bare(one.event):
             bare = Event.model_validate({**to_plain(one.event), "content_hash": NO_HASH, "note": None})
-            write_event(found.root, name, bare)
-            one.path.unlink(missing_ok=True)
+            write_event(found.root, entry.id, bare)
+            if one.path.name != event_name(bare):
+                one.path.unlink(missing_ok=True)
 
 
 def list_changing(found: GoldSet, content: Content) -> Iterator[Path]:

@@ -8,15 +8,15 @@ from msgspec.structs import replace
 
 from evalspec.gold.gold_set import Entry, GoldSet
 from evalspec.gold.reviewers import SHOWN_STATES, TO_REVIEW, is_blind, wants_reviews
-from evalspec.gold.schema import Event, Kind
-from evalspec.gold.states import REVIEWING, compute_standing
+from evalspec.gold.schema import Event
+from evalspec.gold.states import REVIEWING, SETTLING, compute_standing
 from evalspec.gold.taking_back import find_last_reviews
 
 REVIEWED = "reviewed by you"
 """What a person sees in place of a triple's state while their review of it can be taken back."""
 SEEN_STATES = (*SHOWN_STATES, REVIEWED)
 
-_SAID = REVIEWING | {Kind.RESOLVE, Kind.ADJUDICATE}
+_SAID = REVIEWING | SETTLING
 
 
 class Sight(Struct, frozen=True):

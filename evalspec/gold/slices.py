@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from evalspec.datasets.located import render_ids
 from evalspec.datasets.selection import rank_ids
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import list_files, read_record, write_record
-from evalspec.gold.gold_set import Entry, GoldSet, open_set, read_config, read_entry, show
+from evalspec.gold.files import read_records, show, write_record
+from evalspec.gold.gold_set import Entry, GoldSet, open_set, read_config, read_entry
 from evalspec.gold.identity import require_person
 from evalspec.gold.layout import SLICES, TRIPLES
 from evalspec.gold.locking import hold
@@ -240,10 +240,7 @@ def _read_slices(root: Path, problems: list[Problem]) -> dict[str, SliceFile]:
     folder = root / SLICES
     require_file(folder)
     slices: dict[str, SliceFile] = {}
-    for path in list_files(folder, show(folder), problems):
-        one = read_record(SliceFile, path, show(path), problems)
-        if one is None:
-            continue
+    for path, one in read_records(SliceFile, folder, problems):
         if one.name != path.stem:
             message = f"the slice is '{one.name}', but the file is {path.name}"
             problems.append(Problem(message, "rename one of them", show(path), field="name"))

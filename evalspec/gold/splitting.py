@@ -7,8 +7,8 @@ from typing import Any
 
 from evalspec.datasets.located import make_record, parse_record
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import read_documents, to_plain
-from evalspec.gold.gold_set import Entry, read_config, read_entry, show
+from evalspec.gold.files import read_documents, show, to_plain
+from evalspec.gold.gold_set import Entry, read_config, read_entry
 from evalspec.gold.protocol import add_triple, find_added, record, refuse_dead_end, refuse_taken
 from evalspec.gold.reviewers import is_blind
 from evalspec.gold.samples import ORIGIN

@@ -21,6 +21,7 @@ ACCEPTING = frozenset({"consensus", "upheld", "adjudicated", "revised"})
 
 AUTHORING = frozenset({Kind.ADD, Kind.REVISE})
 REVIEWING = frozenset({Kind.CONFIRM, Kind.FLAG})
+SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
 
 
 class State(StrEnum):
@@ -250,7 +251,7 @@ def _find_faults(events: Sequence[Event], content_hash: str, writers: frozenset[
             yield Fault(event, "its content_hash is not that of the revision")
         elif event.kind in REVIEWING and event.by in writers:
             yield Fault(event, "nobody reviews their own triple")
-        elif event.kind in (Kind.RESOLVE, Kind.ADJUDICATE) and not flaggers:
+        elif event.kind in SETTLING and not flaggers:
             yield Fault(event, "nobody flagged this revision, so there is no dispute")
         elif event.kind is Kind.RESOLVE and event.by not in writers | flaggers:
             yield Fault(event, "only the author and the flagger settle a dispute; a third person adjudicates")

@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.event_files import event_name
-from evalspec.gold.gold_set import Entry, EventFile, GoldSet, read_config, read_entry, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import Entry, EventFile, GoldSet, read_config, read_entry
 from evalspec.gold.ratings import parse_time
 from evalspec.gold.states import REVIEWING, State, compute_standing
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import YamlFile, read_documents, render_yaml, to_plain, write_record, write_text
-from evalspec.gold.gold_set import show
+from evalspec.gold.files import YamlFile, read_documents, render_yaml, show, to_plain, write_record, write_text
 from evalspec.gold.schema import GoldTriple
 
 

@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import asdict
+
 from evalspec.errors import Problem
 from evalspec.foreign_text import inert
 from evalspec.plural import counted
@@ -125,14 +127,7 @@ def build_document(remapped: Remapped) -> dict[str, Any]:
             for match in sorted(remapped.remapping.matches.values(), key=lambda match: match.old)
         ],
         "lost": [
-            {
-                "sample": lost.sample,
-                "line": lost.line,
-                "old": lost.old,
-                "grade": lost.grade,
-                "why": lost.why,
-                "best": None if lost.best is None else _overlap_document(lost.best),
-            }
+            {**asdict(lost), "best": None if lost.best is None else _overlap_document(lost.best)}
             for lost in remapped.remapping.lost
         ],
     }

@@ -1,6 +1,5 @@
 """Check what a server needs, without starting or changing anything."""
 
-import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,6 +9,7 @@ from sqlalchemy.engine import make_url
 
 from evalspec.errors import EvalspecError, InvalidInput, Problem
 from evalspec.manifest.loader import load_manifest
+from evalspec.service.connections import listen
 from evalspec.service.database import (
     SQLITE,
     newest_revision,
@@ -88,14 +88,8 @@ def _check_stores(engine: Engine, settings: ServiceSettings) -> None:
 
 
 def _check_port(settings: ServiceSettings) -> str:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((settings.host, settings.port))
-        except OSError as error:
-            message = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-            raise InvalidInput(Problem(message, "choose another --port or --host", field="--port")) from None
+    for one in listen(settings):
+        one.close()
     return f"port: {settings.host}:{settings.port} is free"
 
 

@@ -39,7 +39,7 @@ LISTED_BYTES = 64 * 1_048_576
 _PROBLEMS_KEPT = 200
 _LONGEST_TEXT = 1000
 _FIRST_SAMPLES = 10
-_TEXTS = ("message", "fix", "file", "field")
+_WITH_PATHS = ("message", "fix", "file")
 
 
 class DatasetCheck(Struct, frozen=True):
@@ -57,7 +57,7 @@ class DatasetCheck(Struct, frozen=True):
 def run_dataset_check(work: "Work") -> Mapping[str, Any]:
     """Execute a job of kind `dataset_check`, and return the check. The request: a place with a signature."""
     found = find_dataset(work.project, parse_place(work.job.request))
-    return {"check": msgspec.to_builtins(_storable(check_dataset(work.project, found)))}
+    return {"check": _clean(msgspec.to_builtins(check_dataset(work.project, found)))}
 
 
 def decode_check(result: Mapping[str, Any] | None, signature: str) -> DatasetCheck | None:
@@ -166,13 +166,7 @@ def _build(
 
 def _hide(problem: Problem, project: Project) -> Problem:
     """Return a problem with paths in the project, as everybody may see them."""
-    folder = project.folder
-    return replace(
-        problem,
-        message=hide_folder(problem.message, folder),
-        fix=hide_folder(problem.fix, folder),
-        file=hide_folder(problem.file, folder),
-    )
+    return replace(problem, **{key: hide_folder(getattr(problem, key), project.folder) for key in _WITH_PATHS})
 
 
 def _detect_format(found: FoundDataset, source: Source) -> str:
@@ -180,27 +174,13 @@ def _detect_format(found: FoundDataset, source: Source) -> str:
     return known.name if known is not None else ""
 
 
-def _storable(check: DatasetCheck) -> DatasetCheck:
-    """Return a check whose texts every database can store."""
-
-    def clean(problem: Problem) -> Problem:
-        parts = {key: cut(visible(encodable(getattr(problem, key))), _LONGEST_TEXT) for key in _TEXTS}
-        return replace(problem, **parts)
-
-    return replace(
-        check,
-        problems=tuple(map(clean, check.problems)),
-        warnings=tuple(map(clean, check.warnings)),
-        profile=msgspec.convert(_clean_within(msgspec.to_builtins(check.profile)), built(DatasetProfile)),
-    )
-
-
-def _clean_within(value: Any) -> Any:
+def _clean(value: Any) -> Any:
+    """Return a JSON value whose texts every database can store."""
     if isinstance(value, str):
-        return visible(encodable(value))
+        return cut(visible(encodable(value)), _LONGEST_TEXT)
     if isinstance(value, dict):
-        return {key: _clean_within(item) for key, item in value.items()}
-    return [_clean_within(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _clean(item) for key, item in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def read_samples(found: FoundDataset, start: int, count: int) -> list[Sample]:

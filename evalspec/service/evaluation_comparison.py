@@ -61,13 +61,17 @@ class TableRow(Struct, frozen=True):
         return None if self.found.baseline else "the baseline is 0"
 
 
-class ComparedCandidate(Struct, frozen=True):
+class ComparedCandidate(CompletedEvaluation, frozen=True):
     """A candidate. `mismatches`: why it is not comparable. `notes`: what else a reader has to know."""
 
-    evaluation: CompletedEvaluation
     mismatches: tuple[str, ...]
     differences: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether its numbers may be compared with the baseline's."""
+        return not self.mismatches
 
 
 class MetricTable(Struct, frozen=True):
@@ -91,7 +95,9 @@ def compare_evaluations(
         StoreError: A run cannot be read.
     """
     every = (baseline, *candidates)
-    keys = [key for key in baseline.result.overall if all(key in one.result.overall for one in candidates)]
+    keys = [
+        key for key in baseline.result.overall_metrics if all(key in one.result.overall_metrics for one in candidates)
+    ]
     if not keys:
         raise InvalidInput("the evaluations have no metric at the same k in common", "evaluate with the same k_values")
     named = [_name(project, one) for one in every]
@@ -107,7 +113,7 @@ def compare_evaluations(
         for one, part in zip(found, compared.candidates, strict=True)
         for row in _build_rows(key, baseline, one, part)
     ]
-    left_out = {key for one in every for key in one.result.overall if key not in keys}
+    left_out = {key for one in every for key in one.result.overall_metrics if key not in keys}
     return MetricTable(baseline, tuple(found), tuple(rows), tuple(sorted(left_out)), compared.alpha, compared.tests)
 
 
@@ -127,13 +133,13 @@ def _describe(
     before, after = named.run.datasets[0], part.candidate.run.datasets[0]
     cutoffs = set(list_cutoff_mismatches(before.name, before.metrics, after.metrics))  # the table has common ones only
     mismatches = [mismatch for mismatch in part.mismatches if mismatch not in cutoffs]
-    if baseline.request.dataset != one.request.dataset:
-        mismatches.insert(0, f"the datasets differ: {baseline.request.dataset} and {one.request.dataset}")
+    if baseline.request.dataset_name != one.request.dataset_name:
+        mismatches.insert(0, f"the datasets differ: {baseline.request.dataset_name} and {one.request.dataset_name}")
     notes = list(part.notes)
-    if baseline.result.depth != one.result.depth:
-        depths = f"{baseline.result.depth} and {one.result.depth} documents"
+    if baseline.result.ranking_depth != one.result.ranking_depth:
+        depths = f"{baseline.result.ranking_depth} and {one.result.ranking_depth} documents"
         notes.append(f"full rankings have {depths}, which MAP and MRR depend on")
-    return ComparedCandidate(one, tuple(mismatches), part.differences, tuple(notes))
+    return ComparedCandidate(one.id, one.request, one.result, tuple(mismatches), part.differences, tuple(notes))
 
 
 def _build_rows(
@@ -141,19 +147,19 @@ def _build_rows(
 ) -> Iterator[TableRow]:
     measure, (metric, _, k) = _find_measure(key), key.partition("_at_")
     label = f"{_LABELS[metric]}@{k}" if k else _LABELS[metric]
-    before, after = baseline.result.overall[key], one.evaluation.result.overall[key]
-    of_means = [CUT.get(metric) in find_of_means(side.request) for side in (baseline, one.evaluation)]
+    before, after = baseline.result.overall_metrics[key], one.result.overall_metrics[key]
+    of_means = [CUT.get(metric) in find_of_means(side.request) for side in (baseline, one)]
     reasons = list(one.mismatches)
     if len(set(of_means)) > 1:
         reasons.append(f"{label} is computed by other formulas (compat)")
     if reasons:
         apart = Delta(before, after, None, None, 0)
-        yield TableRow(one.evaluation, key, label, apart, NOT_COMPARABLE, "; ".join(reasons))
+        yield TableRow(one, key, label, apart, NOT_COMPARABLE, "; ".join(reasons))
     elif any(of_means):
         delta = None if before is None or after is None else after - before
-        yield TableRow(one.evaluation, key, label, Delta(before, after, delta, None, 0), Change.NOT_TESTED, _OF_MEANS)
+        yield TableRow(one, key, label, Delta(before, after, delta, None, 0), Change.NOT_TESTED, _OF_MEANS)
     else:
-        yield from (_to_row(change, one.evaluation, key, label) for change in part.changes if change.metric == measure)
+        yield from (_to_row(change, one, key, label) for change in part.changes if change.metric == measure)
 
 
 def _to_row(change: MetricChange, candidate: CompletedEvaluation, key: str, label: str) -> TableRow:

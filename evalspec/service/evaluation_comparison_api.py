@@ -15,7 +15,7 @@ from evalspec.service.answers import render_answer
 from evalspec.service.evaluation_comparison import CompletedEvaluation
 from evalspec.service.evaluation_comparison_jobs import KIND, describe_request, render_comparison
 from evalspec.service.evaluation_table import EvaluationTable
-from evalspec.service.evaluations import EvaluationRequest, decode_result
+from evalspec.service.evaluations import EvaluationRequest, EvaluationResult
 from evalspec.service.evaluations_api import find_evaluation
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
@@ -85,7 +85,7 @@ def _find_completed(access: Access, id: str) -> CompletedEvaluation:
     if job.status != jobs.COMPLETED or job.result is None:
         detail = f"evaluation {id} is {job.status}; only completed ones can be compared"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
-    result = decode_result(job.result)
+    result = msgspec.convert(job.result, built(EvaluationResult))
     if not (access.project.store.runs / result.run_id).is_dir():
         raise ApiProblem(HTTPStatus.GONE, f"the run {result.run_id} of evaluation {id} was deleted. evaluate again")
     return CompletedEvaluation(id, msgspec.convert(job.request, built(EvaluationRequest)), result)

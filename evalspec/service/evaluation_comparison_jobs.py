@@ -38,9 +38,9 @@ def render_comparison(project: Project, asked: Mapping[str, Any]) -> Mapping[str
     """
     from evalspec.reporters.markdown import render_view_markdown
     from evalspec.service.evaluation_comparison_view import build_table_view
-    from evalspec.service.evaluation_table import describe_table
+    from evalspec.service.evaluation_table import EvaluationTable
 
     found = msgspec.convert(asked["evaluations"], built(list[CompletedEvaluation]))
     table = compare_evaluations(project, found[0], found[1:])
     markdown = render_view_markdown(build_table_view(table))
-    return {"table": describe_table(table).model_dump(mode="json"), "markdown": markdown}
+    return {"table": EvaluationTable.model_validate(table).model_dump(mode="json"), "markdown": markdown}

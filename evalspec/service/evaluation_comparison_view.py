@@ -30,7 +30,7 @@ def build_table_view(table: MetricTable) -> View:
     return View(
         (cell("Comparison of retrievers"),),
         lead=tuple(_lead(table)),
-        sections=tuple(_build_section(table, one.evaluation) for one in table.candidates),
+        sections=tuple(_build_section(table, one) for one in table.candidates),
         notes=tuple(_notes(table)),
     )
 
@@ -38,14 +38,14 @@ def build_table_view(table: MetricTable) -> View:
 def _lead(table: MetricTable) -> Iterator[Line]:
     yield Line(("baseline: ", *_say(table.baseline)))
     for one in table.candidates:
-        yield Line(("candidate: ", *_say(one.evaluation)))
+        yield Line(("candidate: ", *_say(one)))
         for mismatch in one.mismatches:
             yield Line((f"{NOT_COMPARABLE}: ", *prose(mismatch)), tone=Tone.WARN)
 
 
 def _say(one: CompletedEvaluation) -> Words:
-    dataset = (*name(one.request.dataset), f" version {one.request.version}")
-    return (*name(one.request.retriever), ", dataset ", *dataset, ", evaluation ", *name(one.id))
+    dataset = (*name(one.request.dataset_name), f" version {one.request.dataset_version}")
+    return (*name(one.request.retriever_id), ", dataset ", *dataset, ", evaluation ", *name(one.id))
 
 
 def _build_section(table: MetricTable, candidate: CompletedEvaluation) -> Section:
@@ -56,7 +56,7 @@ def _build_section(table: MetricTable, candidate: CompletedEvaluation) -> Sectio
         Column("Evidence", wrap=Wrap.WORDS),
     )
     rows = tuple(Row(tuple(_build_cells(row))) for row in table.rows if row.candidate.id == candidate.id)
-    return Section("metrics", name(candidate.request.retriever), (Table(columns, rows),), "the metrics")
+    return Section("metrics", name(candidate.request.retriever_id), (Table(columns, rows),), "the metrics")
 
 
 def _build_cells(row: TableRow) -> Iterator[Cell]:
@@ -75,4 +75,4 @@ def _notes(table: MetricTable) -> Iterator[Line]:
     if table.left_out:
         yield quiet("not compared, because some evaluation does not have them", items=map(name, table.left_out))
     for one in table.candidates:
-        yield from (quiet(*name(one.evaluation.request.retriever), ": ", *prose(note)) for note in one.notes)
+        yield from (quiet(*name(one.request.retriever_id), ": ", *prose(note)) for note in one.notes)

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import Engine, select
 
 from evalspec.api.runs import name_stored
@@ -14,6 +15,7 @@ from evalspec.model.base import built
 from evalspec.service import jobs
 from evalspec.service.database import writing
 from evalspec.service.evaluations import EvaluationRequest, conclude, encode_result
+from evalspec.service.jobs import Job
 from evalspec.service.settings import Project
 from evalspec.service.tables import JOBS
 from evalspec.store.files import PRIVATE_FOLDER, store_errors, write_atomically
@@ -90,22 +92,8 @@ def _read(path: Path) -> EvaluationFile:
 
 
 def _to_row(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "id": evaluation.id,
-        "namespace": project.namespace,
-        "kind": EVALUATION,
-        "request": msgspec.to_builtins(evaluation.request),
-        "user": evaluation.user,
-        "status": jobs.FAILED,
-        "created_at": evaluation.created_at,
-        "fence": 0,
-        "stalls": 0,
-        "is_cancelled": False,
-        "calls": evaluation.calls,
-        "run_id": None,
-        "result": None,
-        "error": _NO_RUN,
-    }
+    known = msgspec.to_builtins(evaluation)
+    row = asdict(Job(**known, namespace=project.namespace, kind=EVALUATION, status=jobs.FAILED, error=_NO_RUN))
     try:
         return row | _find_outcome(project, evaluation)
     except EvalspecError as error:  # every query failed, or the run is damaged

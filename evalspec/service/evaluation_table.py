@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
-from evalspec.service.evaluation_comparison import ComparedCandidate, CompletedEvaluation, MetricTable, TableRow
 from evalspec.service.examples import DATASET, EVALUATION_ID, RETRIEVER
 
 _EVALUATION: dict[str, Any] = {
@@ -50,14 +49,18 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-class ComparedEvaluation(BaseModel):
+class _Part(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class ComparedEvaluation(_Part):
     """An evaluation of a comparison."""
 
-    evaluation_id: str
-    retriever_id: str
-    dataset_name: str
-    dataset_version: int
-    ranking_depth: int
+    evaluation_id: str = Field(validation_alias="id")
+    retriever_id: str = Field(validation_alias=AliasPath("request", "retriever_id"))
+    dataset_name: str = Field(validation_alias=AliasPath("request", "dataset_name"))
+    dataset_version: int = Field(validation_alias=AliasPath("request", "dataset_version"))
+    ranking_depth: int = Field(validation_alias=AliasPath("result", "ranking_depth"))
 
 
 class CandidateOfTable(ComparedEvaluation):
@@ -69,83 +72,39 @@ class CandidateOfTable(ComparedEvaluation):
     notes: list[str]
 
 
-class RowOfTable(BaseModel):
+class RowOfTable(_Part):
     """A metric of a candidate and the baseline, over the queries that both answered."""
 
-    metric: str
+    metric: str = Field(validation_alias="label")
     key: str = Field(description="The metric's key in the results of an evaluation.")
-    evaluation_id: str
-    baseline: float | None
-    candidate: float | None
-    delta: float | None = Field(description="Candidate minus baseline.")
-    relative_delta: float | None = Field(description="The delta as a share of the baseline.")
-    no_relative_delta: str | None = Field(description="Why there is none.")
-    interval: tuple[float, float] | None = Field(description="95 % interval of the delta.")
+    evaluation_id: str = Field(validation_alias=AliasPath("candidate", "id"))
+    baseline: float | None = Field(validation_alias=AliasPath("found", "baseline"))
+    candidate: float | None = Field(validation_alias=AliasPath("found", "candidate"))
+    delta: float | None = Field(validation_alias=AliasPath("found", "delta"), description="Candidate minus baseline.")
+    relative_delta: float | None = Field(
+        validation_alias=AliasPath("found", "relative"), description="The delta as a share of the baseline."
+    )
+    no_relative_delta: str | None = Field(validation_alias="no_relative", description="Why there is none.")
+    interval: tuple[float, float] | None = Field(
+        validation_alias=AliasPath("found", "interval"), description="95 % interval of the delta."
+    )
     p_value: float | None = Field(description="Paired test, adjusted for all tests of the comparison.")
-    pairs: int
+    pairs: int = Field(validation_alias=AliasPath("found", "pairs"))
     change: str = Field(
         description="improved, degraded, no difference shown, too few samples, not tested or not comparable."
     )
     statement: str = Field(description="The evidence for the conclusion.")
 
 
-class EvaluationTable(BaseModel):
-    """A comparison of evaluations."""
+class EvaluationTable(_Part):
+    """A comparison of evaluations, made of a MetricTable."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
     baseline: ComparedEvaluation
     candidates: list[CandidateOfTable]
     rows: list[RowOfTable]
-    not_compared: list[str] = Field(description="Metrics that some evaluation does not have.")
+    not_compared: list[str] = Field(
+        validation_alias="left_out", description="Metrics that some evaluation does not have."
+    )
     alpha: float
     tests: int
-
-
-def describe_table(table: MetricTable) -> EvaluationTable:
-    """Return the table as the API shows it."""
-    return EvaluationTable(
-        baseline=ComparedEvaluation(**_describe_evaluation(table.baseline)),
-        candidates=[_describe_candidate(one) for one in table.candidates],
-        rows=[_describe_row(row) for row in table.rows],
-        not_compared=list(table.left_out),
-        alpha=table.alpha,
-        tests=table.tests,
-    )
-
-
-def _describe_evaluation(one: CompletedEvaluation) -> dict[str, Any]:
-    return {
-        "evaluation_id": one.id,
-        "retriever_id": one.request.retriever,
-        "dataset_name": one.request.dataset,
-        "dataset_version": one.request.version,
-        "ranking_depth": one.result.depth,
-    }
-
-
-def _describe_candidate(one: ComparedCandidate) -> CandidateOfTable:
-    return CandidateOfTable(
-        **_describe_evaluation(one.evaluation),
-        is_comparable=not one.mismatches,
-        mismatches=list(one.mismatches),
-        differences=list(one.differences),
-        notes=list(one.notes),
-    )
-
-
-def _describe_row(row: TableRow) -> RowOfTable:
-    return RowOfTable(
-        metric=row.label,
-        key=row.key,
-        evaluation_id=row.candidate.id,
-        baseline=row.found.baseline,
-        candidate=row.found.candidate,
-        delta=row.found.delta,
-        relative_delta=row.found.relative,
-        no_relative_delta=row.no_relative,
-        interval=row.found.interval,
-        p_value=row.p_value,
-        pairs=row.found.pairs,
-        change=row.change,
-        statement=row.statement,
-    )

@@ -48,9 +48,9 @@ _DATASETS_PLACE = ("spec", "evaluation", "datasets")
 class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """What to evaluate. `k_values`: ascending. `mode`: as of a dataset of the manifest. `compat`: whose formulas."""
 
-    retriever: str
-    dataset: str
-    version: int
+    retriever_id: str
+    dataset_name: str
+    dataset_version: int
     k_values: tuple[int, ...] = DEFAULT_K
     metrics: tuple[str, ...] = METRICS
     mode: str | None = None
@@ -64,18 +64,18 @@ class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class EvaluationResult(Struct, frozen=True):
-    """The results of a completed evaluation. A metric without a value is null, with its cause in `unknown`.
+    """The results of a completed evaluation. A metric without a value is null, with its cause in `unknown_metrics`.
 
-    `overall`: by `metric_at_k`, or `map` and `mrr`. `depth`: the number of documents in a full ranking.
+    `overall_metrics`: by `metric_at_k`, or `map` and `mrr`. `ranking_depth`: how many documents a full ranking has.
     """
 
     run_id: str
     query_count: int
     failed_query_count: int
-    overall: Mapping[str, float | None]
-    by_k: Mapping[str, Mapping[str, float | None]]
-    depth: int
-    unknown: Mapping[str, str] = {}
+    overall_metrics: Mapping[str, float | None]
+    metrics_by_k: Mapping[str, Mapping[str, float | None]]
+    ranking_depth: int
+    unknown_metrics: Mapping[str, str] = {}
     warnings: tuple[str, ...] = ()
 
 
@@ -95,11 +95,11 @@ def load_evaluation(project: Project, request: EvaluationRequest, *, here: bool 
     name = resolve_manifest(project.folder, MANIFEST)
     loaded = load_manifest(name if here else project.folder / name)
     config = DatasetConfig(
-        name=request.dataset,
-        path=f"$file:{dataset_path(project, request.dataset, request.version)}",
+        name=request.dataset_name,
+        path=f"$file:{dataset_path(project, request.dataset_name, request.dataset_version)}",
         format=DATASET_FORMAT,
         metrics=[MetricEntry(name=name) for name in _list_measures(request)],
-        retriever=request.retriever,
+        retriever=request.retriever_id,
         top_k=request.depth,
         slices=[],
         **({} if request.mode is None else {"mode": request.mode}),
@@ -177,10 +177,10 @@ def conclude(run: Run, request: EvaluationRequest) -> EvaluationResult:
         run_id=run.id,
         query_count=dataset.selected,
         failed_query_count=dataset.selected - dataset.answered,
-        overall=values,
-        by_k={str(k): {metric: values[f"{metric}_at_{k}"] for metric in cut} for k in request.k_values},
-        depth=depth,
-        unknown=unknown,
+        overall_metrics=values,
+        metrics_by_k={str(k): {metric: values[f"{metric}_at_{k}"] for metric in cut} for k in request.k_values},
+        ranking_depth=depth,
+        unknown_metrics=unknown,
         warnings=tuple(_list_warnings(dataset, request, depth)),
     )
 
@@ -228,8 +228,3 @@ def encode_result(result: EvaluationResult) -> dict[str, Any]:
     """Return results as JSON values."""
     encoded: dict[str, Any] = msgspec.to_builtins(result)
     return encoded
-
-
-def decode_result(document: Mapping[str, Any]) -> EvaluationResult:
-    """Return the results of `encode_result`."""
-    return msgspec.convert(document, built(EvaluationResult))

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.errors import StoreError
-from evalspec.model.base import built
 from evalspec.registry import near_miss
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version
+from evalspec.service.cursors import Cursor, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.evaluation_checks import check_evaluation, check_retriever
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
 from evalspec.service.evaluations import (
@@ -22,14 +22,15 @@ from evalspec.service.evaluations import (
     METRICS,
     EvaluationRequest,
     MetricName,
-    decode_result,
     list_compat,
 )
 from evalspec.service.examples import DATASET, EVALUATION_ID, MOMENT, RETRIEVER, RUN_ID
-from evalspec.service.jobs import Job, render_time
+from evalspec.service.jobs import Job
+from evalspec.service.jobs_api import describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.same_jobs import start_job
 
 ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)
 
@@ -117,11 +118,11 @@ class EvaluationState(BaseModel):
 
 
 class EvaluationList(BaseModel):
-    """Evaluations, newest first. `next_cursor`: null on the last page."""
+    """A page of evaluations, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"evaluations": [_EXAMPLE]}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"evaluations": [_EXAMPLE], "next_cursor": None}]})
     evaluations: list[EvaluationState]
-    next_cursor: str | None = None
+    next_cursor: NextCursor
 
 
 @ROUTER.post("", status_code=HTTPStatus.ACCEPTED, summary="Start an evaluation")
@@ -145,16 +146,7 @@ def start_evaluation(
         _choose_compat(config.compat),
     )
     check_evaluation(project, request)
-    job = jobs.enqueue(
-        access.engine,
-        access.namespace,
-        EVALUATION,
-        msgspec.to_builtins(request),
-        access.caller.user,
-        id=jobs.create_id("eval"),
-        calls=dataset.query_count,
-        limits=access.service.settings.limits,
-    )
+    job = start_job(access, EVALUATION, msgspec.to_builtins(request), "eval", dataset.query_count)
     try:
         write_evaluation(project, EvaluationFile(job.id, job.user, job.created_at, job.calls, request))
     except StoreError:
@@ -178,28 +170,25 @@ def list_evaluations(
     access: Reading,
     status: Annotated[list[Status] | None, Query(description="Repeatable.")] = None,
     dataset_name: Annotated[str | None, Query(description="Only evaluations with this dataset.")] = None,
-    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
+    cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 50,
 ) -> EvaluationList:
     """Return the evaluations of a retriever, newest first."""
-    wanted = {"retriever": retriever_id} | ({} if dataset_name is None else {"dataset": dataset_name})
-    last = None if cursor is None else find_evaluation(access, cursor)
+    wanted = {"retriever_id": retriever_id} | ({} if dataset_name is None else {"dataset_name": dataset_name})
+    before: Any = decode_cursor(cursor, float, str)
     found = jobs.list_jobs(
         access.engine,
         access.namespace,
         [EVALUATION],
         statuses=status or (),
         wanted=wanted,
-        before=None if last is None else (last.created_at, last.id),
+        before=before,
         limit=limit + 1,
     )
     if not found:
         check_retriever(access.project, retriever_id)
-    page = found[:limit]
-    return EvaluationList(
-        evaluations=[describe_evaluation(job) for job in page],
-        next_cursor=page[-1].id if len(found) > limit else None,
-    )
+    following = encode_cursor(found[limit - 1].created_at, found[limit - 1].id) if len(found) > limit else None
+    return EvaluationList(evaluations=[describe_evaluation(job) for job in found[:limit]], next_cursor=following)
 
 
 @ROUTER.get("/{evaluation_id}", summary="Show an evaluation")
@@ -229,42 +218,15 @@ def find_evaluation(access: Access, id: str) -> Job:
 
 def _find_own(access: Access, retriever: str, id: str) -> Job:
     job = find_evaluation(access, id)
-    if job.request["retriever"] != retriever:
-        raise not_found(f"evaluation {id} is of another retriever", f"it is of {job.request['retriever']}")
+    if job.request["retriever_id"] != retriever:
+        raise not_found(f"evaluation {id} is of another retriever", f"it is of {job.request['retriever_id']}")
     return job
 
 
 def describe_evaluation(job: Job) -> EvaluationState:
     """Return the state of an evaluation as the API shows it."""
-    request = msgspec.convert(job.request, built(EvaluationRequest))
-    config = {name: getattr(request, name) for name in MeasureConfig.model_fields}
-    state = EvaluationState(
-        evaluation_id=job.id,
-        task_id=job.id,
-        status=job.status,
-        retriever_id=request.retriever,
-        dataset_name=request.dataset,
-        dataset_version=request.version,
-        evaluation_config=config,
-        query_count=job.calls,
-        error=job.error,
-        run_id=job.run_id,
-        progress=None if job.progress is None else dict(job.progress),
-        created_at=render_time(job.created_at) or "",
-        started_at=render_time(job.started_at),
-        finished_at=render_time(job.finished_at),
+    config = {name: job.request[name] for name in MeasureConfig.model_fields}
+    known = {**describe_job(job).model_dump(), "query_count": job.calls, **job.request, **(job.result or {})}
+    return EvaluationState.model_validate(
+        {**known, "evaluation_id": job.id, "task_id": job.id, "evaluation_config": config}
     )
-    return state if job.result is None else state.model_copy(update=_describe_result(job.result))
-
-
-def _describe_result(document: Any) -> dict[str, Any]:
-    result = decode_result(document)
-    return {
-        "failed_query_count": result.failed_query_count,
-        "overall_metrics": result.overall,
-        "metrics_by_k": result.by_k,
-        "unknown_metrics": result.unknown,
-        "ranking_depth": result.depth,
-        "warnings": list(result.warnings),
-        "run_id": result.run_id,
-    }

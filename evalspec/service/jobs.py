@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec.structs import asdict
 from sqlalchemy import Connection, Engine, Row, Select, Update, and_, func, or_, select, update
 
 from evalspec.errors import EvalspecError
@@ -54,7 +55,7 @@ class Job(Struct, frozen=True):
     calls: int = 0
     progress: Mapping[str, Any] | None = None
     run_id: str | None = None
-    result: Mapping[str, Any] | None = field(default=None)
+    result: Mapping[str, Any] | None = None
     error: str | None = None
 
     @property
@@ -101,19 +102,9 @@ def enqueue(
             _refuse_written(connection, namespace, run_id)
         now = read_clock(connection)
         _check_limits(connection, namespace, calls, limits, now)
-        values: dict[str, Any] = {
-            "id": id,
-            "namespace": namespace,
-            "kind": kind,
-            "request": dict(request),
-            "user": user,
-            "status": PENDING,
-            "created_at": now,
-            "calls": calls,
-            "run_id": run_id,
-        }
-        connection.execute(JOBS.insert().values(values))
-    return Job(**values)
+        job = Job(id, namespace, kind, dict(request), user, PENDING, now, calls=calls, run_id=run_id)
+        connection.execute(JOBS.insert().values(asdict(job)))
+    return job
 
 
 def _refuse_written(connection: Connection, namespace: str, run_id: str) -> None:

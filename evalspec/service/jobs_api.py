@@ -9,7 +9,8 @@ from evalspec.service import jobs
 from evalspec.service.access import Reading, Running
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.examples import MOMENT, RUN_ID
-from evalspec.service.jobs import Job, render_time
+from evalspec.service.jobs import Job
+from evalspec.service.moments import ShownTime
 from evalspec.service.problems import not_found
 
 ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -34,13 +35,13 @@ _EXAMPLE: dict[str, Any] = {
 class JobState(BaseModel):
     """The state of a job."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
-    job_id: str
+    model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_EXAMPLE]})
+    job_id: str = Field(validation_alias="id")
     kind: str = Field(description="What the job does: `run`, `evaluation` or `comparison`.")
     status: str = Field(description="pending, running, completed, failed or cancelled.")
-    created_at: str
-    started_at: str | None = None
-    finished_at: str | None = None
+    created_at: ShownTime
+    started_at: ShownTime | None = None
+    finished_at: ShownTime | None = None
     progress: dict[str, Any] | None = Field(None, description="Attempts: total, queried, scored, failed.")
     run_id: str | None = Field(None, description="The run that the job writes.")
     result: dict[str, Any] | None = None
@@ -49,18 +50,7 @@ class JobState(BaseModel):
 
 def describe_job(job: Job) -> JobState:
     """Return the state of a job as the API shows it."""
-    return JobState(
-        job_id=job.id,
-        kind=job.kind,
-        status=job.status,
-        created_at=render_time(job.created_at) or "",
-        started_at=render_time(job.started_at),
-        finished_at=render_time(job.finished_at),
-        progress=None if job.progress is None else dict(job.progress),
-        run_id=job.run_id,
-        result=None if job.result is None else dict(job.result),
-        error=job.error,
-    )
+    return JobState.model_validate(job)
 
 
 class JobPage(BaseModel):

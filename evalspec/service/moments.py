@@ -1,12 +1,12 @@
-"""Moments in requests."""
+"""Moments in requests and answers."""
 
 from datetime import datetime
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
-from evalspec.service.jobs import to_seconds
+from evalspec.service.jobs import render_time, to_seconds
 
 
 def _refuse_distant(moment: datetime) -> datetime:
@@ -22,3 +22,6 @@ Moment = Annotated[datetime, AfterValidator(_refuse_distant)]
 """A moment that has a timestamp. Without a time zone it is UTC."""
 Since = Annotated[Moment | None, Query(alias="from", description="Started then or later.")]
 Until = Annotated[Moment | None, Query(alias="to", description="Started before.")]
+
+ShownTime = Annotated[str, BeforeValidator(render_time)]
+"""A time in an answer, made of the seconds since 1970."""

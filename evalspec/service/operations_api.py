@@ -11,18 +11,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.errors import StoreError
 from evalspec.service.access import Administering, Service, identify, service_of
-from evalspec.service.audit import AuditEntry, list_entries
+from evalspec.service.audit import list_entries
+from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.database import newest_revision, read_revision, reading
 from evalspec.service.examples import MOMENT, RUN_ID
-from evalspec.service.jobs import render_time
 from evalspec.service.metrics import Metrics
+from evalspec.service.moments import ShownTime
 from evalspec.service.problems import ApiProblem
 from evalspec.service.stores import STORE_ID_NAME
 from evalspec.service.tokens import Caller, Scope
 
 ROUTER = APIRouter(tags=["operations"])
 
-_SEPARATOR = "~"
 _EXAMPLE: dict[str, Any] = {
     "at": MOMENT,
     "action": "DELETE /v1/runs/{run_id}",
@@ -37,7 +37,8 @@ _EXAMPLE: dict[str, Any] = {
 class AuditLine(BaseModel):
     """One entry of the audit log."""
 
-    at: str
+    model_config = ConfigDict(from_attributes=True)
+    at: ShownTime
     action: str = Field(description="Method and route, or an internal action.")
     user: str | None = None
     token_id: str | None = None
@@ -49,9 +50,9 @@ class AuditLine(BaseModel):
 class AuditPage(BaseModel):
     """Entries of the audit log, newest first."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [_EXAMPLE]}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"entries": [_EXAMPLE], "next_cursor": None}]})
     entries: list[AuditLine]
-    next_cursor: str | None = Field(None, description="`cursor` of the next page; null: there is none.")
+    next_cursor: NextCursor
 
 
 @ROUTER.get("/healthz", include_in_schema=False)
@@ -106,32 +107,15 @@ def list_audit(
     action: Annotated[str | None, Query(description="As in the entries.")] = None,
     status: Annotated[int | None, Query(ge=100, le=999, description="Of the HTTP response.")] = None,
     everything: Annotated[bool, Query(description="Of all namespaces and of none. Needs a token for all.")] = False,
-    cursor: Annotated[str | None, Query(description="The `next_cursor` of the page before.")] = None,
-    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> AuditPage:
     """Return who changed what in the namespace, and what was refused. Newest first."""
     if everything and access.caller.namespaces is not None:
         raise ApiProblem(HTTPStatus.FORBIDDEN, "this needs a token for all namespaces")
-    before = None if cursor is None else _parse_cursor(cursor)
+    before: Any = decode_cursor(cursor, float, str)
     namespace = None if everything else access.namespace
     wanted: dict[str, Any] = {"user": user, "action": action, "status": status}
     entries = list_entries(access.engine, namespace, **wanted, before=before, limit=limit + 1)
-    is_last = len(entries) <= limit
-    shown = entries[:limit]
-    following = None if is_last else f"{shown[-1].at!r}{_SEPARATOR}{shown[-1].id}"
-    return AuditPage(entries=[_describe(entry) for entry in shown], next_cursor=following)
-
-
-def _parse_cursor(cursor: str) -> tuple[float, str]:
-    moment, found, id = cursor.partition(_SEPARATOR)
-    try:
-        if found:
-            return float(moment), id
-    except ValueError:
-        pass
-    raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, "the cursor is not valid; use next_cursor of the page before")
-
-
-def _describe(entry: AuditEntry) -> AuditLine:
-    names = ("action", "user", "token_id", "address", "target", "status")
-    return AuditLine(at=render_time(entry.at) or "", **{name: getattr(entry, name) for name in names})
+    following = encode_cursor(entries[limit - 1].at, entries[limit - 1].id) if len(entries) > limit else None
+    return AuditPage(entries=[AuditLine.model_validate(entry) for entry in entries[:limit]], next_cursor=following)

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +25,7 @@ from evalspec.model.base import built
 from evalspec.output_files import replace_file, sync_folder
 from evalspec.plural import counted
 from evalspec.registry import near_miss
+from evalspec.service.dataset_versions import choose_version, encode_name, list_newest, read_versions
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
@@ -36,11 +36,10 @@ DATASET_FORMAT = "mixpeek"
 
 _CONTENT = ("description", "metadata", "queries")
 """The keys of a document that a version is: if they are equal, so is the version."""
-_LONGEST_NAME = 200
 _FEW_QUERIES = 50
 _FAULTS_SHOWN = 100
 _FAULTS_IN_DETAIL = 3
-_VERSION = re.compile(r"([1-9]\d{0,8})\.json")
+_SUFFIX = ".json"
 _OF_QUERY = re.compile(r"queries\[(\d+)\]\.?(.*)", re.DOTALL)
 
 
@@ -60,26 +59,6 @@ class PostedDataset(Struct, frozen=True):
     summary: DatasetSummary
     is_new: bool
     warnings: tuple[str, ...] = ()
-
-
-def encode_name(name: str) -> str:
-    """Return the folder of a dataset: its name, percent-encoded where it is not safe in a path.
-
-    Raises:
-        ApiProblem: 422: a folder cannot have this name.
-    """
-    fault = None
-    if not name or not name.isprintable() or name != name.strip():
-        fault = "a name has no control characters, and does not begin or end with a space"
-    elif "/" in name or name in (".", ".."):
-        fault = "a name has no /, and is not . or .., which a url cannot have"
-    encoded = "" if fault else quote(name, safe=" ")
-    if len(encoded) > _LONGEST_NAME:
-        fault = f"a name has at most {_LONGEST_NAME} bytes, percent-encoded"
-    if fault:
-        errors = [{"field": "dataset_name", "message": fault}]
-        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"dataset_name: {fault}", errors=errors)
-    return encoded.replace(".", "%2E", 1) if encoded.startswith(".") else encoded
 
 
 def dataset_path(project: Project, name: str, version: int) -> Path:
@@ -169,7 +148,7 @@ def _describe(problem: Problem, queries: Sequence[Any]) -> dict[str, Any]:
 def _add_version(folder: Path, candidate: Path, document: Mapping[str, Any]) -> tuple[int, bool]:
     """Return the version with this content, and whether it was added. Posts at the same time get different versions."""
     while True:
-        newest = max(_list_versions(folder), default=0)
+        newest = max(read_versions(folder, _SUFFIX), default=0)
         if newest and _render_content(_read(folder / f"{newest}.json")) == _render_content(document):
             return newest, False
         try:
@@ -186,13 +165,7 @@ def _render_content(document: Mapping[str, Any]) -> str:
 
 def list_versions(project: Project, name: str) -> list[int]:
     """Return the versions of a dataset, oldest first. Empty if there is none of this name."""
-    return sorted(_list_versions(project.root / DATASETS_NAME / encode_name(name)))
-
-
-def _list_versions(folder: Path) -> list[int]:
-    with store_errors(folder):
-        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    return [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
+    return read_versions(project.root / DATASETS_NAME / encode_name(name), _SUFFIX)
 
 
 def find_summary(project: Project, name: str, version: int | None = None) -> DatasetSummary:
@@ -207,9 +180,7 @@ def find_summary(project: Project, name: str, version: int | None = None) -> Dat
         known = [one.dataset_name for one in list_datasets(project)]
         fix = near_miss(name, known) if known else "post one first"
         raise not_found(f"there is no dataset '{name}' in namespace {project.namespace}", fix)
-    if version is not None and version not in versions:
-        raise not_found(f"dataset '{name}' has no version {version}", f"it has 1 to {versions[-1]}")
-    chosen = version or versions[-1]
+    chosen = choose_version(name, versions, version)
     return _summarize(project.folder / dataset_path(project, name, chosen), chosen)
 
 
@@ -228,11 +199,8 @@ def list_datasets(project: Project) -> list[DatasetSummary]:
     Raises:
         StoreError: A file cannot be read.
     """
-    root = project.root / DATASETS_NAME
-    with store_errors(root):
-        folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
-    newest = [(folder, max(_list_versions(folder), default=0)) for folder in folders]
-    found = [_summarize(folder / f"{version}.json", version) for folder, version in newest if version]
+    newest = list_newest(project.root / DATASETS_NAME, _SUFFIX)
+    found = [_summarize(folder / f"{version}{_SUFFIX}", version) for folder, version in newest]
     return sorted(found, key=lambda one: one.dataset_name)
 
 

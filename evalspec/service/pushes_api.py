@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Query, Response
-from msgspec.structs import asdict
+from msgspec import to_builtins
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evalspec.service.access import Access, Pushing
@@ -134,7 +134,4 @@ def commit_run(push_id: str, response: Response, access: Pushing) -> PushAnswer:
 
 def _describe(state: PushState, access: Access) -> PushAnswer:
     chunk = min(_CHUNK_BYTES, access.service.settings.limits.body_bytes)
-    files = [ReceivedFile(**asdict(file)) for file in state.files]
-    return PushAnswer(
-        push_id=state.push_id, run_id=state.run_id, is_stored=state.is_stored, files=files, chunk_bytes=chunk
-    )
+    return PushAnswer.model_validate({**to_builtins(state), "chunk_bytes": chunk})

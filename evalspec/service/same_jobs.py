@@ -16,11 +16,11 @@ def find_same_job(access: Access, kind: str, asked: Mapping[str, Any]) -> Job | 
     return next((job for job in known if dict(job.request) == asked), None)
 
 
-def start_job(access: Access, kind: str, asked: Mapping[str, Any], prefix: str) -> Job:
-    """Let a worker compute it. `prefix`: of the job's id.
+def start_job(access: Access, kind: str, asked: Mapping[str, Any], prefix: str, calls: int = 0) -> Job:
+    """Let a worker compute it. `prefix`: of the job's id. `calls`: how many calls of the target it plans.
 
     Raises:
-        ApiProblem: 429: The namespace has too many open jobs.
+        ApiProblem: 429: The namespace has too many open jobs, or too many calls in 24 hours.
     """
-    limits, id = access.service.settings.limits, jobs.create_id(prefix)
-    return jobs.enqueue(access.engine, access.namespace, kind, asked, access.caller.user, id=id, calls=0, limits=limits)
+    limits, id, user = access.service.settings.limits, jobs.create_id(prefix), access.caller.user
+    return jobs.enqueue(access.engine, access.namespace, kind, asked, user, id=id, calls=calls, limits=limits)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.model import Attempt, DatasetResult, Exchange, Run, Sample, SampleResult, StoredExchange
+from evalspec.model import DatasetResult, Run, Sample, SampleResult, StoredExchange
 from evalspec.reporters.rows import AttemptRow, read_attempts
 from evalspec.service.kept_json import decode_kept
 from evalspec.service.sample_index import (
@@ -174,28 +174,3 @@ def read_stored_attempts(run: Path, row: SampleRow, sample: Sample) -> Iterator[
     for _, places, texts in row.places:
         stored = {digest: StoredText(place, frozenset()) for digest, place in texts.items()}
         yield from LogIndex(run / LOG_NAME, texts=stored).read_at(places, sample)
-
-
-def describe_texts(exchange: Exchange | None) -> dict[str, Any]:
-    """Return what an attempt says, for JSON. Everything is null if the run does not keep it."""
-    reply = None if exchange is None else exchange.reply
-    usage = None if reply is None else reply.usage
-    return {
-        "response": None if reply is None else reply.response,
-        "contexts": None if exchange is None else exchange.retrieved_contexts,
-        "context_ids": None if exchange is None else exchange.ranking,
-        "tool_calls": None if reply is None else reply.tool_calls,
-        "usage": None if usage is None else {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
-    }
-
-
-def describe_measured(attempt: Attempt) -> dict[str, Any]:
-    """Return what was measured of an attempt, for JSON, without its scores."""
-    return {
-        "status": str(attempt.status),
-        "passed": attempt.passed,
-        "error": attempt.error,
-        "latency_ms": attempt.latency_ms,
-        "timings_ms": dict(attempt.timings_ms),
-        "finish_reason": attempt.finish_reason,
-    }

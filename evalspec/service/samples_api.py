@@ -6,6 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.model import SampleResult, Score
+from evalspec.reporters.rows import AttemptRow
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import describe, model_of, render_answer
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
@@ -16,8 +17,6 @@ from evalspec.service.sample_pages import (
     LEAST_TEXT,
     SampleDetails,
     SampleFilter,
-    describe_measured,
-    describe_texts,
     find_sample,
     list_samples,
 )
@@ -27,6 +26,7 @@ ROUTER = APIRouter(prefix="/v1/runs/{run_id}/samples", tags=["samples"])
 MOST_REASONS = 1_000_000
 
 _LEFT_OUT = ("attempts",)
+_NOT_OF_ATTEMPTS = ("scores", "unreachable", "oddities", "retries", "answer_digest")
 _RESULT: Any = model_of(SampleResult, "SampleRecord", _LEFT_OUT)
 _LISTED: dict[str, Any] = {"dataset": "qa", "question": "When is a refund paid?", "response": "In 14 days.", **SAMPLE}
 
@@ -198,13 +198,21 @@ def _describe_sample(found: SampleDetails) -> dict[str, Any]:
         "reference_contexts": sample.reference_contexts,
         "relevant": None if sample.qrels is None else dict(sample.qrels),
         "result": describe(found.row.result, _LEFT_OUT),
-        "attempts": [
-            {
-                "attempt": row.number,
-                **describe_measured(row.attempt),
-                **describe_texts(row.exchange),
-                "scores": describe(row.scores),
-            }
-            for row in found.attempts
-        ],
+        "attempts": [_describe_attempt(row) for row in found.attempts],
+    }
+
+
+def _describe_attempt(row: AttemptRow) -> dict[str, Any]:
+    """Return an attempt as JSON. What it says is null if the run does not keep it."""
+    exchange = row.exchange
+    reply = None if exchange is None else exchange.reply
+    return {
+        "attempt": row.number,
+        **describe(row.attempt, _NOT_OF_ATTEMPTS),
+        "response": None if reply is None else reply.response,
+        "contexts": None if exchange is None else exchange.retrieved_contexts,
+        "context_ids": None if exchange is None else exchange.ranking,
+        "tool_calls": None if reply is None else reply.tool_calls,
+        "usage": None if reply is None else describe(reply.usage),
+        "scores": describe(row.scores),
     }

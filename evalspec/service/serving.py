@@ -7,13 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from logging import WARNING
 
 import uvicorn
 from sqlalchemy import Engine
 
-from evalspec.errors import InvalidInput, Problem
 from evalspec.service.app import create_app
 from evalspec.service.caretaker import keep_house
 from evalspec.service.connections import ServiceConnection
@@ -24,13 +22,12 @@ from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
-from evalspec.service.workers import close_input
+from evalspec.service.workers import end, tell
 
 _RESTART_SECONDS = 1.0
 _LONGEST_PAUSE = 60.0
 _HEALTHY_SECONDS = 30.0
 _STOP_SECONDS = 25.0
-_BACKLOG = 2048
 
 
 def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Engine:
@@ -50,28 +47,6 @@ def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Eng
         RunIndex(engine, project).rebuild()
         restore_evaluations(engine, project)
     return engine
-
-
-def listen(settings: ServiceSettings) -> list[socket.socket]:
-    """Return sockets that listen on each address of the host. Connections wait until the server accepts them.
-
-    Raises:
-        InvalidInput: The port is in use, or the host is not an address of this machine.
-    """
-    sockets: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, address in dict.fromkeys((family, address[:2]) for family, _, _, _, address in found):
-            sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
-            # connections inherit it; without it the end of an answer waits 40 ms for the client to confirm the rest
-            sockets[-1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    except OSError as error:
-        for one in sockets:
-            one.close()
-        cause = str(error.strerror).partition(" (")[0]
-        message = f"cannot listen on {settings.host}:{settings.port}: {cause}"
-        raise InvalidInput(Problem(message, "choose another --port or --host", field="--port")) from None
-    return sockets
 
 
 def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket]) -> None:
@@ -138,20 +113,7 @@ def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     with subprocess.Popen(
         [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
-        with suppress(BrokenPipeError):  # it has ended already
-            if process.stdin is not None:
-                process.stdin.write(encode_settings(settings))
-                process.stdin.flush()
+        tell(process, encode_settings(settings))
         while process.poll() is None and not stop.wait(0.2):
             pass
-        if process.poll() is None:
-            _end(process)
-    return process.returncode
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    close_input(process)
-    try:
-        process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
+        return end(process, _STOP_SECONDS)

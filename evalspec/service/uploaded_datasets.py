@@ -4,13 +4,12 @@ A file waits in a staging folder with a random name until its author has seen th
 nobody confirms.
 """
 
-import json
 import os
 import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from filecmp import cmp
@@ -18,15 +17,14 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import msgspec
 from msgspec import Struct
 
 from evalspec.errors import StoreError
 from evalspec.jsonl import GZIP_MAGIC
-from evalspec.model.base import built
 from evalspec.output_files import replace_file, sync_folder
 from evalspec.registry import near_miss
-from evalspec.service.posted_datasets import encode_name
+from evalspec.service.dataset_versions import choose_version, encode_name, list_newest, read_versions
+from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
 from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
@@ -42,21 +40,23 @@ STAGING_SECONDS = 3600.0
 _MOST_WAITING = 5
 """How many files of one user wait. Older ones are deleted."""
 _ABOUT_NAME = "about.json"
-_CHECK_NAME = "check.json"
 _DATA_NAME = "data"
 _CHUNK = 1_048_576
 _TOKEN = re.compile(r"[0-9a-f]{32}")
-_VERSION = re.compile(r"[1-9]\d{0,8}")
 _ALREADY = "it was stored or discarded already, or has expired. upload the file again"
 
 
 class StagedFile(Struct, frozen=True):
-    """A file that waits to be confirmed. `name`: the proposed name of the dataset. `user`: who may see it."""
+    """A file that waits to be confirmed. `name`: the proposed name of the dataset. `user`: who may see it.
+
+    `found`: what was found in it, so that the preview reads the file only once.
+    """
 
     token: str
     name: str
     user: str
     suffix: str
+    found: Any
 
     @property
     def data_name(self) -> str:
@@ -79,8 +79,12 @@ class UploadedDataset(Struct, frozen=True):
         return datetime.fromtimestamp(self.uploaded_at, UTC)
 
 
-def stage_file(project: Project, stream: BinaryIO, file_name: str, name: str, user: str) -> StagedFile:
+def stage_file(
+    project: Project, stream: BinaryIO, file_name: str, name: str, user: str, look_at: Callable[[Path], Any]
+) -> StagedFile:
     """Keep a file until its author has seen the preview. Only the suffix of its own name is used.
+
+    `look_at`: returns what is found in the file. One that cannot be looked at is deleted.
 
     Raises:
         ApiProblem: 413: It is too large. 415: It is packed, or has no known suffix. 422: it is empty, or the dataset
@@ -92,21 +96,24 @@ def stage_file(project: Project, stream: BinaryIO, file_name: str, name: str, us
         detail = f"this is no file of samples; choose one that ends with {', '.join(SUFFIXES)}"
         raise ApiProblem(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, detail)
     encode_name(name)
-    staged = StagedFile(secrets.token_hex(16), name, user, suffix)
-    folder = _staging(project) / staged.token
+    token = secrets.token_hex(16)
+    folder = _staging(project) / token
+    path = folder / f"{_DATA_NAME}{suffix}"
     prepare_root(project.root)
     with store_errors(folder):
         folder.parent.mkdir(PRIVATE_FOLDER, exist_ok=True)
         folder.mkdir(PRIVATE_FOLDER)
     try:
         with store_errors(folder):
-            replace_file(folder / staged.data_name, _bounded(stream), mode=PRIVATE_FILE)
-            replace_file(folder / _ABOUT_NAME, [msgspec.json.encode(staged)], mode=PRIVATE_FILE)
+            replace_file(path, _bounded(stream), mode=PRIVATE_FILE)
+        staged = StagedFile(token, name, user, suffix, look_at(path))
+        with store_errors(folder):
+            replace_file(folder / _ABOUT_NAME, [encode_kept(staged)], mode=PRIVATE_FILE)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    for token in _list_waiting(project, user)[_MOST_WAITING:]:
-        discard_staged(project, token)
+    for older in _list_waiting(project, user)[_MOST_WAITING:]:
+        discard_staged(project, older)
     return staged
 
 
@@ -144,36 +151,13 @@ def find_staged(project: Project, token: str, user: str) -> tuple[StagedFile, Pa
         raise not_found("there is no such upload")
     folder = _staging(project) / token
     try:
-        staged = msgspec.json.decode((folder / _ABOUT_NAME).read_bytes(), type=built(StagedFile))
-    except (OSError, msgspec.MsgspecError):
+        staged = decode_kept((folder / _ABOUT_NAME).read_bytes(), StagedFile)
+    except (OSError, ValueError):
         raise not_found("there is no such upload", _ALREADY) from None
     path = folder / staged.data_name
     if staged.user != user or staged.suffix not in SUFFIXES or not path.is_file():
         raise not_found("there is no such upload", _ALREADY)
     return staged, path
-
-
-def keep_check(project: Project, staged: StagedFile, check: Mapping[str, Any]) -> None:
-    """Keep what was found in a waiting file, so that the preview reads the file only once.
-
-    Raises:
-        StoreError: It cannot be written.
-    """
-    path = _staging(project) / staged.token / _CHECK_NAME
-    with store_errors(path):
-        replace_file(path, [json.dumps(check).encode()], mode=PRIVATE_FILE)
-
-
-def read_check(project: Project, token: str) -> Any:
-    """Return what was found in a waiting file, which `find_staged` has found.
-
-    Raises:
-        ApiProblem: 404: It is gone.
-    """
-    try:
-        return json.loads((_staging(project) / token / _CHECK_NAME).read_bytes())
-    except (OSError, ValueError):
-        raise not_found("there is no such upload", _ALREADY) from None
 
 
 def discard_staged(project: Project, token: str) -> None:
@@ -213,7 +197,7 @@ def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[Uploa
     with store_errors(root):
         root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         while True:
-            newest = max(_list_versions(root), default=0)
+            newest = max(read_versions(root), default=0)
             known = _describe(name, root, newest) if newest else None
             if known is not None and _is_equal(known.path, waiting / staged.data_name):
                 discard_staged(project, staged.token)
@@ -225,10 +209,9 @@ def store_upload(project: Project, staged: StagedFile, name: str) -> tuple[Uploa
             except FileNotFoundError:
                 raise not_found("there is no such upload", _ALREADY) from None
             except OSError:
-                if newest + 1 not in _list_versions(root):
+                if newest + 1 not in read_versions(root):
                     raise
-        for name_of in (_ABOUT_NAME, _CHECK_NAME):
-            (root / str(newest + 1) / name_of).unlink(missing_ok=True)
+        (root / str(newest + 1) / _ABOUT_NAME).unlink(missing_ok=True)
         sync_folder(root)
     return _describe(name, root, newest + 1), True
 
@@ -250,16 +233,12 @@ def list_uploads(project: Project) -> list[UploadedDataset]:
 
     root = project.root / UPLOADS_NAME
     with store_errors(root):
-        folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-        newest = [(folder, max(_list_versions(folder), default=0)) for folder in folders]
-        return [_describe(unquote(folder.name), folder, version) for folder, version in newest if version]
+        return [_describe(unquote(folder.name), folder, version) for folder, version in list_newest(root)]
 
 
 def list_upload_versions(project: Project, name: str) -> list[int]:
     """Return the versions of an uploaded dataset, oldest first. Empty if there is none of this name."""
-    root = project.root / UPLOADS_NAME / encode_name(name)
-    with store_errors(root):
-        return sorted(_list_versions(root))
+    return read_versions(project.root / UPLOADS_NAME / encode_name(name))
 
 
 def find_upload(project: Project, name: str, version: int | None = None) -> UploadedDataset:
@@ -273,9 +252,8 @@ def find_upload(project: Project, name: str, version: int | None = None) -> Uplo
     if not versions:
         known = [one.name for one in list_uploads(project)]
         raise not_found(f"no dataset '{name[:100]}' was uploaded", near_miss(name, known) if known else "upload one")
-    if version is not None and version not in versions:
-        raise not_found(f"dataset '{name[:100]}' has no version {version}", f"it has 1 to {versions[-1]}")
-    return _describe(name, project.root / UPLOADS_NAME / encode_name(name), version or versions[-1])
+    chosen = choose_version(name, versions, version)
+    return _describe(name, project.root / UPLOADS_NAME / encode_name(name), chosen)
 
 
 def _describe(name: str, root: Path, version: int) -> UploadedDataset:
@@ -291,11 +269,6 @@ def _describe(name: str, root: Path, version: int) -> UploadedDataset:
             known = path.stat()
             return UploadedDataset(name, version, path, known.st_mtime, known.st_size)
     raise StoreError(f"{folder}: the file of the dataset is gone. restore or remove the folder")
-
-
-def _list_versions(root: Path) -> list[int]:
-    names = [path.name for path in root.iterdir()] if root.is_dir() else []
-    return [int(name) for name in names if _VERSION.fullmatch(name)]
 
 
 def _staging(project: Project) -> Path:

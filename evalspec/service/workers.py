@@ -96,10 +96,7 @@ def _start(settings: ServiceSettings, project: Project, job: Job) -> "subprocess
             stderr=log,
             start_new_session=True,  # Ctrl-C reaches the worker, which stops its job in order
         )
-    with suppress(BrokenPipeError):  # it has ended already, and its exit code shows why
-        if process.stdin is not None:
-            process.stdin.write(f"{json.dumps(asked)}\n".encode())
-            process.stdin.flush()  # it stays open; its end means that this worker is gone
+    tell(process, f"{json.dumps(asked)}\n".encode())
     return process
 
 
@@ -107,22 +104,33 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event) -> int:
     """Return the exit code. When the worker stops, the job gets a moment to end in order."""
     while process.poll() is None:
         if stop.is_set():
-            close_input(process)
-            try:
-                return process.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                return process.wait()
+            return end(process, _STOP_SECONDS)
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
     return process.returncode
 
 
-def close_input(process: "subprocess.Popen[bytes]") -> None:
-    """Ask a worker or a job to end in order. Unlike on POSIX, a signal would kill it on Windows."""
+def tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+    """Write a line to a worker or a job. Its input stays open: its end means that whoever started it is gone."""
+    with suppress(BrokenPipeError):  # it has ended already, and its exit code shows why
+        if process.stdin is not None:
+            process.stdin.write(line)
+            process.stdin.flush()
+
+
+def end(process: "subprocess.Popen[bytes]", seconds: float) -> int:
+    """Ask a worker or a job to end in order, and kill it after some time. Return its exit code.
+
+    Its input is closed for that: a signal would kill it on Windows.
+    """
     with suppress(BrokenPipeError):  # it has ended
         if process.stdin is not None:
             process.stdin.close()
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def _log_path(project: Project, job: Job) -> Path:

@@ -115,7 +115,7 @@ def test_nothing_is_left_and_scores_stay(revocable, project):
     assert sorted(one.event.kind for one in entry.events) == ["add", "confirm", "confirm", "revoke"]
     assert {one.event.content_hash for one in entry.events} == {"0" * 32}
     assert revocable.read().grants["acme"].revoked_at is not None
-    assert read_record(SliceFile, revocable.root / "slices" / "q4.yaml", "", []).removed == ["a1@1"]
+    assert read_record(SliceFile, revocable.root / "slices" / "q4.yaml", []).removed == ["a1@1"]
     assert project("gold", "lint").code == 0
     assert [json.loads(line)["id"] for line in Path("all.jsonl").read_text().splitlines()] == ["p1"]
 

@@ -83,7 +83,7 @@ def test_an_evaluation_waits_and_is_listed_and_cancelled(client, engine, manifes
     conflict = client.get(COMPARE, params={"baseline": ids[1], "candidate": ids[2]})
     assert (conflict.status_code, "is pending" in conflict.json()["detail"]) == (409, True)
     file = projects["shop"] / ".evalspec" / "evaluations" / f"{ids[0]}.json"
-    assert (json.loads(file.read_text())["request"]["retriever"], file.stat().st_mode & 0o777) == ("plain", 0o600)
+    assert (json.loads(file.read_text())["request"]["retriever_id"], file.stat().st_mode & 0o777) == ("plain", 0o600)
     token = create_token(engine, "bo", [Scope.ADMIN], ["docs"], 60)
     elsewhere = client.get(f"{place}/{ids[0]}", headers={"Authorization": f"Bearer {token}"})
     assert elsewhere.status_code == 404, "another namespace's evaluation does not exist"

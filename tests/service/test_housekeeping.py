@@ -117,7 +117,7 @@ def test_the_audit_log_has_changes_and_refusals_by_pages(client, engine):
     assert "the text of a tag" not in str(list_entries(engine, None))
     assert len(client.get("/v1/audit", params={"user": "ben", "status": 403}).json()["entries"]) == 2
     for cursor in ("x", "~", "1e999~", "nan~a", "1~'; DROP TABLE audit"):
-        assert client.get("/v1/audit", params={"cursor": cursor}).status_code in (200, 422)
+        assert client.get("/v1/audit", params={"cursor": cursor}).status_code == 400
 
 
 def test_old_audit_entries_are_deleted(engine, settings):
@@ -174,7 +174,7 @@ def test_erasure_refuses_what_would_erase_by_accident(client):
 
 def test_erasure_reaches_results_and_errors_of_jobs(client, engine):
     compared = {"candidates": [{"datasets": [{"name": "qa", "samples": [{"id": "s2", "question": "x"}]}]}]}
-    scores = {"overall": {"map": 0.5}, "warnings": ["1 of 2 queries failed; the first, q1: HTTP 500: Mr Darcy"]}
+    scores = {"overall_metrics": {"map": 0.5}, "warnings": ["1 of 2 queries failed; the first, q1: HTTP 500: Mr Darcy"]}
     kinds = {"quoting": ("comparison", {"candidates": [], "note": "Mr  Darcy"}, None),
              "failed": ("run", None, "Mr Darcy"), "sample": ("comparison", compared, None),
              "scored": ("evaluation", scores, None),
@@ -192,7 +192,7 @@ def test_erasure_reaches_results_and_errors_of_jobs(client, engine):
     assert client.post("/v1/erasure", json=request).json()["jobs"] == expected
     assert "Darcy" not in client.get("/v1/jobs").text
     assert client.get("/v1/jobs/shop_sample").json()["result"] is None
-    assert client.get("/v1/jobs/shop_scored").json()["result"]["overall"] == {"map": 0.5}
+    assert client.get("/v1/jobs/shop_scored").json()["result"]["overall_metrics"] == {"map": 0.5}
     assert client.get("/v1/jobs/shop_other").json()["result"] == {"runId": "a"}
     assert jobs.find_job(engine, "docs", "docs_failed").error == "Mr Darcy"
     assert client.post("/v1/erasure", json=request).json()["jobs"] == []

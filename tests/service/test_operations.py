@@ -138,7 +138,7 @@ def test_what_is_not_a_database_is_one_line(tmp_path, url, said):
 
 
 def test_the_end_of_an_answer_does_not_wait_for_the_client_to_confirm_its_beginning(settings):
-    (listening,) = serving.listen(replace(settings, host="127.0.0.1", port=0))
+    (listening,) = connections.listen(replace(settings, host="127.0.0.1", port=0))
     with listening, socket.create_connection(listening.getsockname()[:2]):
         accepted, _ = listening.accept()
         with accepted:

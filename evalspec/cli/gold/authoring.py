@@ -14,7 +14,8 @@ from evalspec.cli.streams import notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.gold.authoring import create_set, find_edited, list_removed, read_triple
 from evalspec.gold.blocks import read_documents
-from evalspec.gold.gold_set import Entry, read_entry, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import Entry, read_entry
 from evalspec.gold.layout import SET_FILE
 from evalspec.gold.pins import pin_triple
 from evalspec.gold.protocol import add_triple, revise_triple

@@ -11,8 +11,7 @@ from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import acting
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode
-from evalspec.gold.files import to_plain
-from evalspec.gold.gold_set import show
+from evalspec.gold.files import show, to_plain
 from evalspec.gold.granting import grant
 from evalspec.gold.permission import grant_path
 from evalspec.json_text import render_lines

@@ -11,8 +11,8 @@ from evalspec.cli.streams import emit, notify
 from evalspec.errors import ExitCode
 from evalspec.gold.calibration import calibrate
 from evalspec.gold.curation import stats
-from evalspec.gold.files import to_plain
-from evalspec.gold.gold_set import find_set, show
+from evalspec.gold.files import show, to_plain
+from evalspec.gold.gold_set import find_set
 from evalspec.plural import counted
 
 

@@ -1,17 +1,20 @@
 """`evalspec gold slice`: draw a working slice, or show one."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
+from pydantic.alias_generators import to_camel
 
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import open_as, set_options
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.errors import ExitCode, InvalidInput, Problem
 from evalspec.foreign_text import inert
-from evalspec.gold.gold_set import find_set, open_set, show
+from evalspec.gold.files import show
+from evalspec.gold.gold_set import find_set, open_set
 from evalspec.gold.layout import SLICES
 from evalspec.gold.slices import STRATA, Drawn, Slice, draw_slice, group_by_stratum, open_slice
 from evalspec.plural import counted
@@ -82,35 +85,23 @@ def describe_slice(found: Slice, root: Path, drawn: Drawn | None, signal: "Slice
     ]
     pool = {"round": drawn.pool.round, "size": len(drawn.pool.entries), "heldOut": drawn.pool.held_out} if drawn else {}
     return {
-        "name": file.name,
+        **_in_camel_case(file.model_dump(exclude={"removed"})),
         "file": str(root / SLICES / f"{file.name}.yaml"),
-        "size": file.size,
-        "seed": file.seed,
-        "round": file.round,
-        "drawnAt": file.drawn_at,
-        "drawnBy": file.drawn_by,
-        "triples": list(file.triples),
         "usable": len(found.entries),
         "missing": {cause: list(ids) for cause, ids in found.missing.items()},
         "strata": strata,
         **({"pool": pool} if pool else {}),
-        "signal": {
-            "metric": signal.metric,
-            "correlation": signal.correlation,
-            "interval": signal.interval,
-            "reason": signal.reason,
-            "configurations": signal.configurations,
-            "runs": signal.runs,
-            "triples": signal.triples,
-            "fullTriples": signal.full_triples,
-            "excludedRuns": dict(signal.excluded),
-        },
+        "signal": _in_camel_case(asdict(signal)),
     }
+
+
+def _in_camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {to_camel(name): value for name, value in fields.items()}
 
 
 def render_signal(signal: "SliceSignal") -> str:
     """Return how much of the full set's signal a slice keeps, on one line."""
-    excluded = ", ".join(f"{count} excluded: {cause}" for cause, count in signal.excluded.items())
+    excluded = ", ".join(f"{count} excluded: {cause}" for cause, count in signal.excluded_runs.items())
     more = f" ({excluded})" if excluded else ""
     if signal.correlation is None or signal.interval is None:
         return f"signal of the full set: unknown: {signal.reason}{more}"

@@ -18,8 +18,8 @@ from evalspec.datasets.located import (
 from evalspec.errors import InvalidInput, Problem
 from evalspec.gold.block_checks import STALE, Fit, check_blocks
 from evalspec.gold.disputes import find_categories
-from evalspec.gold.files import YamlFile, list_files, read_documents, to_plain
-from evalspec.gold.gold_set import Entry, GoldSet, read_set, show
+from evalspec.gold.files import YamlFile, list_files, read_documents, show, to_plain
+from evalspec.gold.gold_set import Entry, GoldSet, read_set
 from evalspec.gold.layout import BLOCKS_KEY, CALIBRATIONS, DISPUTE_KEY, SET_FILE, find_root
 from evalspec.gold.reviewers import wants_reviews
 from evalspec.gold.samples import make_sample

@@ -1,6 +1,7 @@
 """What the pages of datasets show: rows of the list, problems, balance and coverage, samples."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -15,6 +16,7 @@ _LONGEST_TEXT = 300
 _TAGS_SHOWN = 10
 _VALUES_SHOWN = 12
 _KEYS_SHOWN = 20
+_PROBLEMS_SHOWN = 50
 _FIELDS = {
     "expected": "expected answer",
     "context": "retrieved contexts",
@@ -85,7 +87,22 @@ def describe_state(check: DatasetCheck | None) -> tuple[str, str, str]:
     return "pass", "✓", "valid"
 
 
-def show_problems(problems: Sequence[Problem]) -> list[ShownProblem]:
+def describe_check(check: DatasetCheck | None) -> dict[str, Any]:
+    """Return what pages show of a check. None: the dataset is not checked yet."""
+    known = check or DatasetCheck("")
+    return {
+        "state": describe_state(check),
+        "problems": _show_problems(known.problems[:_PROBLEMS_SHOWN]),
+        "more_problems": max(len(known.problems) - _PROBLEMS_SHOWN, 0) + known.more_problems,
+        "warnings": _show_problems(known.warnings[:_PROBLEMS_SHOWN]),
+        "more_warnings": max(len(known.warnings) - _PROBLEMS_SHOWN, 0) + known.more_warnings,
+        "fields": _list_fields(known.profile),
+        "balances": _list_balances(known.profile),
+        "relevant": _describe_relevant(known.profile),
+    }
+
+
+def _show_problems(problems: Sequence[Problem]) -> list[ShownProblem]:
     """Return problems in columns."""
     return [
         ShownProblem(
@@ -98,12 +115,12 @@ def show_problems(problems: Sequence[Problem]) -> list[ShownProblem]:
     ]
 
 
-def list_fields(profile: DatasetProfile) -> list[ShownShare]:
+def _list_fields(profile: DatasetProfile) -> list[ShownShare]:
     """Return how many samples have each field."""
     return [_share(_FIELDS.get(name, name), count, profile.samples) for name, count in profile.fields]
 
 
-def list_balances(profile: DatasetProfile) -> list[ShownBalance]:
+def _list_balances(profile: DatasetProfile) -> list[ShownBalance]:
     """Return how the samples are spread over tags and metadata keys."""
     return [_show_balance(one, profile.samples) for one in profile.balances[:_KEYS_SHOWN]]
 
@@ -124,7 +141,7 @@ def _share(name: str, count: int, of: int) -> ShownShare:
     return ShownShare(name, count, round(percent), f"{count:,} ({'all' if count == of else shown})")
 
 
-def describe_relevant(profile: DatasetProfile) -> str:
+def _describe_relevant(profile: DatasetProfile) -> str:
     """Return a sentence about the relevant documents of the samples; empty without judgements."""
     found = profile.relevant
     if found is None:

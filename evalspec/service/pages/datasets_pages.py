@@ -22,12 +22,9 @@ from evalspec.service.dataset_checks import (
 from evalspec.service.gold_people import list_project_sets
 from evalspec.service.pages.dataset_views import (
     ListedDataset,
-    describe_relevant,
+    describe_check,
     describe_state,
-    list_balances,
-    list_fields,
     list_sample,
-    show_problems,
 )
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.templating import render_page
@@ -164,7 +161,6 @@ def show_dataset(
     """Show a dataset: its problems with their fixes, balance and coverage, and a page of its samples."""
     found = find_dataset(visit.project, DatasetPlace(name, manifest, version, kind == "posted"))
     outcome = _check(visit, found)
-    check = outcome.check
     start = (page - 1) * _SAMPLES_SHOWN
     samples = read_samples(found, start, _SAMPLES_SHOWN + 1) if found.size <= LISTED_BYTES else []
     place = found.place
@@ -181,14 +177,7 @@ def show_dataset(
         path=hide_folder(found.source.shown_as, visit.project.folder) if found.source else None,
         size=found.size,
         outcome=outcome,
-        state=describe_state(check),
-        problems=show_problems(check.problems[:_PROBLEMS_SHOWN]) if check else [],
-        more_problems=max(len(check.problems) - _PROBLEMS_SHOWN, 0) + check.more_problems if check else 0,
-        warnings=show_problems(check.warnings[:_PROBLEMS_SHOWN]) if check else [],
-        more_warnings=max(len(check.warnings) - _PROBLEMS_SHOWN, 0) + check.more_warnings if check else 0,
-        fields=list_fields(check.profile) if check else [],
-        balances=list_balances(check.profile) if check else [],
-        relevant=describe_relevant(check.profile) if check else "",
+        **describe_check(outcome.check),
         samples=[list_sample(sample) for sample in samples[:_SAMPLES_SHOWN]],
         is_listed=found.size <= LISTED_BYTES,
         first=start + 1,

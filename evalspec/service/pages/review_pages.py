@@ -21,6 +21,7 @@ from evalspec.gold.gold_set import Entry, GoldSet, read_set
 from evalspec.gold.protocol import require_events, resolve, review
 from evalspec.gold.reviewers import explain_no_review, list_reviewable
 from evalspec.gold.schema import Category, Event, Flag, Kind, Outcome
+from evalspec.gold.states import SETTLING
 from evalspec.gold.taking_back import LastReview, find_last_reviews, take_last_back
 from evalspec.gold.wording import CATEGORIES, FLAGS
 from evalspec.service.gold_api import MOST_WORDS, Note, Verdict
@@ -44,7 +45,6 @@ from evalspec.store.files import DiskFull
 ROUTER = APIRouter(include_in_schema=False)
 
 _TEXT_BYTES = 100_000
-_SETTLING = frozenset({Kind.RESOLVE, Kind.ADJUDICATE})
 
 Id = Annotated[str, Form(max_length=2000)]
 Shown = Annotated[str, Form(max_length=200)]
@@ -236,7 +236,7 @@ def _try(visit: Visit, record: Callable[[], object], *, is_current: bool) -> Ref
 
 def _is_decision(event: Event, person: str, outcome: Outcome, entry: Entry) -> bool:
     """Return whether an event is this decision about the flags that there are now: a form that was sent twice."""
-    if event.kind not in _SETTLING or event.by != person or event.verdict != outcome:
+    if event.kind not in SETTLING or event.by != person or event.verdict != outcome:
         return False
     return outcome is not Outcome.UPHELD or event.settles == entry.standing.current.list_flags()
 

@@ -1,5 +1,6 @@
 """Pages that add a dataset: choose a file, look at the preview, confirm it."""
 
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,12 +15,8 @@ from evalspec.model.base import built
 from evalspec.service.dataset_checks import DatasetCheck, check_staged
 from evalspec.service.pages.dataset_views import (
     ListedSample,
-    describe_relevant,
-    describe_state,
-    list_balances,
-    list_fields,
+    describe_check,
     list_sample,
-    show_problems,
 )
 from evalspec.service.pages.datasets_pages import link_dataset
 from evalspec.service.pages.templating import render_page
@@ -33,15 +30,12 @@ from evalspec.service.uploaded_datasets import (
     StagedFile,
     discard_staged,
     find_staged,
-    keep_check,
-    read_check,
     stage_file,
     store_upload,
 )
 
 ROUTER = APIRouter(include_in_schema=False)
 
-_PROBLEMS_SHOWN = 50
 _NAME_SHOWN = 80
 """How much of a file's name is shown, from its end."""
 _KEPT = ("queries", "description", "metadata")
@@ -69,25 +63,15 @@ def upload(visit: Uploader, file: UploadFile, name: Name = "") -> Response:
     given = Path((file.filename or "").replace("\\", "/")).name
     proposed = name.strip() or given.partition(".")[0].strip()
     try:
-        staged = stage_file(visit.project, file.file, given, proposed, visit.access.caller.user)
-        _keep_preview(visit, staged, given[-_NAME_SHOWN:])
+        look = partial(look_at, shown_as=given[-_NAME_SHOWN:])
+        staged = stage_file(visit.project, file.file, given, proposed, visit.access.caller.user, look)
     except ApiProblem as problem:
         return _render_form(visit, _say(problem), name, problem.status)
     return see_other(visit.link(f"/datasets/upload/{staged.token}"))
 
 
-def _keep_preview(visit: Visit, staged: StagedFile, shown_as: str) -> None:
-    """Look at a waiting file, whose problems name it as its author does. One that cannot be looked at is deleted."""
-    try:
-        _, path = find_staged(visit.project, staged.token, staged.user)
-        keep_check(visit.project, staged, look_at(path, shown_as))
-    except BaseException:
-        discard_staged(visit.project, staged.token)
-        raise
-
-
 def look_at(path: Path, shown_as: str) -> dict[str, Any]:
-    """Return the preview of a file as JSON data."""
+    """Return the preview of a file as JSON data. `shown_as`: the file in problems, as its author names it."""
     check, first = check_staged(path, shown_as)
     preview: dict[str, Any] = msgspec.to_builtins(Preview(check, tuple(map(list_sample, first))))
     return preview
@@ -100,7 +84,7 @@ def _read_preview(visit: Visit, token: str) -> tuple[StagedFile, Path, Preview]:
         ApiProblem: 404: There is none.
     """
     staged, path = find_staged(visit.project, token, visit.access.caller.user)
-    return staged, path, msgspec.convert(read_check(visit.project, token), built(Preview))
+    return staged, path, msgspec.convert(staged.found, built(Preview))
 
 
 def _say(problem: ApiProblem) -> str:
@@ -132,15 +116,8 @@ def _render_preview(
         name=staged.name if name is None else name,
         error=error,
         check=check,
-        state=describe_state(check),
         is_retrieval=check.format == DATASET_FORMAT,
-        problems=show_problems(check.problems[:_PROBLEMS_SHOWN]),
-        more_problems=max(len(check.problems) - _PROBLEMS_SHOWN, 0) + check.more_problems,
-        warnings=show_problems(check.warnings[:_PROBLEMS_SHOWN]),
-        more_warnings=max(len(check.warnings) - _PROBLEMS_SHOWN, 0) + check.more_warnings,
-        fields=list_fields(check.profile),
-        balances=list_balances(check.profile),
-        relevant=describe_relevant(check.profile),
+        **describe_check(check),
         samples=preview.samples,
     )
 

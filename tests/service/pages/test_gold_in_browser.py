@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import partial
 from urllib.parse import quote
 
 import pytest
@@ -12,7 +13,7 @@ from evalspec.gold.gold_set import read_entry
 from evalspec.gold.protocol import add_triple, review
 from evalspec.service.pages.upload_pages import look_at
 from evalspec.service.settings import Project
-from evalspec.service.uploaded_datasets import find_staged, keep_check, stage_file
+from evalspec.service.uploaded_datasets import stage_file
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE
 from servers.service import Server
@@ -64,8 +65,8 @@ def visit(opened):
 def stage(root, namespace, user, content):
     project = Project(namespace, root / namespace)
     with content.open("rb") as stream:
-        staged = stage_file(project, stream, content.name, "support", user)
-    keep_check(project, staged, look_at(find_staged(project, staged.token, user)[1], staged.data_name))
+        look = partial(look_at, shown_as=f"data{content.suffix}")
+        staged = stage_file(project, stream, content.name, "support", user, look)
     return f"/datasets/upload/{staged.token}"
 
 
