@@ -31,8 +31,21 @@ from simulated import (
     miss_clusters,
     simulate_history,
 )
+from worst_cases import (
+    Classes,
+    Worst,
+    draw_classes,
+    find_worst_three,
+    screen_and_confirm,
+    search_clusters,
+    search_grades,
+    simulate_clusters,
+    simulate_grades,
+)
 
 ALPHA = 0.05
+FIVE, SEVEN = (0, 0.25, 0.5, 0.75, 1), (0, 0.25, 0.375, 0.5, 0.625, 0.75, 1)
+"""Grades, and differences of grades: −1, −½, −¼, 0, ¼, ½ and 1 on a scale from 0 to 1."""
 RULES = Rules(ALPHA, two_sided=False, resamples=1000)
 
 
@@ -97,13 +110,90 @@ def print_joint(samples: int) -> None:
     print_table(["pairs", "metrics", "correlation", "false alarms: Holm / maxT", "one drops", "all drop"], rows)
 
 
-def print_worst(_samples: int) -> None:
-    """Print the worst share of wrong PASSes over gains of 0 to 45 %, by enumeration."""
+def print_worst(samples: int) -> None:
+    """Print the worst shares of false statements: of excluded drops, of graded scores, of clusters."""
     rows = []
     for margin in (0.02, 0.05, 0.1):
         found = [find_worst_exclusion(pairs, margin) for pairs in (50, 100, 200)]
         rows.append([f"{margin:g}", *(f"{percent(share)} (gains {gains:g})" for share, gains in found)])
     print_table(["maxDrop", "50 pairs", "100", "200"], rows)
+    print_worst_grades()
+    print_worst_clusters(samples)
+
+
+def print_worst_grades() -> None:
+    """Print the worst limits and chances of three grades, enumerated; of more grades, enumerated or drawn."""
+    rows = []
+    for units in (5, 10, 20, 50, 100, 200):
+        for alpha in (0.025, 0.05):
+            cells = [f"{units}", percent(alpha)]
+            for least in (0.0, 0.05):
+                all_grades = ((0, middle, 1) for middle in ((0.5,) if units == 200 else (0.25, 0.5, 0.75)))
+                found = [(find_worst_three(grades, units, alpha, least), grades) for grades in all_grades]
+                cells += describe(*max(found, key=lambda one: one[0]))
+            rows.append(cells)
+    heads = ["scores", "level", "any chances", "limit", "grades and chances", "each 5 %", "limit", "grades and chances"]
+    print_table(heads, rows)
+    rows = []
+    for grades, units in ((FIVE, 5), (FIVE, 10), (FIVE, 20), (SEVEN, 5), (SEVEN, 9)):
+        found = search_grades(np.random.default_rng(units), grades, units, ALPHA, 6)
+        rows.append([f"{len(grades)}", f"{units}", "enumerated", *describe(found, grades)])
+    for units in (50, 100, 200):
+        rng = np.random.default_rng(units)
+        cases = [chances + 1e-9 for chances in rng.dirichlet(np.full(7, 0.3), 150)]
+        cases = [chances / chances.sum() for chances in cases]
+        share, chances = screen_and_confirm(
+            cases,
+            lambda rng, chances, draws, units=units: simulate_grades(rng, SEVEN, chances, units, ALPHA, draws),
+            5,
+        )[0]
+        found = Worst(share, float(chances @ SEVEN), tuple(chances.round(3).tolist()), ALPHA)
+        rows.append(["7", f"{units}", "drawn", *describe(found, SEVEN)])
+    print_table(["grades", "scores", "how", "worst", "limit", "grades and chances"], rows)
+
+
+def describe(worst: Worst, grades: Sequence[float]) -> list[str]:
+    used = (f"{grade:g}: {chance:g}" for grade, chance in zip(grades, worst.case, strict=True) if chance)
+    return [f"{100 * worst.share:.3f} %", f"{worst.limit:.4g}", ", ".join(used)]
+
+
+def list_sizes(classes: Classes) -> str:
+    return ", ".join(f"{count} of {size}" for size, count in classes)
+
+
+def print_worst_clusters(samples: int) -> None:
+    """Print the worst clusters, whose members score the same (enumerated), or are correlated (drawn)."""
+    rows = []
+    for alpha in (0.025, 0.05):
+        every = search_clusters(np.random.default_rng(int(1000 * alpha)), samples, alpha)
+        kinds = {"equal": [one for one in every if len(one.case) == 1]}
+        kinds["unequal"] = [one for one in every if len(one.case) > 1]
+        kinds["at most 5 of each size"] = [one for one in every if all(count <= 5 for _, count in one.case)]
+        kinds["one with a fifth or more"] = [
+            one
+            for one in every
+            if len(one.case) > 1 and max(one.case)[0] >= 0.2 * sum(size * count for size, count in one.case)
+        ]
+        for name, worst in kinds.items():
+            best = max(worst, default=Worst(0.0, 0.0))
+            sizes = ", ".join(f"{count} of {size}" for size, count in best.case)
+            rows.append(
+                [percent(alpha), name, f"{len(worst)}", f"{100 * best.share:.3f} %", f"{best.limit:.4f}", sizes]
+            )
+    print_table(["level", "sizes", "configurations", "worst", "limit", "clusters"], rows)
+    rng = np.random.default_rng(7)
+    drawn = draw_classes(rng)
+    cases = [
+        (next(drawn), float(rng.choice([0.0, 0.05, 0.3, 0.7])), float(rng.uniform(0.02, 0.98)), ALPHA)
+        for _ in range(samples // 2)
+    ]
+    rows = []
+    for share, (classes, correlation, limit, alpha) in screen_and_confirm(
+        cases, lambda rng, case, draws: simulate_clusters(rng, *case, draws), 5
+    ):
+        found = [f"{100 * share:.2f} %", f"{limit:.3f}", list_sizes(classes)]
+        rows.append([percent(alpha), f"{correlation:g}", *found])
+    print_table(["level", "correlation", "worst", "limit", "clusters"], rows)
 
 
 def print_history(samples: int) -> None:
@@ -173,7 +263,7 @@ def main() -> None:
     chosen = options.parse_args()
     tables = {
         "coverage": (print_coverage, chosen.samples),
-        "worst": (print_worst, 0),
+        "worst": (print_worst, chosen.samples // 5),
         "history": (print_history, chosen.samples // 2),
         "joint": (print_joint, chosen.samples // 2),
         "excluded": (print_excluded, chosen.samples),
