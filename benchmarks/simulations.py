@@ -7,18 +7,22 @@ slow core.
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from harness import print_table
+from scipy.stats import binom, poisson
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import compute_randomisation_test
+from evalspec.stats.percentiles import compute_percentile_interval, count_needed
 from evalspec.validity import changes
 from evalspec.validity.changes import Rules, weigh
 from evalspec.validity.estimates import Estimate
+from gate_power import Gate
 from simulated import (
     DIFFERENCES,
     SCORES,
@@ -77,6 +81,36 @@ def print_coverage(samples: int) -> None:
         ]
         rows.append([f"{clusters}", *map(percent, worst)])
     print_table(["clusters", "means", "differences"], rows)
+    print_percentiles(samples)
+
+
+def print_percentiles(samples: int) -> None:
+    """Print the worst coverage of percentiles: exact for continuous values, drawn for ties and for clusters.
+
+    The interval of a percentile in clusters holds where that of the share up to it holds.
+    """
+    rows = []
+    for statistic, share in (("median", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)):
+        least = int(count_needed(statistic))
+        exact = []
+        for count in range(least, least + 200):
+            low, high = compute_percentile_interval(range(1, count + 1), statistic)
+            exact.append((1 - binom.cdf(low - 1, count, share) - binom.sf(high - 1, count, share), count))
+        tied = []
+        for count in (least, 2 * least):
+            values, truth = np.random.default_rng(count).poisson(4, (samples, count)), poisson.ppf(share, 4)
+            ends = np.array([compute_percentile_interval(one, statistic) for one in values.tolist()])
+            tied.append(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])))
+        clustered = [
+            1 - sum(miss_clusters((1, 0), (share, 1 - share), size(clusters), icc, samples))
+            for size in SIZES.values()
+            for clusters in (20, 100)
+            for icc in (0.05, 0.3)
+        ]
+        worst, count = min(exact)
+        cells = [f"{percent(worst)} ({count})", *(percent(min(found)) for found in (tied, clustered))]
+        rows.append([statistic, f"{least}", *cells])
+    print_table(["percentile", "values needed", "any number of values", "with ties", "clusters"], rows)
 
 
 def adjust_by_holm(p_values: Sequence[float]) -> Array:
@@ -256,10 +290,26 @@ def print_detectable(samples: int) -> None:
     print_table(["scores", "pairs", "metrics", "clusters", "repeats", "median change", "found"], rows)
 
 
+def print_power(runs: int) -> None:
+    """Print the power that a plan computes, and the share of runs that the gate fails, where the plan says 70 %."""
+    changes.estimate_difference = lambda scores, _: Estimate(len(scores))  # slow, and not needed here
+    rows = []
+    for is_graded, clusters, margin in product((False, True), (0, 20), (0.0, 0.05)):
+        for before, own, is_confirmed in ((1, 1, False), (1, 1, True), (5, 1, True), (3, 3, True), (5, 5, True)):
+            gate = Gate(100 if clusters else 60, before, own, margin, is_confirmed, is_graded, clusters)
+            drop = gate.find_drop()
+            planned, found = gate.plan()(drop), gate.simulate(drop, runs, 499)
+            cells = ["graded" if is_graded else "0/1", f"{gate.samples}", f"{clusters or '–'}", f"{margin:g}"]
+            cells += [f"{before}", f"{own}", "yes" if is_confirmed else "no", f"{drop:.3f}"]
+            rows.append([*cells, percent(planned), percent(found), f"{100 * (planned - found):+.1f}"])
+    heads = ["scores", "samples", "clusters", "maxDrop", "baseline", "run", "confirmed", "drop", "plan", "gate", "off"]
+    print_table(heads, rows)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--samples", type=int, default=2000, help="simulated runs for a figure")
-    options.add_argument("--only", choices=["coverage", "worst", "history", "joint", "excluded", "detectable"])
+    options.add_argument("--only", choices=["coverage", "worst", "history", "joint", "excluded", "detectable", "power"])
     chosen = options.parse_args()
     tables = {
         "coverage": (print_coverage, chosen.samples),
@@ -268,6 +318,7 @@ def main() -> None:
         "joint": (print_joint, chosen.samples // 2),
         "excluded": (print_excluded, chosen.samples),
         "detectable": (print_detectable, chosen.samples // 20),
+        "power": (print_power, chosen.samples // 2),
     }
     for name, (show, samples) in tables.items():
         if chosen.only in (None, name):

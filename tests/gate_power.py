@@ -1,4 +1,4 @@
-"""The power that `evalspec plan` computes, and that of the gate: its own tests, one after the other, on drawn attempts."""
+"""The power that `evalspec plan` computes, and that of the gate: its own tests, in turn, on drawn attempts."""
 
 import math
 from collections.abc import Callable
@@ -37,14 +37,18 @@ class Gate:
     alpha: float = 0.05
 
     def __str__(self) -> str:
-        return f"{'graded' if self.is_graded else '0/1'}, {self.samples}" + f" in {self.clusters}" * bool(self.clusters)
+        scores = f"{'graded' if self.is_graded else '0/1'}, {self.samples}" + f" in {self.clusters}" * bool(
+            self.clusters
+        )
+        confirmed = ", confirmed" * self.is_confirmed
+        return f"{scores}, {self.own} against {self.before}, maxDrop {self.margin:g}{confirmed}"
 
     @cached_property
     def rates(self) -> Array:
         """The true mean of each sample; of graded scores, before they are rounded to grades."""
         rng = np.random.default_rng([self.samples, self.clusters])
         if self.is_graded:
-            return rng.uniform(0.6, 1, self.samples)
+            return rng.uniform(0.7, 1, self.samples)
         return rng.beta(0.85 * self.concentration, 0.15 * self.concentration, self.samples)
 
     @cached_property
@@ -53,7 +57,7 @@ class Gate:
 
     @cached_property
     def model(self) -> AttemptModel:
-        """What `plan` would know of the agent with an endless baseline."""
+        """What `plan` would know of the agent with an endless baseline: of clusters, no rates but deviations."""
         if not self.is_graded and not self.clusters:
             return AttemptModel(rates=self.rates.tolist())
         drawn = self._draw(np.random.default_rng(9), 5 * _DEVIATIONS, np.zeros(self.samples))
@@ -64,8 +68,7 @@ class Gate:
 
     def plan(self, seed: int = 0) -> Callable[[float], float]:
         """The power as a function of the true drop."""
-        reach = 2.0 if self.is_graded else 1.0
-        design = Design(self.before, self.own, self.alpha, self.margin, reach, confirmed=self.is_confirmed)
+        design = Design(self.before, self.own, self.alpha, self.margin, 1.0, confirmed=self.is_confirmed)
         return compute_power(self.model, design, seed)
 
     def find_drop(self, power: float = 0.7) -> float:
@@ -91,20 +94,16 @@ class Gate:
         return True
 
     def _draw_losses(self, rng: np.random.Generator, drop: float) -> Array:
-        """Graded scores fall by whole steps, some by one more. 0/1 scores fall by the same share of their rate.
-
-        In clusters some samples always fail, which is a step of 1.
-        """
+        """Graded scores fall by whole steps, some by one more. 0/1 scores fall by the same share of their rate."""
         if self.is_graded:
             steps = drop / STEP
             return STEP * (math.floor(steps) + (rng.random(self.samples) < steps % 1))
-        share = drop / self.rates.mean()
-        return (rng.random(self.samples) < share) * 1.0 if self.clusters else np.full(self.samples, share)
+        return np.full(self.samples, drop / self.rates.mean())
 
     def _draw(self, rng: np.random.Generator, attempts: int, lost: Array) -> Array:
         if not self.is_graded:
             return (rng.random((self.samples, attempts)) < (self.rates * (1 - lost))[:, None]) * 1.0
-        noise = 0.2 * rng.standard_normal((self.samples, attempts))
+        noise = 0.12 * rng.standard_normal((self.samples, attempts))
         return np.clip(np.round((self.rates[:, None] + noise) / STEP) * STEP, 0, 1) - lost[:, None]
 
     def _pair(self, before: Array, run: Array) -> PairedScores:
@@ -116,7 +115,7 @@ class Gate:
             (new - old).round(12).tolist(),
             self.labels.tolist(),
             bool(self.clusters),
-            (-1.0, 1.0) if self.is_graded else (0.0, 1.0),
+            (0.0, 1.0),
             attempts=both.tolist() if both.shape[1] > 2 else (),
             own=self.own,
             margin=self.margin,

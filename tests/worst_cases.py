@@ -174,7 +174,7 @@ def find_worst_clusters(classes: Classes, alpha: float) -> Worst:
     return Worst(float(shares[place]), float(limits[place]), tuple(classes), alpha)
 
 
-def draw_classes(rng: np.random.Generator, most_outcomes: int = 6_000) -> Iterator[Classes]:
+def draw_classes(rng: np.random.Generator, most_outcomes: int = 3_000) -> Iterator[Classes]:
     """Sizes of clusters without end: equal, one with a quarter, few large ones among many small ones, three sizes."""
     while True:
         small = int(rng.choice([1, 1, 1, 2, 3]))
