@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from harness import print_table
@@ -39,6 +40,7 @@ from worst_cases import (
     Classes,
     Worst,
     draw_classes,
+    find_worst_clusters,
     find_worst_three,
     screen_and_confirm,
     search_clusters,
@@ -191,6 +193,9 @@ def describe(worst: Worst, grades: Sequence[float]) -> list[str]:
     return [f"{100 * worst.share:.3f} %", f"{worst.limit:.4g}", ", ".join(used)]
 
 
+KNOWN: tuple[Classes, ...] = (((1, 584), (2, 4)), ((1, 455), (2, 1)), ((1, 247), (2, 2)))
+
+
 def list_sizes(classes: Classes) -> str:
     return ", ".join(f"{count} of {size}" for size, count in classes)
 
@@ -200,7 +205,8 @@ def print_worst_clusters(samples: int) -> None:
     rows = []
     for alpha in (0.025, 0.05):
         every = search_clusters(np.random.default_rng(int(1000 * alpha)), samples, alpha)
-        kinds = {"equal": [one for one in every if len(one.case) == 1]}
+        kinds = {"of longer searches": [find_worst_clusters(classes, alpha) for classes in KNOWN]}
+        kinds["equal"] = [one for one in every if len(one.case) == 1]
         kinds["unequal"] = [one for one in every if len(one.case) > 1]
         kinds["at most 5 of each size"] = [one for one in every if all(count <= 5 for _, count in one.case)]
         kinds["one with a fifth or more"] = [
@@ -214,6 +220,10 @@ def print_worst_clusters(samples: int) -> None:
             rows.append(
                 [percent(alpha), name, f"{len(worst)}", f"{100 * best.share:.3f} %", f"{best.limit:.4f}", sizes]
             )
+    with patch("worst_cases.compute_unseen_size", lambda sizes: (sizes**2).sum() / sizes.sum()):
+        smaller = find_worst_clusters(((1, 183), (30, 3)), ALPHA)
+    found = [f"{100 * smaller.share:.3f} %", f"{smaller.limit:.4f}", list_sizes(smaller.case)]
+    rows.append([percent(ALPHA), "an unseen cluster of Σn² / Σn", "1", *found])
     print_table(["level", "sizes", "configurations", "worst", "limit", "clusters"], rows)
     rng = np.random.default_rng(7)
     drawn = draw_classes(rng)
