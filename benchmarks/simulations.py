@@ -1,6 +1,6 @@
 """Compute the tables of docs/explanation/statistics.md: coverage, worst cases, histories, several metrics, power.
 
-Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 10 minutes on one
+Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 20 minutes on one
 slow core.
 """
 
