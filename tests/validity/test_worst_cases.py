@@ -86,7 +86,7 @@ def test_drawn_grades_are_those_that_are_enumerated():
 
 @pytest.mark.parametrize("alpha", LEVELS)
 def test_clusters_whose_members_agree(alpha):
-    found = search_clusters(np.random.default_rng(1), 24, alpha)
+    found = search_clusters(np.random.default_rng(1), 16, alpha)
     assert found[0].share == pytest.approx(alpha, abs=EXACT)
     assert {len(one.case) for one in found} == {1, 2, 3}
 
