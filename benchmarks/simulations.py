@@ -1,24 +1,29 @@
 """Compute the tables of docs/explanation/statistics.md: coverage, worst cases, histories, several metrics, power.
 
-Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 10 minutes on one
+Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 20 minutes on one
 slow core.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 from harness import print_table
+from scipy.stats import binom, poisson
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import compute_randomisation_test
+from evalspec.stats.percentiles import compute_percentile_interval, count_needed
 from evalspec.validity import changes
 from evalspec.validity.changes import Rules, weigh
 from evalspec.validity.estimates import Estimate
+from gate_power import Gate
 from simulated import (
     DIFFERENCES,
     SCORES,
@@ -31,8 +36,22 @@ from simulated import (
     miss_clusters,
     simulate_history,
 )
+from worst_cases import (
+    Classes,
+    Worst,
+    draw_classes,
+    find_worst_clusters,
+    find_worst_three,
+    screen_and_confirm,
+    search_clusters,
+    search_grades,
+    simulate_clusters,
+    simulate_grades,
+)
 
 ALPHA = 0.05
+FIVE, SEVEN = (0, 0.25, 0.5, 0.75, 1), (0, 0.25, 0.375, 0.5, 0.625, 0.75, 1)
+"""Grades, and differences of grades: −1, −½, −¼, 0, ¼, ½ and 1 on a scale from 0 to 1."""
 RULES = Rules(ALPHA, two_sided=False, resamples=1000)
 
 
@@ -64,6 +83,36 @@ def print_coverage(samples: int) -> None:
         ]
         rows.append([f"{clusters}", *map(percent, worst)])
     print_table(["clusters", "means", "differences"], rows)
+    print_percentiles(samples)
+
+
+def print_percentiles(samples: int) -> None:
+    """Print the worst coverage of percentiles: exact for continuous values, drawn for ties and for clusters.
+
+    The interval of a percentile in clusters holds where that of the share up to it holds.
+    """
+    rows = []
+    for statistic, share in (("median", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99)):
+        least = int(count_needed(statistic))
+        exact = []
+        for count in range(least, least + 200):
+            low, high = compute_percentile_interval(range(1, count + 1), statistic)
+            exact.append((1 - binom.cdf(low - 1, count, share) - binom.sf(high - 1, count, share), count))
+        tied = []
+        for count in (least, 2 * least):
+            values, truth = np.random.default_rng(count).poisson(4, (samples, count)), poisson.ppf(share, 4)
+            ends = np.array([compute_percentile_interval(one, statistic) for one in values.tolist()])
+            tied.append(np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1])))
+        clustered = [
+            1 - sum(miss_clusters((1, 0), (share, 1 - share), size(clusters), icc, samples))
+            for size in SIZES.values()
+            for clusters in (20, 100)
+            for icc in (0.05, 0.3)
+        ]
+        worst, count = min(exact)
+        cells = [f"{percent(worst)} ({count})", *(percent(min(found)) for found in (tied, clustered))]
+        rows.append([statistic, f"{least}", *cells])
+    print_table(["percentile", "values needed", "any number of values", "with ties", "clusters"], rows)
 
 
 def adjust_by_holm(p_values: Sequence[float]) -> Array:
@@ -97,13 +146,98 @@ def print_joint(samples: int) -> None:
     print_table(["pairs", "metrics", "correlation", "false alarms: Holm / maxT", "one drops", "all drop"], rows)
 
 
-def print_worst(_samples: int) -> None:
-    """Print the worst share of wrong PASSes over gains of 0 to 45 %, by enumeration."""
+def print_worst(samples: int) -> None:
+    """Print the worst shares of false statements: of excluded drops, of graded scores, of clusters."""
     rows = []
     for margin in (0.02, 0.05, 0.1):
         found = [find_worst_exclusion(pairs, margin) for pairs in (50, 100, 200)]
         rows.append([f"{margin:g}", *(f"{percent(share)} (gains {gains:g})" for share, gains in found)])
     print_table(["maxDrop", "50 pairs", "100", "200"], rows)
+    print_worst_grades()
+    print_worst_clusters(samples)
+
+
+def print_worst_grades() -> None:
+    """Print the worst limits and chances of three grades, enumerated; of more grades, enumerated or drawn."""
+    rows = []
+    for units in (5, 10, 20, 50, 100, 200):
+        for alpha in (0.025, 0.05):
+            cells = [f"{units}", percent(alpha)]
+            for least in (0.0, 0.05):
+                all_grades = ((0, middle, 1) for middle in ((0.5,) if units == 200 else (0.25, 0.5, 0.75)))
+                found = [(find_worst_three(grades, units, alpha, least), grades) for grades in all_grades]
+                cells += describe(*max(found, key=lambda one: one[0]))
+            rows.append(cells)
+    heads = ["scores", "level", "any chances", "limit", "grades and chances", "each 5 %", "limit", "grades and chances"]
+    print_table(heads, rows)
+    rows = []
+    for grades, units in ((FIVE, 5), (FIVE, 10), (FIVE, 20), (SEVEN, 5), (SEVEN, 9)):
+        found = search_grades(np.random.default_rng(units), grades, units, ALPHA, 6)
+        rows.append([f"{len(grades)}", f"{units}", "enumerated", *describe(found, grades)])
+    for units in (50, 100, 200):
+        rng = np.random.default_rng(units)
+        cases = [chances + 1e-9 for chances in rng.dirichlet(np.full(7, 0.3), 150)]
+        cases = [chances / chances.sum() for chances in cases]
+        share, chances = screen_and_confirm(
+            cases,
+            lambda rng, chances, draws, units=units: simulate_grades(rng, SEVEN, chances, units, ALPHA, draws),
+            5,
+        )[0]
+        found = Worst(share, float(chances @ SEVEN), tuple(chances.round(3).tolist()), ALPHA)
+        rows.append(["7", f"{units}", "drawn", *describe(found, SEVEN)])
+    print_table(["grades", "scores", "how", "worst", "limit", "grades and chances"], rows)
+
+
+def describe(worst: Worst, grades: Sequence[float]) -> list[str]:
+    used = (f"{grade:g}: {chance:g}" for grade, chance in zip(grades, worst.case, strict=True) if chance)
+    return [f"{100 * worst.share:.3f} %", f"{worst.limit:.4g}", ", ".join(used)]
+
+
+KNOWN: tuple[Classes, ...] = (((1, 584), (2, 4)), ((1, 455), (2, 1)), ((1, 247), (2, 2)))
+
+
+def list_sizes(classes: Classes) -> str:
+    return ", ".join(f"{count} of {size}" for size, count in classes)
+
+
+def print_worst_clusters(samples: int) -> None:
+    """Print the worst clusters, whose members score the same (enumerated), or are correlated (drawn)."""
+    rows = []
+    for alpha in (0.025, 0.05):
+        every = search_clusters(np.random.default_rng(int(1000 * alpha)), samples, alpha)
+        kinds = {"of longer searches": [find_worst_clusters(classes, alpha) for classes in KNOWN]}
+        kinds["equal"] = [one for one in every if len(one.case) == 1]
+        kinds["unequal"] = [one for one in every if len(one.case) > 1]
+        kinds["at most 5 of each size"] = [one for one in every if all(count <= 5 for _, count in one.case)]
+        kinds["one with a fifth or more"] = [
+            one
+            for one in every
+            if len(one.case) > 1 and max(one.case)[0] >= 0.2 * sum(size * count for size, count in one.case)
+        ]
+        for name, worst in kinds.items():
+            best = max(worst, default=Worst(0.0, 0.0))
+            sizes = ", ".join(f"{count} of {size}" for size, count in best.case)
+            rows.append(
+                [percent(alpha), name, f"{len(worst)}", f"{100 * best.share:.3f} %", f"{best.limit:.4f}", sizes]
+            )
+    with patch("worst_cases.compute_unseen_size", lambda sizes: (sizes**2).sum() / sizes.sum()):
+        smaller = find_worst_clusters(((1, 183), (30, 3)), ALPHA)
+    found = [f"{100 * smaller.share:.3f} %", f"{smaller.limit:.4f}", list_sizes(smaller.case)]
+    rows.append([percent(ALPHA), "an unseen cluster of Σn² / Σn", "1", *found])
+    print_table(["level", "sizes", "configurations", "worst", "limit", "clusters"], rows)
+    rng = np.random.default_rng(7)
+    drawn = draw_classes(rng)
+    cases = [
+        (next(drawn), float(rng.choice([0.0, 0.05, 0.3, 0.7])), float(rng.uniform(0.02, 0.98)), ALPHA)
+        for _ in range(samples // 2)
+    ]
+    rows = []
+    for share, (classes, correlation, limit, alpha) in screen_and_confirm(
+        cases, lambda rng, case, draws: simulate_clusters(rng, *case, draws), 5
+    ):
+        found = [f"{100 * share:.2f} %", f"{limit:.3f}", list_sizes(classes)]
+        rows.append([percent(alpha), f"{correlation:g}", *found])
+    print_table(["level", "correlation", "worst", "limit", "clusters"], rows)
 
 
 def print_history(samples: int) -> None:
@@ -166,18 +300,35 @@ def print_detectable(samples: int) -> None:
     print_table(["scores", "pairs", "metrics", "clusters", "repeats", "median change", "found"], rows)
 
 
+def print_power(runs: int) -> None:
+    """Print the power that a plan computes, and the share of runs that the gate fails, where the plan says 70 %."""
+    changes.estimate_difference = lambda scores, _: Estimate(len(scores))  # slow, and not needed here
+    rows = []
+    for is_graded, clusters, margin in product((False, True), (0, 20), (0.0, 0.05)):
+        for before, own, is_confirmed in ((1, 1, False), (1, 1, True), (5, 1, True), (3, 3, True), (5, 5, True)):
+            gate = Gate(100 if clusters else 60, before, own, margin, is_confirmed, is_graded, clusters)
+            drop = gate.find_drop()
+            planned, found = gate.plan()(drop), gate.simulate(drop, runs, 499)
+            cells = ["graded" if is_graded else "0/1", f"{gate.samples}", f"{clusters or '–'}", f"{margin:g}"]
+            cells += [f"{before}", f"{own}", "yes" if is_confirmed else "no", f"{drop:.3f}"]
+            rows.append([*cells, percent(planned), percent(found), f"{100 * (planned - found):+.1f}"])
+    heads = ["scores", "samples", "clusters", "maxDrop", "baseline", "run", "confirmed", "drop", "plan", "gate", "off"]
+    print_table(heads, rows)
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--samples", type=int, default=2000, help="simulated runs for a figure")
-    options.add_argument("--only", choices=["coverage", "worst", "history", "joint", "excluded", "detectable"])
+    options.add_argument("--only", choices=["coverage", "worst", "history", "joint", "excluded", "detectable", "power"])
     chosen = options.parse_args()
     tables = {
         "coverage": (print_coverage, chosen.samples),
-        "worst": (print_worst, 0),
+        "worst": (print_worst, chosen.samples // 5),
         "history": (print_history, chosen.samples // 2),
         "joint": (print_joint, chosen.samples // 2),
         "excluded": (print_excluded, chosen.samples),
         "detectable": (print_detectable, chosen.samples // 20),
+        "power": (print_power, chosen.samples // 2),
     }
     for name, (show, samples) in tables.items():
         if chosen.only in (None, name):

@@ -37,7 +37,7 @@ from evalspec.validity.coverage import exceeds_share
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
-ANCHOR_SHARE = 0.8
+ANCHOR_SHARE = 0.9
 """Share of the significance level that the anchor has. Of drops in small steps, the anchor shows more than the last
 baseline; single drops show in both."""
 

@@ -134,5 +134,16 @@ def test_an_unchanged_agent_seldom_fails_in_twenty_commits(moving):
 
 @pytest.mark.simulation
 @pytest.mark.parametrize("moving", [False, True])
-def test_a_slow_drift_is_found_within_twenty_commits(moving):
-    assert simulate_history(np.random.default_rng(1), 100, 1, 0.005, moving=moving, runs=500) >= 0.95
+@pytest.mark.parametrize(("concentration", "least"), [(1, 0.95), (5, 0.92)])
+def test_a_slow_drift_is_found_within_twenty_commits(concentration, least, moving):
+    """Measured: 99 % where chances are near 0 or 1, 94 % where they are between. Standard error with 500: 1 point."""
+    rng = np.random.default_rng(concentration)
+    assert simulate_history(rng, 100, concentration, 0.005, moving=moving, runs=500) >= least
+
+
+@pytest.mark.simulation
+def test_a_promoted_baseline_alone_does_not_find_a_slow_drift(monkeypatch):
+    """The anchor does: without its share of the level, most drifts are missed."""
+    monkeypatch.setattr("simulated.ANCHOR_SHARE", 1e-9)
+    found = simulate_history(np.random.default_rng(1), 100, 5, 0.005, moving=True, runs=200)
+    assert found < 0.6
