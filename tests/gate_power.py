@@ -57,9 +57,11 @@ class Gate:
 
     @cached_property
     def model(self) -> AttemptModel:
-        """What `plan` would know of the agent with an endless baseline: of clusters, no rates but deviations."""
-        if not self.is_graded and not self.clusters:
-            return AttemptModel(rates=self.rates.tolist())
+        """What `plan` would know of the agent with an endless baseline."""
+        if not self.is_graded:
+            order = np.argsort(self.labels, kind="stable")
+            sizes = np.bincount(self.labels).tolist() if self.clusters else ()
+            return AttemptModel(self.rates[order].tolist(), sizes=sizes)
         drawn = self._draw(np.random.default_rng(9), 5 * _DEVIATIONS, np.zeros(self.samples))
         deviations = np.zeros((self.labels.max() + 1, _DEVIATIONS))
         np.add.at(deviations, self.labels, (drawn - drawn.mean(axis=1, keepdims=True))[:, :_DEVIATIONS])

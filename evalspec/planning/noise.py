@@ -82,10 +82,10 @@ def _model_measured(metric: str, samples: Sequence[SampleResult], after: Dataset
     rows = {one.id: [attempt.scores[metric].value for attempt in one.attempts[:attempts]] for one in samples}
     known = {id: [value for value in row if value is not None] for id, row in rows.items() if None not in row}
     paired = _pair(metric, [(one, one) for one in samples if one.id in known], after)
-    if {value for row in known.values() for value in row} <= {0, 1} and not paired.is_clustered:
+    if {value for row in known.values() for value in row} <= {0, 1}:
         within = [sum(row) * (attempts - sum(row)) / (attempts * (attempts - 1)) for row in known.values()]
         doubt = _NORMAL_90 * math.sqrt(pvariance(within) / max(1, len(within)))
-        return _model_passes(len(within), fmean(paired.baseline), fmean(within), doubt)
+        return _model_passes(paired, fmean(paired.baseline), fmean(within), doubt)
     sums: dict[Hashable, list[float]] = {}
     for unit, row in zip(paired.units, known.values(), strict=True):
         sums[unit] = [total + value for total, value in zip(sums.get(unit, [0.0] * attempts), row, strict=True)]
@@ -97,24 +97,25 @@ def _model_measured(metric: str, samples: Sequence[SampleResult], after: Dataset
     return _model_scores(paired, deviations, max(0.0, 1 - doubt), 1 + doubt)
 
 
-def _model_passes(count: int, passed: float, within: float, doubt: float) -> Models:
+def _model_passes(paired: PairedScores, passed: float, within: float, doubt: float) -> Models:
     """Return models of 0/1 scores. `within`: mean of rate x (1 - rate) over the samples. `doubt`: half its interval.
 
     Samples have one of two rates, r and 1 - r, so that mean and variance are as given.
     """
+    count, sizes = len(paired), _measure_clusters(paired) if paired.is_clustered else ()
 
     def model(variance: float) -> AttemptModel:
         bounded = min(max(variance, 0.0), passed * (1 - passed))
         rate = (1 + math.sqrt(max(0.0, 1 - 4 * bounded))) / 2
         likely = round(count * (passed - 1 + rate) / (2 * rate - 1)) if rate > _HALF else count
-        return AttemptModel(rates=[rate] * likely + [1 - rate] * (count - likely))
+        return AttemptModel([rate] * likely + [1 - rate] * (count - likely), sizes=sizes)
 
     return model(within - doubt), model(within + doubt)
 
 
 def _model_scores(paired: PairedScores, deviations: Sequence[float], least: float, most: float) -> Models:
     """Return models of other scores. `least`, `most`: factors of the variance of the deviations."""
-    sizes = list(Counter(number_clusters(paired.units, len(paired))).values())
+    sizes = _measure_clusters(paired)
     grades = sorted({*paired.baseline, *paired.candidate})
     gaps = [after - before for before, after in pairwise(grades)]
     step = min(gaps, default=0.0) if len(grades) <= _MOST_GRADES else 0.0
@@ -123,6 +124,10 @@ def _model_scores(paired: PairedScores, deviations: Sequence[float], least: floa
         for factor in (least, most)
     )
     return quiet, loud
+
+
+def _measure_clusters(paired: PairedScores) -> list[int]:
+    return list(Counter(number_clusters(paired.units, len(paired))).values())
 
 
 def _model_assumed(paired: PairedScores, deviation: float) -> Models:
@@ -142,7 +147,8 @@ def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: Dat
     )
     if paired.is_binary:
         passed = (sum(values) + 1) / (len(values) + 2)
-        return Noise(paired, source, _model_flips(paired, passed, _REDRAWN * passed * (1 - passed)))
+        flipped = _REDRAWN * passed * (1 - passed)
+        return Noise(paired, source, _model_passes(paired, passed, flipped, (_LOUD - 1) * flipped))
     return Noise(paired, source, _model_assumed(paired, math.sqrt(_REDRAWN * pvariance(values)) if values else 0.0))
 
 
@@ -152,16 +158,9 @@ def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: b
     means = f", before each score becomes the mean of {repeats} attempts" if repeats > 1 else ""
     if is_binary:
         source = f"assumed: {100 * _FLIPPED:g} % of the 0/1 scores flip each way between two runs{means}"
-        return Noise(paired, source, _model_flips(paired, _PASSED, _FLIPPED))
+        return Noise(paired, source, _model_passes(paired, _PASSED, _FLIPPED, (_LOUD - 1) * _FLIPPED))
     source = f"assumed: scores differ by a standard deviation of {_DEVIATION:g} between two runs{means}"
     return Noise(paired, source, _model_assumed(paired, _DEVIATION / math.sqrt(2)))
-
-
-def _model_flips(paired: PairedScores, passed: float, flipped: float) -> Models:
-    """Return models of 0/1 scores. `passed`: share of passes. `flipped`: share that flips each way between attempts."""
-    if paired.is_clustered:
-        return _model_assumed(paired, math.sqrt(flipped))
-    return _model_passes(len(paired), passed, flipped, (_LOUD - 1) * flipped)
 
 
 def _pair(metric: str, pairs: Sequence[Pair], after: DatasetResult) -> PairedScores:

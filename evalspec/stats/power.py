@@ -6,7 +6,6 @@ from a unit's mean. A drop lowers every rate by the same share, or every other s
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ _SIMULATIONS = 2000
 _CELLS = 6_000_000
 """With more attempts in all simulations, fewer are simulated."""
 _FEWEST = 200
-_SIMULATIONS_EXACT = 400
+_SIMULATIONS_EXACT = 600
 """Simulations of the bounded test, which is slow."""
 _STEPS = 10
 _MOST_TERMS = 24
@@ -30,12 +29,13 @@ _DIGITS = 9
 _NORMAL = NormalDist()
 
 
-class AttemptModel(Struct, frozen=True, dict=True):
+class AttemptModel(Struct, frozen=True):
     """How the attempts of an unchanged agent vary, in the unit of the score.
 
-    `rates`: probability that an attempt scores 1, one per sample; empty if scores are not 0 or 1. `deviations`: of
-    single attempts from the mean of their unit, summed over its samples. `sizes`: number of samples of each unit.
-    `step`: the smallest step of a score, 0 if it is continuous.
+    `rates`: probability that an attempt scores 1, one per sample, in the order of the units; empty if scores are not 0
+    or 1. `deviations`: of single attempts from the mean of their unit, summed over its samples. `sizes`: number of
+    samples of each unit; empty with rates of independent samples. `step`: the smallest step of a score, 0 if it is
+    continuous.
     """
 
     rates: Sequence[float] = ()
@@ -46,13 +46,19 @@ class AttemptModel(Struct, frozen=True, dict=True):
     @property
     def units(self) -> int:
         """The number of independent units."""
-        return len(self.rates or self.sizes)
+        return len(self.sizes or self.rates)
+
+    @property
+    def grain(self) -> float:
+        """The smallest step of a sum of scores."""
+        return 1.0 if self.rates else self.step
 
     @property
     def variance(self) -> float:
         """The variance of a unit's sum of scores in one attempt."""
-        terms = [rate * (1 - rate) for rate in self.rates] or [deviation**2 for deviation in self.deviations]
-        return math.fsum(terms) / max(1, len(terms))
+        if self.rates:
+            return math.fsum(rate * (1 - rate) for rate in self.rates) / self.units
+        return math.fsum(deviation**2 for deviation in self.deviations) / max(1, len(self.deviations))
 
     @property
     def largest(self) -> float:
@@ -62,7 +68,7 @@ class AttemptModel(Struct, frozen=True, dict=True):
         return 8 * max(map(abs, self.deviations), default=0.0) * len(self.sizes) / max(1, sum(self.sizes))
 
 
-class Design(Struct, frozen=True, dict=True):
+class Design(Struct, frozen=True):
     """What the gate compares. `attempts`: of each sample in the baseline. `own`: in the run, and in its confirmation.
 
     `level`: of the one-sided test; None: the value decides. `margin`: the allowed drop. `reach`: the largest possible
@@ -80,11 +86,6 @@ class Design(Struct, frozen=True, dict=True):
     def is_bounded_test(self) -> bool:
         """Whether a drop beyond the margin is tested by the bounded test."""
         return self.margin > 0 and self.reach is not None and self.level is not None
-
-    @cached_property
-    def limit(self) -> float:
-        """The number of standard errors beyond the margin that is significant."""
-        return 0.0 if self.level is None else _NORMAL.inv_cdf(1 - self.level)
 
 
 def find_detectable(model: AttemptModel, design: Design, seed: int = 0) -> float | None:
@@ -104,8 +105,8 @@ def compute_power(model: AttemptModel, design: Design, seed: int = 0) -> Callabl
     import numpy as np
 
     count = design.attempts + 2 * design.own
-    most, cells = (_SIMULATIONS_EXACT, _CELLS // 40) if design.is_bounded_test else (_SIMULATIONS, _CELLS)
-    simulations = max(_FEWEST, min(most, cells // max(1, model.units * count)))
+    most = _SIMULATIONS_EXACT if design.is_bounded_test else _SIMULATIONS
+    simulations = max(_FEWEST, min(most, _CELLS // max(1, max(model.units, len(model.rates)) * count)))
     rng = np.random.default_rng(seed)
     draw = _draw_passes if model.rates else _draw_scores
     attempts = draw(model, (simulations, model.units, count), design.attempts, rng)
@@ -114,9 +115,9 @@ def compute_power(model: AttemptModel, design: Design, seed: int = 0) -> Callabl
     def power(drop: float) -> float:
         drawn = attempts(drop)
         before, runs = drawn[:, :, : design.attempts], drawn[:, :, design.attempts :]
-        found = _is_significant(before, runs[:, :, : design.own], sizes, design, is_binary=bool(model.rates))
+        found = _is_significant(before, runs[:, :, : design.own], sizes, design, model)
         if design.confirmed:
-            found &= _is_significant(before, runs[:, :, design.own :], sizes, design, is_binary=bool(model.rates))
+            found &= _is_significant(before, runs[:, :, design.own :], sizes, design, model)
         return float(found.mean())
 
     return power
@@ -131,11 +132,13 @@ def _draw_passes(
     """Return 0/1 scores of the baseline's attempts and those of two runs, as a function of the drop."""
     import numpy as np
 
-    tosses, rates = rng.random(shape, dtype=np.float32), np.array(model.rates)[:, None]
+    rates, starts = np.array(model.rates)[:, None], np.cumsum([0, *model.sizes[:-1]])
+    tosses = rng.random((shape[0], len(rates), shape[2]), dtype=np.float32)
 
     def attempts(drop: float) -> "NDArray[numpy.float64]":
         kept = np.where(np.arange(shape[2]) < before, 1.0, 1 - drop / model.largest)
-        return (tosses < rates * kept).astype(np.float64)
+        passes = (tosses < rates * kept).astype(np.float64)
+        return np.add.reduceat(passes, starts, axis=1) if model.sizes else passes
 
     return attempts
 
@@ -164,15 +167,19 @@ def _is_significant(
     after: "NDArray[numpy.float64]",
     sizes: "NDArray[numpy.float64]",
     design: Design,
-    *,
-    is_binary: bool,
+    model: AttemptModel,
 ) -> "NDArray[numpy.bool_]":
     """Return whether the gate's test is significant in each simulation."""
+    import numpy as np
+
     if design.is_bounded_test:
         return _exceeds_margin(before, after, sizes, design)
-    if is_binary and design.level is not None and before.shape[2] == after.shape[2] == 1:
+    beyond = after + (design.margin * sizes)[:, None]
+    if design.level is None:
+        return np.asarray((before.mean(axis=2) - beyond.mean(axis=2)).sum(axis=1) > 0)
+    if model.rates and not model.sizes and before.shape[2] == after.shape[2] == 1:
         return _has_many_losses(before[:, :, 0] - after[:, :, 0], design.level)
-    return _is_rare_exchange(before, after + (design.margin * sizes)[:, None], design, is_binary=is_binary)
+    return _is_rare_exchange(before, beyond, _NORMAL.inv_cdf(1 - design.level), model.grain)
 
 
 def _has_many_losses(lost: "NDArray[numpy.float64]", level: float) -> "NDArray[numpy.bool_]":
@@ -187,20 +194,24 @@ def _has_many_losses(lost: "NDArray[numpy.float64]", level: float) -> "NDArray[n
 
 
 def _is_rare_exchange(
-    before: "NDArray[numpy.float64]", after: "NDArray[numpy.float64]", design: Design, *, is_binary: bool
+    before: "NDArray[numpy.float64]", after: "NDArray[numpy.float64]", limit: float, grain: float
 ) -> "NDArray[numpy.bool_]":
-    """Return whether exchanging the attempts of each unit is significant, by its normal approximation."""
+    """Return whether exchanging the attempts of each unit is significant, by its normal approximation.
+
+    Sums have steps of `grain`, of which half is taken off. `limit`: the normal quantile, which is corrected for
+    skewness (Cornish and Fisher 1938): one attempt against several is skewed.
+    """
     import numpy as np
 
     own, count = after.shape[2], before.shape[2] + after.shape[2]
     every = np.concatenate([before, after], axis=2)
-    mean = every.mean(axis=2, keepdims=True)
-    half_step = 0.5 if is_binary and design.level is not None else 0.0  # sums of 0/1 scores have steps of 1
-    lost = (mean - after).sum(axis=(1, 2)) - half_step
+    off = every.mean(axis=2, keepdims=True) - every
+    lost = off[:, :, count - own :].sum(axis=(1, 2)) - grain / 2
     share = own * (count - own) / (count * (count - 1))
-    significant: NDArray[np.bool_] = (
-        lost >= design.limit * np.sqrt(share * ((every - mean) ** 2).sum(axis=(1, 2))) + 1e-9
-    )
+    spread = np.sqrt(share * (off**2).sum(axis=(1, 2)))
+    cubes = share * (count - 2 * own) / max(1, count - 2) * (off**3).sum(axis=(1, 2))
+    skewness = cubes / np.maximum(spread, 1e-9) ** 3
+    significant: NDArray[np.bool_] = lost >= (limit + skewness * (limit**2 - 1) / 6) * spread + 1e-9
     return significant
 
 

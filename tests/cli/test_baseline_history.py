@@ -68,7 +68,9 @@ def test_a_drop_that_does_not_repeat_passes_and_the_headline_is_the_first_runs(p
     assert ", but not in second attempts: " in drop["reason"]
     assert outcome.document["datasets"][0]["metrics"]["string_match"]["value"] == 0.75
     assert any("1 of the 5 attempts" in note for note in outcome.document["notes"])
-    assert "qa: string_match: a drop was significant in the first attempts, but not in the second" in str(outcome.document)
+    assert "qa: string_match: a drop was significant in the first attempts, but not in the second" in str(
+        outcome.document
+    )
     assert "40 second attempts were made to confirm a drop" in outcome.document["notes"]
     assert "confirming 1 metric on 40 samples" in outcome.err
     assert promoted("report", "--json").document == outcome.document
@@ -330,7 +332,10 @@ def test_attempts_beyond_a_full_pool_have_an_anchor(promoted, agent):
         promoted.evaluate()
         promote(promoted, "--add")
     document = baseline_of(promoted)
-    assert [sum(run["attempts"] for run in one["fingerprint"]["runs"]) for one in (document, document["anchor"])] == [6, 5]
+    assert [sum(run["attempts"] for run in one["fingerprint"]["runs"]) for one in (document, document["anchor"])] == [
+        6,
+        5,
+    ]
 
 
 def test_an_anchor_needs_a_reason(promoted):
