@@ -1,4 +1,4 @@
-"""Compute the tables of docs/explanation/statistics.md: coverage, worst cases, histories, several metrics, power.
+"""Compute the tables of docs/explanation/statistics.md: coverage, worst cases, histories, several tests, power.
 
 Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 20 minutes on one
 slow core.
@@ -34,6 +34,7 @@ from simulated import (
     find_worst_exclusion,
     miss,
     miss_clusters,
+    simulate_best,
     simulate_history,
 )
 from worst_cases import (
@@ -253,6 +254,17 @@ def print_history(samples: int) -> None:
     print_table(["baseline", "concentration", "false FAIL: 50", "100", "300", "drift found: 100"], rows)
 
 
+def print_best(samples: int) -> None:
+    """Print how often one of several equal best runs is named the best, or excluded."""
+    rows = []
+    for kind in ("binary", "graded"):
+        for count, worse in ((3, 0.0), (5, 0.0), (8, 0.0), (3, 0.7), (5, 0.7)):
+            rng = np.random.default_rng([count, int(10 * worse)])
+            found = simulate_best(rng, kind, count, 40, worse, samples)
+            rows.append([kind, f"{count}", "two" if worse else "all", *map(percent, found)])
+    print_table(["scores", "runs", "equal best runs", "one is named", "one is excluded"], rows)
+
+
 def draw_flips(churn: float) -> Callable[[np.random.Generator, tuple[int, int], float], Array]:
     def draw(rng: np.random.Generator, size: tuple[int, int], drop: float) -> Array:
         drawn = rng.random(size)
@@ -319,13 +331,15 @@ def print_power(runs: int) -> None:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--samples", type=int, default=2000, help="simulated runs for a figure")
-    options.add_argument("--only", choices=["coverage", "worst", "history", "joint", "excluded", "detectable", "power"])
+    parts = ["coverage", "worst", "history", "joint", "best", "excluded", "detectable", "power"]
+    options.add_argument("--only", choices=parts)
     chosen = options.parse_args()
     tables = {
         "coverage": (print_coverage, chosen.samples),
         "worst": (print_worst, chosen.samples // 5),
         "history": (print_history, chosen.samples // 2),
         "joint": (print_joint, chosen.samples // 2),
+        "best": (print_best, chosen.samples // 2),
         "excluded": (print_excluded, chosen.samples),
         "detectable": (print_detectable, chosen.samples // 20),
         "power": (print_power, chosen.samples // 2),

@@ -6,14 +6,19 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import multinomial
 
+from comparison.small_runs import make_run
+from evalspec.comparison.compare_runs import compare_runs
 from evalspec.comparison.regression import ANCHOR_SHARE
+from evalspec.comparison.result import NamedRun
 from evalspec.stats.gamma_sums import compute_tails
-from evalspec.validity.changes import PairedScores
+from evalspec.validity.changes import Evidence, PairedScores, Rules
+from evalspec.validity.estimates import Estimate
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
@@ -142,6 +147,36 @@ def _is_worse(before: NDArray[np.int64], attempts: int, now: NDArray[np.int64], 
     logs = np.log((1 - shares)[:, None] + shares[:, None] * np.exp(1j * angles) + 1e-300)
     chances = np.fft.fft(np.exp(counts @ logs), axis=1).real / (samples + 1)
     return np.cumsum(chances, axis=1)[np.arange(runs), now.sum(axis=1)] < alpha
+
+
+def simulate_best(
+    rng: np.random.Generator, kind: str, count: int, samples: int, worse: float, comparisons: int
+) -> tuple[float, float]:
+    """Shares of the comparisons that name one of several equal best runs, and that exclude any of them.
+
+    All runs are equal, or if `worse` is positive the first two, and the others lose that share of their passes, or so
+    much of each score. Samples are as hard in each run. Intervals do not matter here and take most of the time.
+    """
+    named = excluded = 0
+    equal = count if not worse else 2
+    for _ in range(comparisons):
+        hard, noise = rng.random(samples), rng.random((count, samples))
+        lost = np.where(np.arange(count) < equal, 0.0, worse)[:, None]
+        if kind == "binary":
+            scores = ((hard < 0.5) | (noise < 0.5)) & (rng.random(noise.shape) >= lost)
+        else:
+            scores = np.clip(np.round(4 * hard + 3 * noise - 1.5 - 4 * lost), 0, 4) / 4
+        runs = [
+            NamedRun(f"r{number}", make_run({"a": one.astype(float).tolist()})) for number, one in enumerate(scores)
+        ]
+        with (
+            patch("evalspec.validity.changes.estimate_difference", lambda scores, _: Estimate(len(scores))),
+            patch.object(Evidence, "compute_detectable", lambda _: None),
+        ):
+            (best,) = compare_runs(runs[0], runs[1:], Rules(resamples=500)).best
+        named += len(best.possible) == 1
+        excluded += not {f"r{number}" for number in range(equal)} <= {*best.possible}
+    return named / comparisons, excluded / comparisons
 
 
 def miss(shape: Shape, units: int, bounds: tuple[float, float], samples: int, seed: int = 1) -> tuple[float, float]:

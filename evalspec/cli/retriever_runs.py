@@ -15,6 +15,7 @@ from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import notify, notify_github
 from evalspec.collector import long_lived
 from evalspec.comparison.compare_runs import compare_runs
+from evalspec.comparison.result import Comparison
 from evalspec.comparison.retriever_answer import build_answer, build_headline, say_answers
 from evalspec.comparison.view import build_comparison_view
 from evalspec.errors import ExitCode
@@ -60,9 +61,9 @@ def run_retrievers(
     more = {
         "verdict": str(outcome.verdict),
         "runs": [_describe(name, run) for name, run in runs.items()],
-        "best": [_document(one) for one in best],
+        "best": [_document(one, comparison) for one in best],
     }
-    answers = [_in_words(one, best_by) for one in best]
+    answers = [_in_words(one, best_by, comparison) for one in best]
     chosen = {one.dataset: one.retriever for one in best}
     sections = tuple(build_answer(runs, best_by.metric if best_by else None, chosen))
     answer = View(build_headline(outcome.verdict), lead=say_answers(answers), sections=sections)
@@ -103,13 +104,27 @@ def _notify_notes(runs: Mapping[str, Run]) -> None:
         notify(f"{', '.join(names)}: {note}")
 
 
-def _in_words(one: Best, best_by: BestBy | None) -> str:
+def _in_words(one: Best, best_by: BestBy | None, comparison: Comparison) -> str:
     limit = best_by.max_latency if best_by else None
     within = "" if limit is None else f" within {limit:g} ms (p95)"
     if one.retriever is None or one.value is None:
         return f"{one.dataset}: no retriever has {one.metric}{within}{_say_incomplete(one)}"
     took = "" if one.p95_ms is None else f", p95 {one.p95_ms:,.1f} ms"
-    return f"{one.dataset}: best by {one.metric}{within}: {one.retriever} ({one.value:.4f}{took}){_say_incomplete(one)}"
+    equals = _list_equals(one, comparison)
+    doubt = f", not distinguishable from {', '.join(equals)}" if equals else ""
+    chosen = f"{one.retriever} ({one.value:.4f}{took}){doubt}"
+    return f"{one.dataset}: best by {one.metric}{within}: {chosen}{_say_incomplete(one)}"
+
+
+def _list_equals(one: Best, comparison: Comparison) -> list[str] | None:
+    """Return the retrievers that may be better than the chosen one. None: another retriever is significantly better.
+
+    It is None as well if the metric is not tested, so that nothing is known.
+    """
+    for best in comparison.best:
+        if (best.dataset, best.metric) == (one.dataset, one.metric) and one.retriever in best.possible:
+            return [retriever for retriever in best.possible if retriever != one.retriever]
+    return None
 
 
 def _say_incomplete(one: Best) -> str:
@@ -124,7 +139,7 @@ def _describe(name: str, run: Run) -> dict[str, Any]:
     return {"name": name, "runId": run.id, "verdict": str(run.verdict), "exitCode": run.exit_code}
 
 
-def _document(one: Best) -> dict[str, Any]:
+def _document(one: Best, comparison: Comparison) -> dict[str, Any]:
     return {
         "dataset": one.dataset,
         "metric": one.metric,
@@ -133,6 +148,7 @@ def _document(one: Best) -> dict[str, Any]:
         "p95Ms": one.p95_ms,
         "scored": one.scored if one.retriever else None,
         "expected": one.expected if one.retriever else None,
+        "notDistinguishableFrom": _list_equals(one, comparison),
         "incomplete": [
             {"retriever": lacking.retriever, "scored": lacking.scored, "expected": lacking.expected}
             for lacking in one.incomplete

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from evalspec.comparison.best_run import find_best_runs
 from evalspec.comparison.comparability import (
     describe_choice,
     explain_parts,
@@ -18,15 +19,13 @@ from evalspec.comparison.comparability import (
 )
 from evalspec.comparison.drops import find_metric
 from evalspec.comparison.pairing import (
-    SamplePairs,
-    ScoreColumns,
+    DatasetPairs,
     ScorePairs,
     common_metrics,
     compute_delta,
     is_cost,
     list_unpaired,
-    pair_samples,
-    pair_scores,
+    pair_dataset,
     sign_of,
     to_paired,
 )
@@ -38,24 +37,28 @@ from evalspec.comparison.result import (
     Delta,
     MetricChange,
     NamedRun,
+    RunPair,
     SliceChange,
 )
 from evalspec.comparison.sample_changes import list_sample_changes
 from evalspec.comparison.thin_cells import describe_thin_cells
 from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem
-from evalspec.model import DatasetResult
+from evalspec.model import DatasetResult, Run
 from evalspec.plural import counted
 from evalspec.registry import near_miss
 from evalspec.stats.paired import compute_effect_size
 from evalspec.summary import MIN_SLICE, group_by_slice
-from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
+from evalspec.validity.changes import Evidence, Rules, estimate_difference, weigh
 from evalspec.validity.estimates import FEW
 
 _WORTH_FINDING = 0.02
 """A relevant change, as a share of a metric's range. The comparison reports how many samples would detect it."""
 
 _NOT_TESTED = "depends on machine and load: shown, not tested"
+
+_MOST_RIVALS = 10
+"""Up to this many candidates are compared with each other: 45 pairs. Grids of retrievers may have thousands."""
 
 _FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
 
@@ -71,7 +74,7 @@ class Choice(Struct, frozen=True):
 def compare_runs(
     baseline: NamedRun, candidates: Sequence[NamedRun], rules: Rules, choice: Choice | None = None
 ) -> Comparison:
-    """Return the comparison of each candidate with the baseline, over their common samples.
+    """Return the comparison of each candidate with the baseline and with the others, over their common samples.
 
     Raises:
         InvalidInput: nothing can be compared, or the runs are not comparable and mismatches are not allowed. It has a
@@ -79,7 +82,15 @@ def compare_runs(
     """
     chosen = choice or Choice()
     _check_reach(rules)
-    matches = [_match(baseline, candidate, chosen) for candidate in candidates]
+    matches: list[_Match] = []
+    rivals: dict[tuple[int, int], _Match] = {}
+    for number, candidate in enumerate(candidates, 1):
+        match = _match(baseline, candidate, chosen)
+        others = matches if len(candidates) <= _MOST_RIVALS else ()
+        against = {(rank, number): _match_rivals(one, match, chosen) for rank, one in enumerate(others, 1)}
+        mismatches = (mismatch for one in (match, *against.values()) for mismatch in one.mismatches)
+        matches.append(replace(match, mismatches=tuple(mismatches)))
+        rivals |= against
     refused = [
         Problem(mismatch, file=one.candidate.name, fix=_FIX if number == 0 else "")
         for one in matches
@@ -87,10 +98,25 @@ def compare_runs(
     ]
     if refused and not chosen.allow_mismatch:
         raise InvalidInput(refused)
-    evidence = iter(weigh([list(pairs.tested.values()) for one in matches for pairs in one.datasets], rules))
+    if len(candidates) > _MOST_RIVALS:
+        note = f"more than {_MOST_RIVALS} candidates are compared with the baseline only"
+        baseline = replace(baseline, notes=(*baseline.notes, note))
+    rules = replace(rules, ranges=len(matches) + len(rivals))
+    families = [list(pairs.tested.values()) for one in (*matches, *rivals.values()) for pairs in one.datasets]
+    evidence = iter(weigh(families, rules))
     compared = tuple(_compare(baseline, one, evidence, rules) for one in matches)
-    tests = sum(change.p_value is not None for one in compared for change in one.changes)
-    return Comparison(baseline, compared, rules.alpha, rules.resamples, rules.seed, tests)
+    between = tuple(
+        RunPair(pairs.name, *runs, change)
+        for runs, one in rivals.items()
+        for pairs in one.datasets
+        for change in _settle_all(pairs, next(evidence), sized=False)
+    )
+    changes = [*(change for one in compared for change in one.changes), *(pair.change for pair in between)]
+    tests = sum(change.p_value is not None for change in changes)
+    best = tuple(find_best_runs(baseline, compared, between))
+    return Comparison(
+        baseline, compared, rules.alpha, rules.resamples, rules.seed, tests, rules.confidence, between, best
+    )
 
 
 def _compare(
@@ -116,22 +142,11 @@ def _check_reach(rules: Rules) -> None:
         raise InvalidInput(message, f"raise --resamples above {1 / rules.alpha:,.0f}")
 
 
-class _Pairs(Struct, frozen=True):
-    """A dataset of both runs before testing: its pairs, the scores of each metric, and the metrics to test."""
-
-    before: DatasetResult
-    after: DatasetResult
-    samples: SamplePairs
-    columns: Mapping[str, ScoreColumns]
-    cluster: str | None
-    tested: Mapping[str, PairedScores]
-
-
 class _Match(Struct, frozen=True):
     """A candidate with its paired datasets and the mismatches."""
 
     candidate: NamedRun
-    datasets: tuple[_Pairs, ...]
+    datasets: tuple[DatasetPairs, ...]
     mismatches: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -142,25 +157,42 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
         raise InvalidInput(Problem(parts, "compare runs of the same slice, or of the full set", candidate.name))
     matched, notes = _match_datasets(baseline, candidate, choice)
     _check_metrics(matched, choice.metrics, candidate)
-    datasets: list[_Pairs] = []
-    mismatches: list[str] = []
-    compared: list[str] = []
-    for before, after in matched:
-        common = common_metrics(before, after)
-        names = _choose(common, choice.metrics)
-        mismatches += list_content_mismatches(baseline.run, candidate.run, before.name, after.name)
-        mismatches += list_cutoff_mismatches(before.name, before.metrics, after.metrics)
-        mismatches += list_mismatches_by_reason(baseline.run, candidate.run, before.name, names, after.name)
-        notes += list_identity_gaps(baseline.run, candidate.run, before.name, names, after.name)
-        compared += names
-        datasets.append(_pair(before, after, names))
-    mismatches += list_repeat_mismatches(baseline.run, candidate.run)
-    if not compared and not mismatches:
+    datasets, mismatches = _pair_all(baseline.run, candidate.run, {pair[0].name: pair for pair in matched}, choice)
+    for pairs in datasets:
+        runs = baseline.run, candidate.run
+        notes += list_identity_gaps(*runs, pairs.before.name, pairs.columns, pairs.after.name)
+    if not any(pairs.columns for pairs in datasets) and not mismatches:
         message = "has no metric in common with the baseline"
         raise InvalidInput(Problem(message, "choose runs with a common metric", candidate.name))
     choice_note = describe_choice(baseline.run)
     notes += [choice_note] if choice_note else []
-    return _Match(candidate, tuple(datasets), tuple(mismatches), (*notes, *candidate.notes))
+    return _Match(candidate, datasets, mismatches, (*notes, *candidate.notes))
+
+
+def _match_rivals(one: _Match, other: _Match, choice: Choice) -> _Match:
+    """Return the second candidate paired with the first. Mismatches are listed if neither has one already."""
+    theirs = {pairs.name: pairs.after for pairs in other.datasets}
+    shared = {pairs.name: (pairs.after, theirs[pairs.name]) for pairs in one.datasets if pairs.name in theirs}
+    datasets, found = _pair_all(one.candidate.run, other.candidate.run, shared, choice)
+    known = one.mismatches or other.mismatches
+    place = f"with {one.candidate.name} as the baseline"
+    return _Match(other.candidate, datasets, () if known else tuple(f"{place}: {mismatch}" for mismatch in found), ())
+
+
+def _pair_all(
+    baseline: Run, candidate: Run, matched: Mapping[str, tuple[DatasetResult, DatasetResult]], choice: Choice
+) -> tuple[tuple[DatasetPairs, ...], tuple[str, ...]]:
+    """Return the pairs of datasets, and why the runs are not comparable. `matched`: by the name of the dataset."""
+    datasets: list[DatasetPairs] = []
+    mismatches: list[str] = []
+    for name, (before, after) in matched.items():
+        metrics = _choose(common_metrics(before, after), choice.metrics)
+        mismatches += list_content_mismatches(baseline, candidate, before.name, after.name)
+        mismatches += list_cutoff_mismatches(before.name, before.metrics, after.metrics)
+        mismatches += list_mismatches_by_reason(baseline, candidate, before.name, metrics, after.name)
+        datasets.append(pair_dataset(name, before, after, metrics))
+    mismatches += list_repeat_mismatches(baseline, candidate)
+    return tuple(datasets), tuple(mismatches)
 
 
 def _match_datasets(
@@ -203,22 +235,8 @@ def _check_metrics(
             raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
 
 
-def _pair(before: DatasetResult, after: DatasetResult, names: Sequence[str]) -> _Pairs:
-    """Return the common samples and the testable metrics: means over samples of both runs."""
-    samples = pair_samples(before, after)
-    columns = {metric: pair_scores(samples.both, metric) for metric in names}
-    cluster = after.cluster or before.cluster
-    tested = {
-        metric: to_paired(column.pick(), metric, after, cluster)
-        for metric, column in columns.items()
-        if after.metrics[metric].statistic == "mean" and samples.both
-    }
-    return _Pairs(before, after, samples, columns, cluster, tested)
-
-
-def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
+def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
     before, after = pairs.before, pairs.after
-    weighed = dict(zip(pairs.tested, evidence, strict=True))
     statistics = {metric: after.metrics[metric].statistic for metric in pairs.columns}
     signs = {
         metric: sign_of(after.metrics[metric].direction)
@@ -227,10 +245,10 @@ def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> Data
     }
     changed, counts = list_sample_changes(pairs.samples, signs)
     return DatasetComparison(
-        name=before.name,
+        name=pairs.name,
         candidate_name=after.name,
         pairs=len(pairs.samples.both),
-        metrics=tuple(_settle(pairs, metric, weighed.get(metric)) for metric in pairs.columns),
+        metrics=_settle_all(pairs, evidence, sized=True),
         metrics_only_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
         metrics_only_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
         slices=_slices(pairs, rules),
@@ -239,7 +257,13 @@ def _conclude(pairs: _Pairs, evidence: Sequence[Evidence], rules: Rules) -> Data
     )
 
 
-def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChange:
+def _settle_all(pairs: DatasetPairs, evidence: Sequence[Evidence], *, sized: bool) -> tuple[MetricChange, ...]:
+    weighed = dict(zip(pairs.tested, evidence, strict=True))
+    return tuple(_settle(pairs, metric, weighed.get(metric), sized=sized) for metric in pairs.columns)
+
+
+def _settle(pairs: DatasetPairs, metric: str, evidence: Evidence | None, *, sized: bool) -> MetricChange:
+    """Return the change of a metric. `sized`: with the change that could be detected, which takes a simulation."""
     if not pairs.before.samples or not pairs.after.samples:
         return _without_samples(pairs.before, pairs.after, metric)
     statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
@@ -259,12 +283,12 @@ def _settle(pairs: _Pairs, metric: str, evidence: Evidence | None) -> MetricChan
         p_value=evidence.p_value,
         adjusted=evidence.adjusted,
         test=evidence.test,
-        detectable=evidence.compute_detectable(),
+        detectable=evidence.compute_detectable() if sized else None,
         cohens_dz=effect.cohens_dz if effect else None,
         superiority=effect.superiority if effect else None,
         units=evidence.scores.count_units,
-        settles=_find_settling(evidence) if verdict is Change.UNDECIDED else None,
-        confidence=1 - evidence.rules.alpha,
+        settles=_find_settling(evidence) if sized and verdict is Change.UNDECIDED else None,
+        confidence=evidence.rules.confidence,
     )
 
 
@@ -302,7 +326,7 @@ def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -
     )
 
 
-def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
+def _slices(pairs: DatasetPairs, rules: Rules) -> tuple[SliceChange, ...]:
     """Return the common slices, worst first by the leading metric: the first with a threshold, otherwise the first.
 
     A baseline file has no slices, so the candidate's are used.
@@ -328,12 +352,12 @@ def _slices(pairs: _Pairs, rules: Rules) -> tuple[SliceChange, ...]:
     return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
 
 
-def _slice_delta(pairs: _Pairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
+def _slice_delta(pairs: DatasetPairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
     """Return the change in a slice with its interval. Slices are not tested because there are many."""
     statistic, interval = pairs.after.metrics[metric].statistic, None
     if metric in pairs.tested and len(scores):
         paired = to_paired(scores, metric, pairs.after, pairs.cluster)
-        interval = estimate_difference(paired, 1 - rules.alpha).interval
+        interval = estimate_difference(paired, rules.confidence).interval
     return compute_delta(scores, metric, statistic, interval)
 
 

@@ -1,15 +1,17 @@
 """Render a comparison as a JSON document. Pipelines rely on its keys: keys may be added, but never removed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.comparison.result import (
+    BestRun,
     CandidateComparison,
     Comparison,
     DatasetComparison,
     Delta,
     MetricChange,
     NamedRun,
+    RunPair,
     SampleChange,
     SliceChange,
 )
@@ -44,12 +46,25 @@ def build_comparison(comparison: Comparison, texts: Mapping[str, Texts], exit_co
         "exitCode": int(exit_code),
         "baseline": _run(comparison.baseline),
         "alpha": comparison.alpha,
-        "confidence": 1 - comparison.alpha,
+        "confidence": comparison.confidence,
         "resamples": comparison.resamples,
         "seed": comparison.seed,
         "tests": comparison.tests,
         "candidates": [_candidate(one, texts.get(one.candidate.name, {})) for one in comparison.candidates],
+        "rivals": [_rivals(pair, comparison.candidates) for pair in comparison.rivals],
+        "bestRuns": [_best(best) for best in comparison.best if len(comparison.candidates) > 1],
     }
+
+
+def _rivals(pair: RunPair, candidates: Sequence[CandidateComparison]) -> dict[str, Any]:
+    first, second = (candidates[number - 1].candidate.name for number in (pair.first, pair.second))
+    runs = {"dataset": pair.dataset, "metric": pair.change.metric, "first": first, "second": second}
+    return {**runs, **_metric(pair.change)}
+
+
+def _best(best: BestRun) -> dict[str, Any]:
+    found = {"dataset": best.dataset, "metric": best.metric, "samples": best.samples}
+    return {**found, "means": dict(best.means), "possible": list(best.possible)}
 
 
 def _run(named: NamedRun) -> dict[str, Any]:

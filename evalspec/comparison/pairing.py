@@ -96,6 +96,21 @@ class ScoreColumns(Struct, frozen=True):
         return {status: tuple(ids) for status, ids in found.items()}
 
 
+class DatasetPairs(Struct, frozen=True):
+    """A dataset of both runs before testing: its pairs, the scores of each metric, and the metrics to test.
+
+    `name`: its name in the baseline of the comparison.
+    """
+
+    name: str
+    before: DatasetResult
+    after: DatasetResult
+    samples: SamplePairs
+    columns: Mapping[str, ScoreColumns]
+    cluster: str | None
+    tested: Mapping[str, PairedScores]
+
+
 def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePairs:
     """Return the samples paired by id, which is unique in a dataset."""
     after = {sample.id: sample for sample in candidate.samples}
@@ -180,6 +195,19 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
         attempts=_list_attempts(members, metric),
         own=min((len(new.attempts) or 1 for _, new in members), default=1),
     )
+
+
+def pair_dataset(name: str, before: DatasetResult, after: DatasetResult, metrics: Sequence[str]) -> DatasetPairs:
+    """Return the common samples and the testable metrics: means over samples of both runs."""
+    samples = pair_samples(before, after)
+    columns = {metric: pair_scores(samples.both, metric) for metric in metrics}
+    cluster = after.cluster or before.cluster
+    tested = {
+        metric: to_paired(column.pick(), metric, after, cluster)
+        for metric, column in columns.items()
+        if after.metrics[metric].statistic == "mean" and samples.both
+    }
+    return DatasetPairs(name, before, after, samples, columns, cluster, tested)
 
 
 def _list_attempts(members: Sequence[Pair], metric: str) -> list[list[float]]:

@@ -154,8 +154,38 @@ class CandidateComparison(Struct, frozen=True):
         return [change for dataset in self.datasets for change in dataset.metrics]
 
 
+class RunPair(Struct, frozen=True):
+    """A metric of a dataset in two candidates, by their numbers, counted from 1. The first is the baseline of `change`.
+
+    `dataset`: its name in the baseline of the comparison.
+    """
+
+    dataset: str
+    first: int
+    second: int
+    change: MetricChange
+
+
+class BestRun(Struct, frozen=True):
+    """The runs that may be the best by a metric of a dataset: not significantly worse than any other.
+
+    `possible`: their names, best first. One alone is the best. `means`: of every run by its name, best first, over the
+    `samples` that all of them have scored.
+    """
+
+    dataset: str
+    metric: str
+    samples: int
+    means: Mapping[str, float]
+    possible: tuple[str, ...]
+
+
 class Comparison(Struct, frozen=True):
-    """Candidates compared with a baseline. `tests`: the number of p-values that are adjusted together."""
+    """Candidates compared with a baseline. `tests`: the number of p-values that are adjusted together.
+
+    `confidence`: of each interval; all intervals of a metric hold together at 1 - alpha. `rivals`: candidates compared
+    with each other.
+    """
 
     baseline: NamedRun
     candidates: tuple[CandidateComparison, ...]
@@ -163,6 +193,9 @@ class Comparison(Struct, frozen=True):
     resamples: int
     seed: int
     tests: int
+    confidence: float
+    rivals: tuple[RunPair, ...]
+    best: tuple[BestRun, ...]
 
     @property
     def degraded(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evalspec.comparison.document import Texts
 from evalspec.comparison.result import (
+    BestRun,
     CandidateComparison,
     Change,
     Comparison,
@@ -22,6 +23,7 @@ from evalspec.comparison.wording import (
     render_p,
     render_relative,
     render_scores,
+    render_span,
     render_statement,
     render_tally,
 )
@@ -112,16 +114,17 @@ def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Tex
     several = len(comparison.candidates) > 1
     found = [(one, part) for one in comparison.candidates for part in one.datasets if part.name == dataset]
     asides = [line for one, part in found for line in _asides(one, part, several=several)]
-    inner: list[Section] = []
+    inner = list(_build_choice(comparison, dataset)) if several else []
     for one, part in found:
         of: Words = (" of ", *name(one.candidate.name)) if several else ()
         inner += [_build_slices(part, of)] if part.slices else []
         inner.append(_build_samples(part, texts.get(one.candidate.name, {}), samples, of))
+    rows = [(name(one.candidate.name), change) for one, part in found for change in part.metrics]
     about = () if several else tuple(cell(counted(part.pairs, "pair")) for _, part in found)
     return Section(
         "dataset",
         name(dataset),
-        (_metrics_table(found, several=several), *asides),
+        (_metrics_table(rows, several=several), *asides),
         "the metrics",
         about=about,
         sections=tuple(inner),
@@ -129,39 +132,67 @@ def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Tex
     )
 
 
-def _metrics_table(found: Sequence[tuple[CandidateComparison, DatasetComparison]], *, several: bool) -> Table:
-    """Return the table of metrics, in the order of the first candidate, each with all candidates."""
-    changes: dict[str, list[tuple[CandidateComparison, MetricChange]]] = {}
-    for one, dataset in found:
-        for change in dataset.metrics:
-            changes.setdefault(change.metric, []).append((one, change))
+def _build_choice(comparison: Comparison, dataset: str) -> Iterator[Section]:
+    """Yield the best run by each metric, and the candidates compared with each other."""
+    rows = tuple(_best_row(best) for best in comparison.best if best.dataset == dataset)
+    columns = (names("metric"), names(""), Column("may be the best", wrap=Wrap.WORDS), *numbers("samples"))
+    runs = [name(one.candidate.name) for one in comparison.candidates]
+    rivals = [
+        ((*runs[pair.first - 1], " → ", *runs[pair.second - 1]), pair.change)
+        for pair in comparison.rivals
+        if pair.dataset == dataset
+    ]
+    if rows:
+        yield Section("best", ("Best run",), (Table(columns, rows),), "the best runs", rank=1)
+    if rivals:
+        table = _metrics_table(rivals, several=True, sides=("first", "second"))
+        yield Section("rivals", ("Candidates with each other",), (table,), "the candidates", rank=2, folded=True)
+
+
+def _best_row(best: BestRun) -> Row:
+    alone = len(best.possible) == 1
+    possible = [(", ", *name(run), f" {render_known(best.metric, best.means[run])}") for run in best.possible]
+    verdict = cell("▲ ", *name(best.possible[0]), tone=Tone.PASS) if alone else cell("· undecided")
+    return Row((cell(*name(best.metric)), verdict, cell(*sum(possible, ())[1:]), cell(f"{best.samples:,}")))
+
+
+def _metrics_table(
+    found: Sequence[tuple[Words, MetricChange]], *, several: bool, sides: Sequence[str] = ("baseline", "candidate")
+) -> Table:
+    """Return the table of metrics, in the order of the first candidate, each with all candidates.
+
+    With `several` candidates, every row has its range and p. `sides`: titles of the values that are compared.
+    """
+    changes: dict[str, list[tuple[Words, MetricChange]]] = {}
+    for runs, change in found:
+        changes.setdefault(change.metric, []).append((runs, change))
     columns = (
         names("metric"),
         *([names("run")] if several else []),
-        *numbers("baseline", "candidate", "delta"),
-        Column(right=True, room=_WIDE),
+        *numbers(*sides, "delta"),
+        Column("range" if several else "", right=True, room=_WIDE),
         Column("pairs", right=True, room=_WIDE if several else _NARROW),
         Column(wrap=Wrap.WORDS),
         Column(wrap=Wrap.WORDS, room=_WIDEST if several else _WIDE, below=not several),
     )
-    rows = [_metric_row(one, change, several=several) for metric in changes.values() for one, change in metric]
+    rows = [_metric_row(runs, change, several=several) for metric in changes.values() for runs, change in metric]
     return Table(columns, tuple(rows))
 
 
-def _metric_row(one: CandidateComparison, change: MetricChange, *, several: bool) -> Row:
+def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
     metric, found, tone = change.metric, change.found, _TONES[change.change]
     decided = change.change in (Change.IMPROVED, Change.DEGRADED)
-    p_value = f", {render_p(change.adjusted)}" if decided else ""
+    p_value = f", {render_p(change.adjusted)}" if decided or (several and change.adjusted is not None) else ""
     hint = "lower is better" if change.direction is Direction.LOWER else ""
-    remark = ", ".join(filter(None, [render_statement(change), hint]))
+    remark = ", ".join(filter(None, [render_statement(change, spanned=several), hint]))
     return Row(
         (
             cell(*name(metric)),
-            *([cell(*name(one.candidate.name))] if several else []),
+            *([cell(*runs)] if several else []),
             cell(render_known(metric, found.baseline)),
             cell(render_known(metric, found.candidate)),
             cell(render_delta(metric, found.delta), tone=tone),
-            cell(render_relative(found), tone=Tone.QUIET),
+            cell(render_span(metric, found.interval, " to ") if several else render_relative(found), tone=Tone.QUIET),
             cell(f"{found.pairs:,}"),
             cell(f"{_MARKS[change.change]}{change.change}{p_value}", tone=tone),
             cell(remark, tone=Tone.QUIET),

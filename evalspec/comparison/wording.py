@@ -26,10 +26,9 @@ def render_relative(found: Delta) -> str:
     return f"{'+' if share > 0 else '−' if share < 0 else '±'}{abs(share):,.1f} %"
 
 
-def render_span(change: MetricChange) -> str:
-    """Return the ends of the difference's interval: `−0.045 and +0.224`."""
-    low, high = change.found.interval or (0.0, 0.0)
-    return f"{render_delta(change.metric, low)} and {render_delta(change.metric, high)}"
+def render_span(metric: str, interval: tuple[float, float] | None, joint: str) -> str:
+    """Return the ends of a difference's interval, with a word between them: `−0.045 and +0.224`."""
+    return UNKNOWN if interval is None else joint.join(render_delta(metric, end) for end in interval)
 
 
 def render_p(p_value: float | None) -> str:
@@ -39,28 +38,31 @@ def render_p(p_value: float | None) -> str:
     return "p < 0.001" if p_value < 0.001 else f"p = {p_value:.3f}"
 
 
-def render_statement(change: MetricChange) -> str:
-    """Return the range of an undecided change, or why there is none, and the number of unpaired samples."""
+def render_statement(change: MetricChange, *, spanned: bool = False) -> str:
+    """Return the range of an undecided change, or why there is none, and the number of unpaired samples.
+
+    `spanned`: whether the range is shown elsewhere.
+    """
     said = "" if change.change in (Change.IMPROVED, Change.DEGRADED) else change.reason or ""
     if change.change is Change.UNDECIDED and not said:
-        said = _render_range(change)
+        said = _render_range(change, spanned=spanned)
     alone = f"{counted(change.unpaired, 'sample')} scored in one run only"
     told = not change.unpaired or (change.reason or "").startswith(str(change.unpaired))
     return said if told else "; ".join(filter(None, [said, alone]))
 
 
-def _render_range(change: MetricChange) -> str:
+def _render_range(change: MetricChange, *, spanned: bool) -> str:
     if change.found.interval is None:
         return f"{render_p(change.adjusted)}, and the metric has no bounds to compute a range from"
     low, high = change.found.interval
     if low > 0 or high < 0:
         level = f"{100 * change.confidence:g} %"
         return f"the {level} interval excludes 0, but the test does not confirm it ({render_p(change.adjusted)})"
-    said = f"the change is between {render_span(change)}"
-    if change.settles is None:
-        return said
-    size, needed = change.settles
-    return f"{said}; about {needed:,} samples would be needed to detect a change of {size:g}"
+    said = [] if spanned else [f"the change is between {render_span(change.metric, change.found.interval, ' and ')}"]
+    if change.settles is not None:
+        size, needed = change.settles
+        said.append(f"about {needed:,} samples would be needed to detect a change of {size:g}")
+    return "; ".join(said)
 
 
 def render_tally(comparison: Comparison) -> str:
@@ -85,7 +87,9 @@ def _differs(one: CandidateComparison) -> bool:
 def render_method(comparison: Comparison) -> str:
     """Return how the changes were tested."""
     adjusted = f", p adjusted for {counted(comparison.tests, 'test')} (maxT)" if comparison.tests else ""
-    return f"alpha {comparison.alpha:g}{adjusted}, {comparison.resamples:,} resamples, seed {comparison.seed}"
+    level = 100 * (1 - comparison.alpha)
+    together = f", all ranges of a metric hold together at {level:g} %" if comparison.rivals else ""
+    return f"alpha {comparison.alpha:g}{adjusted}{together}, {comparison.resamples:,} resamples, seed {comparison.seed}"
 
 
 def render_counts(dataset: DatasetComparison) -> str:

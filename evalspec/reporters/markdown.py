@@ -33,7 +33,7 @@ from evalspec.reporters.view.run import build_view
 MOST_BYTES = 60_000
 """Comments are limited to 65,536 characters. Bytes are a safe upper bound for every script."""
 
-_ROWS = {"slices": 20, "worst": 10, "missing": 10, "samples": None}
+_ROWS = {"rivals": 40, "slices": 20, "worst": 10, "missing": 10, "samples": None}
 """Maximum rows of parts that may be long. The user limits the samples of a comparison."""
 _LIMITS = Limits(_ROWS, 60, items=10, reasons=20, notes=20, extras=5, without=frozenset({GOLD}))
 _LONGEST = {Role.NAME: 80, Role.SAMPLE: 80, Role.PROSE: 200, Role.ANSWER: 200, Role.TEXT: 200}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _NARROWEST = 40
-_ROWS = {"slices": 8, "worst": 5, "missing": 5, "agreement": 12, "dropped": 20, "coverage": 12}
+_ROWS = {"rivals": 20, "slices": 8, "worst": 5, "missing": 5, "agreement": 12, "dropped": 20, "coverage": 12}
 _FAILURES = 3
 """Samples that are shown with their texts, and how many with -v."""
 _MANY_FAILURES = 20

@@ -21,7 +21,7 @@ class DeltaAnswer(_Part):
     candidate: float | None
     delta: float | None = Field(description="Candidate minus baseline.")
     relative: float | None = Field(description="The delta as a share of the baseline; null: the baseline is 0.")
-    interval: Pair | None = Field(description="Of the delta, at `confidence`.")
+    interval: Pair | None = Field(description="Of the delta, at `confidence`; all of a metric hold at 1 - alpha.")
     pairs: int
 
 
@@ -48,6 +48,25 @@ class MetricAnswer(DeltaAnswer):
     units: int
     unpaired: int
     settles: SettlingSize | None
+
+
+class RivalAnswer(MetricAnswer):
+    """A metric of two candidates, the first in place of the baseline."""
+
+    dataset: str
+    metric: str
+    first: str
+    second: str
+
+
+class BestAnswer(_Part):
+    """The runs that may be the best by a metric. One alone is the best."""
+
+    dataset: str
+    metric: str
+    samples: int
+    means: dict[str, float] = Field(description="Of all runs, best first, over the samples that all have scored.")
+    possible: list[str] = Field(description="The runs that are not significantly worse than any other, best first.")
 
 
 class SliceAnswer(_Part):
@@ -174,6 +193,8 @@ _EXAMPLE: dict[str, Any] = {
     "seed": 0,
     "tests": 1,
     "candidates": [{**_RUN, "mismatches": [], "differences": [], "datasets": [_DATASET]}],
+    "rivals": [],
+    "best_runs": [],
 }
 
 
@@ -188,3 +209,5 @@ class ComparisonAnswer(_Part):
     seed: int
     tests: int
     candidates: list[ComparedCandidate]
+    rivals: list[RivalAnswer] = Field(description="The candidates compared with each other.")
+    best_runs: list[BestAnswer] = Field(description="By dataset and metric; empty with one candidate.")

@@ -102,12 +102,21 @@ class PairedScores(Struct, frozen=True, dict=True):
 
 
 class Rules(Struct, frozen=True):
-    """Settings of the tests. `two_sided`: test for improvements as well as deteriorations."""
+    """Settings of the tests. `two_sided`: test for improvements as well as deteriorations.
+
+    `ranges`: how many intervals of a metric hold together at confidence 1 - alpha.
+    """
 
     alpha: float = 0.05
     two_sided: bool = True
     resamples: int = RESAMPLES
     seed: int = 0
+    ranges: int = 1
+
+    @property
+    def confidence(self) -> float:
+        """The confidence of each interval (Bonferroni)."""
+        return 1 - self.alpha / self.ranges
 
     @property
     def sides(self) -> int:
@@ -251,7 +260,7 @@ def _is_exchanged(one: Evidence) -> bool:
 
 
 def _test(scores: PairedScores, rules: Rules) -> Evidence:
-    evidence = Evidence(scores, estimate_difference(scores, 1 - rules.alpha), rules)
+    evidence = Evidence(scores, estimate_difference(scores, rules.confidence), rules)
     if not len(scores):
         return evidence
     if scores.is_bounded_test and scores.reach is not None:

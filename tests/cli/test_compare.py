@@ -148,7 +148,29 @@ def test_several_candidates_in_one_table(two_runs):
     assert "Recall@2 good 0.000 1.000 +1.000" in said
     assert "Recall@2 latest 0.000 0.000 ±0.000" in said
     assert "string_match" not in said.split("Samples")[0]
-    assert "adjusted for 2 tests" in said
+    assert "Candidates with each other metric run first second delta" in said
+    assert "Recall@2 good → latest 1.000 0.000 −1.000" in said
+    assert "Recall@2 ▲ good good 1.000 12" in said
+    assert "adjusted for 3 tests (maxT), all ranges of a metric hold together at 95 %" in said
+
+
+def test_several_candidates_in_json(two_runs):
+    document = two_runs("compare", "bad", "good", "latest", "--metric", "recall@2", "--json").document
+    (rivals,), (best,) = document["rivals"], document["bestRuns"]
+    assert {key: rivals[key] for key in ("dataset", "metric", "first", "second", "delta", "verdict")} == {
+        "dataset": "qa", "metric": "Recall@2", "first": "good", "second": "latest", "delta": -1.0, "verdict": "degraded"
+    }  # fmt: skip
+    assert rivals["p"] < rivals["pAdjusted"] < 0.05
+    assert best == {
+        "dataset": "qa",
+        "metric": "Recall@2",
+        "samples": 12,
+        "means": {"good": 1.0, "bad": 0.0, "latest": 0.0},
+        "possible": ["good"],
+    }
+    assert document["confidence"] == pytest.approx(1 - 0.05 / 3)
+    alone = two_runs("compare", "bad", "good", "--json").document
+    assert (alone["confidence"], alone["rivals"], alone["bestRuns"]) == (0.95, [], [])
 
 
 def test_files(two_runs):

@@ -41,6 +41,17 @@ def test_a_comparison_is_that_of_the_library(client, pair, projects):
     assert promoted["candidates"][0]["datasets"][0]["metrics"]["exact_match"]["verdict"] == "improved"
 
 
+def test_several_candidates_have_their_pairs_and_the_best_run(client, pair, add_run):
+    again = add_run("Paris")
+    asked = {"baseline": pair[0].id, "candidates": [pair[1].id, again.id], "metrics": ["exact_match"]}
+    answer = client.post("/v1/compare", json=asked).json()
+    (rivals,), (best,) = answer["rivals"], answer["best_runs"]
+    assert (rivals["first"], rivals["second"], rivals["delta"]) == (pair[1].id, again.id, 0.0)
+    assert (best["possible"], best["samples"]) == ([pair[1].id, again.id], 40)
+    assert best["means"] == {pair[1].id: 1.0, again.id: 1.0, pair[0].id: 0.0}
+    assert client.post("/v1/compare", json=asked | {"candidates": ["latest"]}).json()["best_runs"] == []
+
+
 def test_only_runs_of_the_namespace_are_compared(client, pair, add_run, projects):
     other = add_run(namespace="docs")
     for name in (other.id, str(projects["docs"]), "../docs/x.json", "main", "2026", "agent.yaml", "."):

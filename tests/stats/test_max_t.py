@@ -90,6 +90,13 @@ def test_equal_tests_count_once_and_independent_ones_multiply(units):
     assert apart == pytest.approx([1 - (1 - alone) ** 5] * 5, abs=0.015)
 
 
+def test_a_family_of_few_units_is_not_approximated_beside_a_large_one():
+    """Six differences of one sign have p = 2 / 64, and their normal approximation 0.014."""
+    large = np.random.default_rng(4).normal(size=(6000, 1))
+    few = compute_max_t([large, np.ones((6, 1))], 0.05, two_sided=True).adjusted[1]
+    assert few == pytest.approx(1 - (1 - 2 / 64) * (1 - 2 * scipy.stats.norm.sf(6**0.5)), abs=0.006)
+
+
 def test_the_critical_statistic_is_the_normal_quantile_of_the_largest():
     family = np.random.default_rng(1).normal(size=(300, 5))
     for two_sided in (False, True):

@@ -373,3 +373,6 @@ def test_a_large_comparison_is_made_by_a_worker(server, agent, monkeypatch, proj
     with started.client() as client:
         page = client.get(f"/compare?baseline={runs[0]}&candidate={runs[1]}", headers=BROWSER).text
         assert "Newly passing" in page
+        several = client.get(f"/compare?baseline={runs[0]}&candidate={runs[1]},{runs[0]}", headers=BROWSER).text
+        assert "may be the best" in several and "Candidates with each other" in several
+        assert "may be the best" not in page and "Candidates with each other" not in page
