@@ -66,6 +66,10 @@ def test_a_passing_verdict_is_a_green_session(qa, agent):
     assert asked(agent) == sorted(CAPITALS), "one run for all items"
     assert "evalspec: qa: PASS, run 2" in session.out
     assert qa("report", "latest", "--json").document["verdict"] == "PASS"
+    qa.evaluation["datasets"][0]["metrics"] = ["string_match", "bias"]
+    qa.evaluation["judge"] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "apiKey": "k"}
+    qa.write()
+    assert "evalspec: qa: PASS (PARTIAL), run 2" in Session(qa.folder, "agent.yaml", "--evalspec-no-judge").out
 
 
 def test_a_broken_limit_is_named_with_the_worst_samples(qa, agent):

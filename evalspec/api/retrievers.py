@@ -49,6 +49,7 @@ class Outcome(Struct, frozen=True):
 
     verdict: VerdictStatus
     exit_code: ExitCode
+    partial: bool = False
 
 
 def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float | None) -> BestBy | None:
@@ -108,7 +109,7 @@ def decide_outcome(runs: Mapping[str, Run], best: Sequence[Best]) -> Outcome:
     A dataset without a best retriever fails if all of its retrievers were measured: none is within the latency limit.
     """
     counting = [runs[one.retriever] for one in best if one.retriever] if best else list(runs.values())
-    outcomes = [Outcome(run.verdict, ExitCode(run.exit_code)) for run in counting]
+    outcomes = [Outcome(run.verdict, ExitCode(run.exit_code), run.partial) for run in counting]
     outcomes += [
         Outcome(VerdictStatus.INCOMPLETE, ExitCode.UNMEASURED)
         if one.incomplete

@@ -60,13 +60,15 @@ def run_retrievers(
     outcome = decide_outcome(runs, best)
     more = {
         "verdict": str(outcome.verdict),
+        "partial": outcome.partial,
         "runs": [_describe(name, run) for name, run in runs.items()],
         "best": [_document(one, comparison) for one in best],
     }
     answers = [_in_words(one, best_by, comparison) for one in best]
     chosen = {one.dataset: one.retriever for one in best}
     sections = tuple(build_answer(runs, best_by.metric if best_by else None, chosen))
-    answer = View(build_headline(outcome.verdict), lead=say_answers(answers), sections=sections)
+    headline = build_headline(outcome.verdict, partial=outcome.partial)
+    answer = View(headline, lead=say_answers(answers), sections=sections)
     code = tell_comparison(
         comparison,
         _SAMPLES_SHOWN,
@@ -90,7 +92,7 @@ def _run(name: str, evaluation: Evaluation) -> Run:
     with long_lived():
         session = evaluation.begin()
     run = complete_session(session)
-    notify(f"{name}: {run.verdict.replace('_', ' ')}, run {run.id}")
+    notify(f"{name}: {run.verdict_text}, run {run.id}")
     return run
 
 
@@ -136,7 +138,8 @@ def _say_incomplete(one: Best) -> str:
 
 
 def _describe(name: str, run: Run) -> dict[str, Any]:
-    return {"name": name, "runId": run.id, "verdict": str(run.verdict), "exitCode": run.exit_code}
+    verdict = {"verdict": str(run.verdict), "partial": run.partial, "exitCode": run.exit_code}
+    return {"name": name, "runId": run.id, **verdict}
 
 
 def _document(one: Best, comparison: Comparison) -> dict[str, Any]:

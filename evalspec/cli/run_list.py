@@ -28,12 +28,13 @@ class ShownRun(Struct, frozen=True):
     def to_document(self) -> dict[str, Any]:
         """Return the run as a JSON object."""
         row = self.row
-        head = {"id": row.id, "state": row.state}
+        head = {"id": row.id, "state": row.state, "partial": row.partial}
         read = {} if row.started_at is None else {"startedAt": row.started_at, "retrievers": row.retrievers}
         known = {name: {metric: one.value for metric, one in own.items()} for name, own in self.values.items()}
         values = {"values": known} if known else {}
         error = {} if row.error is None else {"error": row.error}
-        return {**head, **read, "datasets": row.datasets, **values, "labels": list(self.labels), **error}
+        datasets = {one.name: one.selected for one in row.recorded.datasets}
+        return {**head, **read, "datasets": datasets, **values, "labels": list(self.labels), **error}
 
 
 def describe_runs(store: RunStore) -> list[ShownRun]:
@@ -42,9 +43,14 @@ def describe_runs(store: RunStore) -> list[ShownRun]:
     for name, folder in store.labels().items():
         labels.setdefault(folder.name, []).append(name)
     folders = sorted([*store.list(), *store.list_undescribed()], key=lambda folder: folder.name, reverse=True)
+    rows = map(read_row, folders)
     return [
-        ShownRun(read_row(folder), labels.get(folder.name, []), read_values(folder) if place < _WITH_VALUES else {})
-        for place, folder in enumerate(folders)
+        ShownRun(
+            row,
+            labels.get(folder.name, []),
+            read_values(folder, row.recorded) if place < _WITH_VALUES else {},
+        )
+        for place, (folder, row) in enumerate(zip(folders, rows, strict=True))
     ]
 
 
@@ -52,39 +58,41 @@ def render_run(run: ShownRun, width: int) -> Iterator[str]:
     """Yield a run as lines: one if it fits the width, else its parts below each other."""
     row = run.row
     parts = [inert(part) for part in (*_list_datasets(run), " ".join(run.labels), row.error or "") if part]
-    whole = "  ".join([inert(row.id), f"{inert(row.state):<10}", *parts]).rstrip()
+    state = inert(row.state) + (" (PARTIAL)" if row.partial else "")
+    whole = "  ".join([inert(row.id), f"{state:<10}", *parts]).rstrip()
     if len(whole) <= width:
         yield whole
         return
-    head = f"{inert(row.id)}  {inert(row.state)}"
+    head = f"{inert(row.id)}  {state}"
     yield head if len(head) <= width else head.replace("  ", " ")
     yield from (f"  {line}" for part in parts for line in _wrap(part, max(width - 2, 1)))
 
 
 def _list_datasets(run: ShownRun) -> Iterator[str]:
-    for name, count in run.row.datasets.items():
+    for dataset in run.row.recorded.datasets:
+        name = dataset.name
         asked = f" with retriever {run.row.retrievers[name]}" if name in run.row.retrievers else ""
         known = [f"{metric} {_render_value(one)}" for metric, one in run.values.get(name, {}).items() if one.scored]
         values = ", ".join(known[:_METRICS_SHOWN])
-        yield f"{name}: {counted(count, 'sample')}{asked}" + (f", {values}" if values else "")
+        yield f"{name}: {counted(dataset.selected, 'sample')}{asked}" + (f", {values}" if values else "")
 
 
 def list_trends(runs: Sequence[ShownRun], width: int) -> Iterator[str]:
-    """Yield the trends of the newest run's values over all runs on the same samples, oldest first."""
+    """Yield the trends of the newest run's values over all runs that measured the same, oldest first."""
     newest = next((run for run in runs if run.values), None)
     if newest is None:
         return
     for dataset in list(newest.values)[:_DATASETS_SHOWN]:
-        alike = [run for run in runs if run.values and _is_alike(run, newest, dataset)][::-1]
-        series = _find_series(alike, dataset, list(newest.values[dataset]))
+        series = _find_series(runs, newest, dataset)
         if series:
             yield ""
-            said = f"{dataset}, {len(alike)} runs on the same samples, oldest first"
-            shown = [run.values.get(dataset, {}).get(metric) for run in alike for metric, _ in series]
-            said += "; values over only some of them are left out" if any(map(_is_partial, shown)) else ""
+            count = max(alike for _, _, alike in series)
+            said = f"{dataset}, {count} runs on the same samples, oldest first"
+            is_short = any(len(values) < count for _, values, _ in series)
+            said += "; values over only some of them, or measured differently, are left out" if is_short else ""
             yield inert(cut(said, width))
-        room = max((len(metric) for metric, _ in series), default=0)
-        for metric, values in series:
+        room = max((len(metric) for metric, _, _ in series), default=0)
+        for metric, values, _ in series:
             ends = f"{_render(values[0])} → {_render(values[-1])}"
             line = f"  {inert(metric):<{room}}  {render_trend(values)}  {ends}"
             yield line if len(line) <= width else f"  {inert(cut(metric, width - 2))}"
@@ -93,19 +101,18 @@ def list_trends(runs: Sequence[ShownRun], width: int) -> Iterator[str]:
                 yield f"    {drawn}  {ends}"
 
 
-def _is_alike(run: ShownRun, newest: ShownRun, dataset: str) -> bool:
-    ours, theirs = (one.row.selections.get(dataset) for one in (run, newest))
-    asked, wanted = (one.row.retrievers.get(dataset) for one in (run, newest))
-    return ours is not None and ours == theirs and asked == wanted
+def _find_series(runs: Sequence[ShownRun], newest: ShownRun, dataset: str) -> list[tuple[str, list[float], int]]:
+    """Return the first metrics with several values of the newest run's series, and how many runs are in it.
 
-
-def _find_series(runs: Sequence[ShownRun], dataset: str, metrics: Sequence[str]) -> list[tuple[str, list[float]]]:
-    """Return the first metrics that two runs or more have a value of. One over only some of the samples is none."""
+    A value over only some of the samples is none.
+    """
+    asked = newest.row.retrievers.get(dataset)
+    alike = [run.values.get(dataset, {}) for run in reversed(runs) if run.row.retrievers.get(dataset) == asked]
     found = []
-    for metric in metrics:
-        read = [run.values.get(dataset, {}).get(metric) for run in runs]
-        values = [one.value for one in read if one and one.value is not None and not _is_partial(one)]
-        found += [(metric, values)] if len(values) > 1 else []
+    for metric, wanted in newest.values[dataset].items():
+        read = [one for values in alike if (one := values.get(metric)) and one.series == wanted.series is not None]
+        known = [one.value for one in read if one.value is not None and not _is_partial(one)]
+        found += [(metric, known, len(read))] if len(known) > 1 else []
     return found[:_METRICS_SHOWN]
 
 
@@ -122,8 +129,8 @@ def _render_value(one: StoredValue) -> str:
     return f"{shown} ({one.scored:,}/{one.expected:,} scored)" if _is_partial(one) else shown
 
 
-def _is_partial(one: StoredValue | None) -> bool:
-    return one is not None and one.scored < one.expected
+def _is_partial(one: StoredValue) -> bool:
+    return one.scored < one.expected
 
 
 def _render(value: float) -> str:

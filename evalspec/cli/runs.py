@@ -172,7 +172,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
         said = f"run {stored.id} is PARTIAL: nothing is compared with it that it left out"
         warn(Problem(said, "promote a run of everything"))
     if concluded.verdict in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE):
-        warn(Problem(f"run {stored.id} is promoted although its verdict is {concluded.verdict}"))
+        warn(Problem(f"run {stored.id} is promoted although its verdict is {concluded.verdict_text}"))
     part = describe_part(concluded.fingerprint)
     if part is not None:
         said = f"run {stored.id} used {part}, so only runs of that part are compared with this baseline"

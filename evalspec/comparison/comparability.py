@@ -6,7 +6,7 @@ from typing import Any
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.model import Need, Run
-from evalspec.model.fingerprints import describe_part
+from evalspec.model.fingerprints import describe_part, digest_parts
 from evalspec.plural import counted
 
 _NAMES_SHOWN = 5
@@ -67,7 +67,8 @@ def list_metric_mismatches(
     after = identity_of(candidate, candidate_dataset or dataset, metric)
     if not before or not after:
         return list(list_judge_mismatches(baseline, candidate, [metric]))
-    shared = [part for part in after if part in before and _digest_of(before[part]) != _digest_of(after[part])]
+    old, new = digest_parts(before), digest_parts(after)
+    shared = [part for part in new if part in old and old[part] != new[part]]
     changes = [_describe_change(part, before[part], after[part]) for part in shared]
     return [
         *changes,
@@ -114,11 +115,6 @@ def list_identity_gaps(
 def identity_of(run: Run, dataset: str, metric: str) -> Mapping[str, str]:
     """Return the parts of a metric's identity (planning.outlining.identify_metric); empty if the run has no record."""
     return _parts(_parts(describe_dataset(run, dataset), "metricIdentities"), metric)
-
-
-def _digest_of(value: Any) -> str:
-    """Return the digest of a part, or the whole value: the label may be redacted in one of the runs."""
-    return str(value).rpartition("#")[2]
 
 
 def _describe_change(part: str, before: Any, after: Any) -> str:

@@ -50,9 +50,10 @@ def build_answer(runs: Mapping[str, Run], metric: str | None, best: Mapping[str,
         yield Section("retrievers", title, (Table(columns, rows),), "the retrievers", rank=0)
 
 
-def build_headline(verdict: VerdictStatus) -> tuple[Cell, ...]:
+def build_headline(verdict: VerdictStatus, *, partial: bool) -> tuple[Cell, ...]:
     """Return the verdict over all retrievers, as the beginning of the headline."""
-    return (cell(verdict.replace("_", " "), tone=TONES[verdict]),)
+    left_out = (cell("PARTIAL", tone=Tone.WARN),) if partial else ()
+    return cell(verdict.replace("_", " "), tone=TONES[verdict]), *left_out
 
 
 def say_answers(answers: Sequence[str]) -> tuple[Line, ...]:

@@ -157,6 +157,14 @@ def check_fingerprint(fingerprint: Mapping[str, Any], *, is_stored: bool = False
     return None
 
 
+def digest_parts(identity: Mapping[str, Any]) -> dict[str, str]:
+    """Return the digest of each part of a metric's identity, or the whole part if it has none.
+
+    Labels before digests may be redacted in one of two runs.
+    """
+    return {part: str(value).rpartition("#")[2] for part, value in identity.items()}
+
+
 def describe_part(fingerprint: Mapping[str, Any]) -> str | None:
     """Return the part of the gold sets that a run used: `slice 2026Q4` or `the held-out share`. None: all of them."""
     selection = fingerprint.get("selection")

@@ -31,8 +31,7 @@ def render_notebook(run: Run) -> str:
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>" for cells in _list_values(run))
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in run.reasons)
     head = "<tr><th>dataset</th><th>metric</th><th>value</th><th>95 % interval</th><th>scored</th></tr>"
-    verdict = f"{run.verdict} (PARTIAL)" if run.partial else str(run.verdict)
-    return f"<b>{verdict}</b> {escape(run.id)}<ul>{reasons}</ul><table>{head}{rows}</table>"
+    return f"<b>{run.verdict_text}</b> {escape(run.id)}<ul>{reasons}</ul><table>{head}{rows}</table>"
 
 
 def _list_values(run: Run) -> Iterator[tuple[str, ...]]:

@@ -196,10 +196,15 @@ class Run(Record, frozen=True, kw_only=True):
     ] = {}
     datasets: Annotated[tuple[DatasetResult, ...], Meta(description="A result for each selected dataset.")]
 
+    @property
+    def verdict_text(self) -> str:
+        """The verdict in words, with PARTIAL if it applies: `NOT GATED (PARTIAL)`."""
+        return self.verdict.replace("_", " ") + (" (PARTIAL)" if self.partial else "")
+
     def __repr__(self) -> str:
         """The run in a line; a full one would have every score of every sample."""
         datasets = ", ".join(f"{dataset.name} ({dataset.selected})" for dataset in self.datasets)
-        return f"<Run {self.id}: {self.verdict}, {datasets}>"
+        return f"<Run {self.id}: {self.verdict_text}, {datasets}>"
 
     def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Return a data frame with a row for each sample: dataset, id, status, latency and each score (null: none).

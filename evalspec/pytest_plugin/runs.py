@@ -64,8 +64,7 @@ class SessionRuns:
         yield from self.of_workers
         for (_, name), found in self.known.items():
             if isinstance(found, DatasetRun):
-                verdict = found.run.verdict.replace("_", " ")
-                said = verdict if found.is_whole else f"{found.result.selected} selected samples"
+                said = found.run.verdict_text if found.is_whole else f"{found.result.selected} selected samples"
                 yield f"evalspec: {inert(name)}: {said}, run {found.run.id}"
 
     def find(self, item: "DatasetItem") -> DatasetRun | str:

@@ -1,5 +1,6 @@
 """Findings of a run with their locations, for SARIF, annotations and failed JUnit cases."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
@@ -7,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.model import (
+    UNDECIDED,
     DatasetResult,
     RegressionOutcome,
     Run,
@@ -23,8 +25,11 @@ from evalspec.summary import in_slice, reply_limits
 NO_REPLY = "no_reply"
 NEW_FAILURES = "new_failures"
 BASELINE = "baseline"
+VERDICT = "verdict"
 
-_UNDECIDED = "undecided"
+_NO_REASON = "undecided"
+_VARYING = re.compile(r"\([^)]*\)?|[\d.,]+|s\b")
+"""Numbers, plurals and names of samples in a reason, which change from run to run."""
 
 
 class Level(StrEnum):
@@ -44,7 +49,8 @@ _LEVELS = {VerdictStatus.FAIL: Level.ERROR, VerdictStatus.INCOMPLETE: Level.WARN
 class Finding(Struct, frozen=True):
     """One finding.
 
-    `rule`: a metric, NO_REPLY, NEW_FAILURES or BASELINE. `sample`: None if the finding is about the whole dataset.
+    `rule`: a metric, NO_REPLY, NEW_FAILURES, BASELINE or VERDICT. `dataset`: empty if the finding is about the run.
+    `sample`: None if the finding is about the whole dataset.
     `scope`: distinguishes findings with the same rule and sample. `excess`: distance from the limit, as a share of it.
     """
 
@@ -61,7 +67,7 @@ class Finding(Struct, frozen=True):
     def title(self) -> str:
         """Dataset, sample and rule."""
         sample = [self.sample.id] if self.sample else []
-        return ": ".join([self.dataset, *sample, self.rule])
+        return ": ".join([self.dataset or "evalspec", *sample, self.rule])
 
 
 def list_demonstrations(run: Run) -> list[str]:
@@ -70,12 +76,16 @@ def list_demonstrations(run: Run) -> list[str]:
 
 
 def list_findings(run: Run) -> list[Finding]:
-    """Return broken limits, then what could not be measured. In each part datasets come before samples, worst first."""
+    """Return broken limits, then what could not be measured. In each part datasets come before samples, worst first.
+
+    Every reason why a run does not pass has a finding.
+    """
     files = {dataset.name: dataset.file for dataset in run.datasets}
     found = [finding for dataset in run.datasets for finding in _in_dataset(dataset)]
     found += [
         _of_regression(outcome, files.get(outcome.dataset)) for outcome in run.regressions if outcome.status in _LEVELS
     ]
+    found += _of_other_reasons(run)
     found.sort(key=lambda finding: (finding.level is not Level.ERROR, finding.sample is not None, -finding.excess))
     return [replace(finding, level=Level.NOTE) for finding in found] if run.exit_code == 0 else found
 
@@ -166,7 +176,7 @@ def _of_limit(threshold: Threshold, dataset: DatasetResult) -> Finding:
         threshold.metric,
         dataset.name,
         dataset.file,
-        f"{describe_limit(threshold)}: {threshold.reason or _UNDECIDED}",
+        f"{describe_limit(threshold)}: {threshold.reason or _NO_REASON}",
         scope="/".join([threshold.slice or "", threshold.stat or "", *sides]),
     )
 
@@ -177,6 +187,22 @@ def _of_regression(outcome: RegressionOutcome, file: str | None) -> Finding:
         outcome.metric or (BASELINE if outcome.of_baseline else NEW_FAILURES),
         outcome.dataset,
         file,
-        f"{describe_regression(outcome)}: {outcome.reason or _UNDECIDED}",
-        scope="baseline",
+        f"{describe_regression(outcome)}: {outcome.reason or _NO_REASON}",
+        scope=outcome.against,
     )
+
+
+def _of_other_reasons(run: Run) -> Iterator[Finding]:
+    """Yield the reasons of a verdict that no limit gives, such as `minPassRate`, or a run that was ended."""
+    limits = [limit for dataset in run.datasets for limit in dataset.thresholds]
+    outcomes = [(one.status, one.reason) for one in limits] + [(one.status, one.reason) for one in run.regressions]
+    given = tuple(f": {reason}" for status, reason in outcomes if status in _LEVELS)
+    for reason in run.reasons if run.exit_code else ():
+        said = reason.removeprefix(UNDECIDED)
+        if f": {said}".endswith(given):
+            continue
+        level = Level.ERROR if run.verdict is VerdictStatus.FAIL and said == reason else Level.WARNING
+        about = next((one for one in run.datasets if said.startswith(f"{one.name}: ")), None)
+        dataset, file = (about.name, about.file) if about else ("", None)
+        message = said.removeprefix(f"{dataset}: ")
+        yield Finding(level, VERDICT, dataset, file, message, scope=_VARYING.sub("", message))

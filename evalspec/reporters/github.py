@@ -12,7 +12,7 @@ from pathlib import Path
 from evalspec.foreign_text import cut, encodable, visible
 from evalspec.model import Run, VerdictStatus
 from evalspec.output_files import append_file
-from evalspec.reporters.findings import Finding, Level, list_findings
+from evalspec.reporters.findings import VERDICT, Finding, Level, list_findings
 from evalspec.reporters.markdown import render_markdown
 
 _MOST_ANNOTATIONS = 10
@@ -30,7 +30,8 @@ def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
         *_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{render_markdown(run)}\n"),
         *_append("outputs", environment.get("GITHUB_OUTPUT"), lambda: "".join(_outputs(run))),
     ]
-    return [*warnings, *_annotations([*_verdict(run), *list_findings(run)])]
+    limits = (finding for finding in list_findings(run) if finding.rule != VERDICT)
+    return [*warnings, *_annotations([*_verdict(run), *limits])]
 
 
 def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
@@ -39,10 +40,10 @@ def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
 
 
 def _verdict(run: Run) -> Iterator[Finding]:
-    """Yield the verdict with its reasons, unless the run passes. Some reasons belong to no single limit or sample."""
+    """Yield the verdict with all its reasons, unless the run passes."""
     if run.exit_code:
         level = Level.ERROR if run.verdict is VerdictStatus.FAIL else Level.WARNING
-        yield Finding(level, "verdict", "evalspec", None, "\n".join([run.verdict, *run.reasons]))
+        yield Finding(level, VERDICT, "", None, "\n".join([run.verdict_text, *run.reasons]))
 
 
 def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[str]:
@@ -59,6 +60,7 @@ def _outputs(run: Run) -> Iterator[str]:
     """Yield each output between random delimiters, so that no value can inject another output."""
     values = {
         "verdict": str(run.verdict),
+        "partial": str(run.partial).lower(),
         "exit-code": str(int(run.exit_code)),
         "run-id": run.id,
         "metrics": json.dumps(

@@ -118,7 +118,7 @@ def _tolerated(outcome: _Outcome | None, run: Run) -> _Outcome | None:
     """Return the outcome, as skipped if the run exits with 0. Otherwise CI would fail although the run does not."""
     if outcome is None or outcome.tag == _SKIPPED or run.exit_code:
         return outcome
-    return _Outcome(_SKIPPED, outcome.kind, f"tolerated, the verdict is {run.verdict}: {outcome.text}")
+    return _Outcome(_SKIPPED, outcome.kind, f"tolerated, the verdict is {run.verdict_text}: {outcome.text}")
 
 
 def _counts(cases: Sequence[_Case], *, with_skipped: bool = True) -> Mapping[str, str | None]:

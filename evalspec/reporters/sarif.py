@@ -15,15 +15,17 @@ from evalspec.errors import ExitCode
 from evalspec.foreign_text import cut, visible
 from evalspec.model import Run
 from evalspec.reporters.base import Reporter
-from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, Finding, list_demonstrations, list_findings
+from evalspec.reporters.findings import NEW_FAILURES, NO_REPLY, VERDICT, Finding, list_demonstrations, list_findings
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _MOST_RESULTS = 25_000
 """GitHub rejects runs with more results."""
 _LONGEST_MESSAGE = 1_000
+_MANIFEST = "agent.yaml"
 _RULES = {
     NO_REPLY: "The agent gave no usable reply to a sample.",
     NEW_FAILURES: "More samples fail that passed in the baseline than the gate allows.",
+    VERDICT: "The run does not pass, for a reason that no single limit gives.",
 }
 _LEVELS = "error: beyond a limit that is broken; warning: could not be measured; note: tolerated, the run exits with 0."
 
@@ -34,6 +36,7 @@ def render_sarif(run: Run) -> str:
     metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.metrics)
     rules = list(dict.fromkeys([*metrics, *_RULES, *(finding.rule for finding in findings)]))
     indexes = {rule: index for index, rule in enumerate(rules)}
+    manifest = str(run.fingerprint.get("manifest", {}).get("path") or _MANIFEST)
     document = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -44,7 +47,7 @@ def render_sarif(run: Run) -> str:
                 },
                 "automationDetails": {"id": _category(run) + visible(run.id)},
                 "invocations": [_invocation(run, len(findings) - _MOST_RESULTS)],
-                "results": [_result(finding, indexes) for finding in findings[:_MOST_RESULTS]],
+                "results": [_result(finding, indexes, manifest) for finding in findings[:_MOST_RESULTS]],
             }
         ],
     }
@@ -73,7 +76,7 @@ def _invocation(run: Run, left_out: int) -> dict[str, Any]:
     return {
         "executionSuccessful": run.exit_code in (ExitCode.OK, ExitCode.GATE_FAILED),
         "exitCode": int(run.exit_code),
-        "exitCodeDescription": str(run.verdict),
+        "exitCodeDescription": run.verdict_text,
         "toolExecutionNotifications": list(_notifications(notes)),
     }
 
@@ -83,21 +86,20 @@ def _notifications(texts: Iterable[str]) -> Iterable[dict[str, Any]]:
         yield {"level": "note", "message": {"text": _message(text)}}
 
 
-def _result(finding: Finding, indexes: dict[str, int]) -> dict[str, Any]:
+def _result(finding: Finding, indexes: dict[str, int], manifest: str) -> dict[str, Any]:
+    """Return a finding. One about no file is at the manifest, because GitHub rejects results without a location."""
     sample = finding.sample
-    result: dict[str, Any] = {
+    place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file or manifest)}}
+    if finding.file and sample and sample.line:
+        place["region"] = {"startLine": sample.line}
+    return {
         "ruleId": visible(finding.rule),
         "ruleIndex": indexes[finding.rule],
         "level": str(finding.level),
         "message": {"text": _message(f"{finding.title}: {finding.message}")},
         "partialFingerprints": _fingerprints(finding),
+        "locations": [{"physicalLocation": place}],
     }
-    if finding.file:
-        place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
-        if sample and sample.line:
-            place["region"] = {"startLine": sample.line}
-        result["locations"] = [{"physicalLocation": place}]
-    return result
 
 
 def _fingerprints(finding: Finding) -> dict[str, str]:

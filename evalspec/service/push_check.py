@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from evalspec import __version__
 from evalspec.errors import EvalspecError
@@ -82,8 +83,9 @@ def _list_contradictions(stored: StoredRun, concluded: Run) -> Iterator[str]:
     elif [one.name for one in report.datasets] != [one.name for one in concluded.datasets]:
         yield f"{REPORT_NAME}: its datasets are not those of run.json"
     elif stored.fingerprint.get("versions", {}).get("evalspec") == __version__:
-        if report.verdict != concluded.verdict:
-            yield f"{REPORT_NAME}: the verdict is {report.verdict}, and {concluded.verdict} by the samples"
+        verdict = replace(concluded, verdict=report.verdict, partial=report.partial).verdict_text
+        if verdict != concluded.verdict_text:
+            yield f"{REPORT_NAME}: the verdict is {verdict}, and {concluded.verdict_text} by the samples"
         for said, found in zip(report.datasets, concluded.datasets, strict=True):
             yield from _list_other_values(said.metrics, found)
 

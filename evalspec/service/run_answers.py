@@ -29,6 +29,10 @@ class MetricValue(BaseModel):
     not_applicable: int
     threshold: dict[str, float] | None = Field(description="`min`, `max`.")
     passed: bool | None = Field(description="Whether the value is within the threshold; null: none, or undecided.")
+    series: str | None = Field(
+        description="Equal in two runs that measured the same: dataset version, selection, formula and judge. Values "
+        "of different series are not comparable; null: unknown."
+    )
 
 
 class ListedDataset(BaseModel):
@@ -49,11 +53,13 @@ _VALUE = {
     "not_applicable": 0,
     "threshold": {"min": 0.7},
     "passed": True,
+    "series": "5f2b6a90c1d47e38",
 }
 _HEAD: Mapping[str, Any] = {
     "run_id": RUN_ID,
     "status": "finished",
     "verdict": "PASS",
+    "partial": False,
     "started_at": MOMENT,
     "manifest": "agent.yaml",
     "labels": ["main"],
@@ -80,6 +86,7 @@ class ListedRun(BaseModel):
     run_id: str
     status: str = Field(description="running, finished, interrupted or damaged.")
     verdict: str | None = Field(description="PASS, FAIL, INCOMPLETE or NOT_GATED; null: not finished.")
+    partial: bool | None = Field(description="Whether the verdict is PARTIAL: something was left out on purpose.")
     started_at: str
     manifest: str | None = Field(description="Path in the project.")
     labels: list[str]
@@ -127,6 +134,7 @@ def describe_listed(entry: RunEntry, labels: Mapping[str, list[str]]) -> dict[st
         "run_id": entry.id,
         "status": str(entry.status),
         "verdict": entry.verdict,
+        "partial": entry.partial,
         "started_at": render_time(entry.started_at),
         "manifest": entry.manifest,
         "labels": labels.get(entry.id, []),

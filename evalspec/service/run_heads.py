@@ -13,7 +13,7 @@ from msgspec import MsgspecError, Struct, field
 from msgspec.structs import FieldInfo, fields, replace
 
 from evalspec.errors import StoreError
-from evalspec.model import DatasetResult, Run, Summary
+from evalspec.model import DatasetResult, Run
 from evalspec.model.base import Record, built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.service.answers import describe
@@ -24,6 +24,7 @@ from evalspec.store.files import read_last_line, store_errors
 from evalspec.store.log_records import REPORT, describe_repair
 from evalspec.store.pushed_runs import read_push_mark
 from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
+from evalspec.store.series import Recorded
 
 LEFT_OUT = ("samples", "diagnosis")
 """Fields of a dataset's result with an entry for each sample."""
@@ -56,17 +57,11 @@ RunHead = _without(Run, "RunHead", ("fingerprint",), datasets=tuple[DatasetHead,
 """A Run without its samples and fingerprint."""
 
 
-class _Selected(Struct):
-    name: str
-    selected: int
-
-
 class _Manifest(Struct):
     path: str
 
 
-class _Fingerprint(Struct, rename="camel"):
-    datasets: tuple[_Selected, ...]
+class _Fingerprint(Recorded, frozen=True, rename="camel", kw_only=True):
     manifest: _Manifest | None = None
     ci: dict[str, Any] | None = None
 
@@ -98,7 +93,10 @@ class RunOrigin(Struct, frozen=True, omit_defaults=True):
 
 
 class RunEntry(Struct, frozen=True):
-    """One run of the index. `started_at`: seconds since 1970. `details`: the head as JSON, if the run is finished."""
+    """One run of the index. `started_at`: seconds since 1970. `details`: the head as JSON, if the run is finished.
+
+    `partial`: whether the verdict is PARTIAL; None without a verdict.
+    """
 
     id: str
     status: RunStatus
@@ -109,6 +107,7 @@ class RunEntry(Struct, frozen=True):
     error: str | None = None
     details: str | None = None
     origin: RunOrigin = RunOrigin()
+    partial: bool | None = None
 
     @property
     def samples(self) -> int:
@@ -158,9 +157,10 @@ def _read_described(project: Project, folder: Path, described: _Description) -> 
     except StoreError as error:
         datasets = tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets)
         return RunEntry(folder.name, RunStatus.DAMAGED, started_at, None, manifest, datasets, str(error))
-    rows = tuple(DatasetRow(one.name, one.selected, _pick_values(one.metrics)) for one in head.datasets)
+    rows = tuple(DatasetRow(one.name, one.selected, _pick_values(one, fingerprint)) for one in head.datasets)
     details = json.dumps(describe(head, ("id", "schema_version")))
-    return RunEntry(folder.name, status, started_at, str(head.verdict), manifest, rows, None, details)
+    known = RunEntry(folder.name, status, started_at, str(head.verdict), manifest, rows, None, details)
+    return replace(known, partial=head.partial)
 
 
 def find_status(folder: Path) -> RunStatus:
@@ -217,8 +217,12 @@ def _read_head(folder: Path) -> Any:
         raise StoreError(f"{path}: not a report of this version of evalspec: {error}") from error
 
 
-def _pick_values(metrics: dict[str, Summary]) -> dict[str, Any]:
-    return {name: {key: describe(getattr(summary, key)) for key in _SHOWN} for name, summary in metrics.items()}
+def _pick_values(dataset: Any, recorded: Recorded) -> dict[str, Any]:
+    return {
+        name: {key: describe(getattr(summary, key)) for key in _SHOWN}
+        | {"series": recorded.find_series(dataset.name, name)}
+        for name, summary in dataset.metrics.items()
+    }
 
 
 def _named_time(folder: Path) -> float:

@@ -70,6 +70,7 @@ class TrendPoint(Struct, frozen=True):
     run_id: str
     started_at: float
     verdict: str | None
+    partial: bool | None
     manifest: str | None
     branch: str | None
     selected: int
@@ -135,7 +136,7 @@ class RunIndex:
     def read_trend(self, dataset: str, wanted: RunFilter, limit: int) -> Sequence[TrendPoint]:
         """Return the newest finished runs of a dataset with the values of its metrics, newest last."""
         self.refresh()
-        shown = (RUNS.c.id, RUNS.c.started_at, RUNS.c.verdict, RUNS.c.manifest, RUNS.c.branch)
+        shown = (RUNS.c.id, RUNS.c.started_at, RUNS.c.verdict, RUNS.c.partial, RUNS.c.manifest, RUNS.c.branch)
         joined = and_(RUN_DATASETS.c.namespace == RUNS.c.namespace, RUN_DATASETS.c.run_id == RUNS.c.id)
         found = (
             _narrow(select(*shown, RUN_DATASETS.c.selected, RUN_DATASETS.c.metrics), wanted)
@@ -331,6 +332,7 @@ def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow], details: str | None
         row.error,
         details,
         msgspec.convert(row.origin or {}, built(RunOrigin)),
+        row.partial,
     )
 
 
@@ -342,6 +344,7 @@ def _to_row(namespace: str, entry: RunEntry, signature: str) -> dict[str, Any]:
         "started_at": entry.started_at,
         "status": str(entry.status),
         "verdict": entry.verdict,
+        "partial": entry.partial,
         "manifest": entry.manifest,
         "samples": entry.samples,
         "error": entry.error,

@@ -83,4 +83,4 @@ def count_open_attempts(folder: Path, *, retry_errors: bool) -> int:
 
 def describe_outcome(run: Run) -> dict[str, Any]:
     """Return id and verdict of a finished run."""
-    return {"run_id": run.id, "verdict": run.verdict, "exit_code": run.exit_code}
+    return {"run_id": run.id, "verdict": run.verdict, "partial": run.partial, "exit_code": run.exit_code}

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.api.public import validate
 from evalspec.errors import InvalidInput
+from evalspec.model import VerdictStatus
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
@@ -95,7 +96,7 @@ def start_run(asked: RunRequest, response: Response, access: Running) -> JobStat
 @ROUTER.get("", response_model=RunPage, summary="List runs")
 def list_runs(
     access: Reading,
-    verdict: Literal["PASS", "FAIL", "INCOMPLETE", "NOT_GATED"] | None = None,
+    verdict: VerdictStatus | None = None,
     status: RunStatus | None = None,
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,

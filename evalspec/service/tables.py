@@ -68,6 +68,7 @@ RUNS = Table(
     Column("started_at", Float, nullable=False),
     Column("status", String(16), nullable=False),
     Column("verdict", String(16)),
+    Column("partial", Boolean),
     Column("manifest", Text),
     Column("samples", Integer, nullable=False, default=0),
     Column("error", Text),

@@ -25,6 +25,7 @@ class TrendEntry(MetricValue):
     run_id: str
     started_at: str
     verdict: str | None
+    partial: bool | None
     manifest: str | None
     branch: str | None
     selected: int = Field(description="Number of samples.")
@@ -34,6 +35,7 @@ _EXAMPLE: dict[str, Any] = {
     "run_id": RUN_ID,
     "started_at": MOMENT,
     "verdict": "PASS",
+    "partial": False,
     "manifest": "agent.yaml",
     "branch": "main",
     "selected": 4,
@@ -42,7 +44,10 @@ _EXAMPLE: dict[str, Any] = {
 
 
 class Trend(BaseModel):
-    """The values of one metric of one dataset, newest last. Runs without the metric are left out."""
+    """The values of one metric of one dataset, newest last. Runs without the metric are left out.
+
+    A line may join neighbours of one `series` only.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"dataset": "qa", "metric": _METRIC, "points": [_EXAMPLE]}]}
@@ -75,6 +80,7 @@ def _describe(point: TrendPoint, metric: str) -> dict[str, Any]:
         "run_id": point.run_id,
         "started_at": render_time(point.started_at),
         "verdict": point.verdict,
+        "partial": point.partial,
         "manifest": point.manifest,
         "branch": point.branch,
         "selected": point.selected,

@@ -9,28 +9,21 @@ from msgspec.json import Decoder
 from evalspec.model import VerdictStatus
 from evalspec.model.base import built
 from evalspec.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION
+from evalspec.store.series import Recorded
 
 UNFINISHED = "unfinished"
 UNREADABLE = "unreadable"
 _HEAD_BYTES = 4096
-_VERDICT = re.compile(rb'^  "verdict": "([^"\n]*)",?\r?$', re.M)
-
-
-class _Dataset(Struct):
-    name: str
-    selected: int
-    sha256: str | None = None
-    selection: str | None = field(name="selectionSha256", default=None)
+_VERDICT = re.compile(rb'^  "verdict": "([^"\n]*)",\r?\n  "partial": (true|false),?\r?$', re.M)
 
 
 class _Retriever(Struct):
     name: str
 
 
-class _Fingerprint(Struct):
-    started_at: str = field(name="startedAt")
-    datasets: list[_Dataset]
-    retrievers: dict[str, _Retriever] = {}
+class _Fingerprint(Recorded, frozen=True, rename="camel", kw_only=True):
+    started_at: str
+    retrievers: dict[str, _Retriever] = field(default_factory=dict)
 
 
 class _Description(Struct):
@@ -39,12 +32,13 @@ class _Description(Struct):
 
 
 class StoredValue(Struct):
-    """The value of a metric. `expected`: the samples that it should be over."""
+    """The value of a metric. `expected`: the samples that it should be over. `series`: see Recorded.find_series."""
 
     value: float | None = None
     scored: int = 0
     expected: int = 0
     threshold: dict[str, float] | None = None
+    series: str | None = None
 
 
 class _Measured(Struct):
@@ -64,15 +58,14 @@ _REPORT_DECODER = Decoder(built(_Report))
 class RunRow(Struct, frozen=True):
     """One run. `state`: its verdict, UNFINISHED, or UNREADABLE with the reason in `error`.
 
-    `datasets`: number of selected samples by dataset. `selections`: what identifies the samples of a dataset, by its
-    name: runs are on the same samples where it is equal. `retrievers`: name of the retriever by dataset.
+    `partial`: null without a verdict. `recorded`: how its values were measured. `retrievers`: names by dataset.
     """
 
     id: str
     state: str
+    partial: bool | None = None
     started_at: str | None = None
-    datasets: dict[str, int] = field(default_factory=dict)
-    selections: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
+    recorded: Recorded = Recorded(datasets=())
     retrievers: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
@@ -82,7 +75,7 @@ def read_row(folder: Path) -> RunRow:
     path = folder / DESCRIPTION_NAME
     try:
         found = _DECODER.decode(path.read_bytes())
-        state = _find_state(folder / REPORT_NAME)
+        state, partial = _find_state(folder / REPORT_NAME)
     except FileNotFoundError:
         return RunRow(folder.name, UNREADABLE, error=f"there is no {path.name}. `evalspec runs prune` removes it")
     except OSError as error:
@@ -97,15 +90,15 @@ def read_row(folder: Path) -> RunRow:
     return RunRow(
         id=folder.name,
         state=state,
+        partial=partial,
         started_at=fingerprint.started_at,
-        datasets={dataset.name: dataset.selected for dataset in fingerprint.datasets},
-        selections={dataset.name: (dataset.sha256, dataset.selection) for dataset in fingerprint.datasets},
+        recorded=fingerprint,
         retrievers={name: asked.name for name, asked in fingerprint.retrievers.items()},
         error=no_verdict if state == UNREADABLE else None,
     )
 
 
-def read_values(folder: Path) -> dict[str, dict[str, StoredValue]]:
+def read_values(folder: Path, recorded: Recorded) -> dict[str, dict[str, StoredValue]]:
     """Return the value of each metric by dataset, those with a threshold first.
 
     Nothing for a run that has no report, or one that cannot be read, which `read_row` reports.
@@ -116,13 +109,15 @@ def read_values(folder: Path) -> dict[str, dict[str, StoredValue]]:
         return {}
     found = {}
     for dataset in report.datasets:
+        for metric, one in dataset.metrics.items():
+            one.series = recorded.find_series(dataset.name, metric)
         ordered = sorted(dataset.metrics.items(), key=lambda entry: not entry[1].threshold)
         found[dataset.name] = dict(ordered)
     return found
 
 
-def _find_state(report: Path) -> str:
-    """Return the verdict of a finished run, UNFINISHED or UNREADABLE.
+def _find_state(report: Path) -> tuple[str, bool | None]:
+    """Return the verdict of a finished run and whether it is partial; UNFINISHED or UNREADABLE.
 
     The verdict is in the first lines of a report. If a later release moves it, the whole report is read.
     """
@@ -130,6 +125,6 @@ def _find_state(report: Path) -> str:
         with report.open("rb") as stream:
             found = _VERDICT.search(stream.read(_HEAD_BYTES)) or _VERDICT.search(stream.read())
     except FileNotFoundError:
-        return UNFINISHED
+        return UNFINISHED, None
     verdict = found[1].decode(errors="replace") if found else ""
-    return verdict if verdict in _VERDICTS else UNREADABLE
+    return (verdict, found[2] == b"true") if found and verdict in _VERDICTS else (UNREADABLE, None)

@@ -190,7 +190,7 @@ def test_a_value_over_some_of_the_samples_is_no_point_of_a_trend(shop):
         evaluate(shop)
     shown = shop("runs", "list").out
     assert " (1/2 scored)" in shown
-    assert "oldest first; values over only some of them are left out" in shown
+    assert "oldest first; values over only some of them, or measured differently, are left out" in shown
     (trend,) = [line for line in shown.splitlines() if line.startswith("  string_match")]
     assert len(trend.split()[1]) == 2, trend
 
@@ -199,6 +199,26 @@ def test_runs_on_other_samples_are_no_trend(shop):
     evaluate(shop)
     evaluate(shop, "--sample-size", "1")
     assert "runs on the same samples" not in shop("runs", "list").out
+
+
+def test_a_trend_has_only_what_is_measured_as_in_the_newest_run(shop):
+    metrics = ["rouge", {"name": "own", "scorer": "own_metrics:own"}]
+    shop.write(datasets=[SPEC["datasets"][0] | {"metrics": metrics}], thresholds={"rouge": 0.1})
+    for value in ("0.1", "0.2", "0.3", "0.3 + 0"):
+        (shop.folder / "own_metrics.py").write_text(f"def own(exchange):\n    return {value.partition(' ')[0]}\n")
+        assert evaluate(shop).code == 0
+    lines = shop("runs", "list").out.splitlines()
+    assert "qa, 4 runs on the same samples, oldest first; values over only some of them, or measured" in lines[5]
+    trends = {line.split()[0]: len(line.split()[1]) for line in lines[6:]}
+    assert trends == {"rouge": 4, "own": 2}
+
+
+def test_a_partial_verdict_is_listed_as_such(shop):
+    evaluate(shop)
+    evaluate(shop, "--sample-size", "1")
+    newest, oldest = shop("runs", "list").out.splitlines()[:2]
+    assert newest.split("  ")[1] in ("PASS (PARTIAL)", "FAIL (PARTIAL)") and "PARTIAL" not in oldest
+    assert [run["partial"] for run in shop("runs", "list", "--json").document["runs"]] == [True, False]
 
 
 def test_repeats_without_noise_have_no_deviation():

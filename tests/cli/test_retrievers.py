@@ -588,6 +588,10 @@ def test_the_headline_of_several_retrievers_is_their_verdict(faq):
     assert faq.evaluate(*both).out.startswith("FAIL")
     quiet = faq.evaluate(*both, "-q", "--best-by", "Recall@2")
     assert quiet.out.startswith("PASS") and len(quiet.out.splitlines()) == 1 and "Recall@2: bm25" in quiet.out
+    part = faq.evaluate(*both, "--json", "--sample-size", "1")
+    assert [part.document["partial"], *(run["partial"] for run in part.document["runs"])] == [True] * 3
+    assert part.err.count(" (PARTIAL), run 2") == 2
+    assert faq.evaluate(*both, "--sample-size", "1").out.splitlines()[0].split("  ")[1] == "PARTIAL"
     faq.evaluation["datasets"].append(
         {**faq.evaluation["datasets"][0], "name": "easy", "thresholds": {"Recall@2": 0.1}}
     )

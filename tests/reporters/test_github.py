@@ -63,6 +63,7 @@ def test_summary_and_outputs_are_appended(step, tmp_path):
     assert (tmp_path / "summary.md").read_text() == f"before\n{render_markdown(sample_run())}\n"
     outputs = parse_outputs((tmp_path / "output").read_text().removeprefix("other=1\n"))
     assert (outputs["verdict"], outputs["exit-code"], outputs["run-id"]) == ("FAIL", "1", "20261121T061500Z-0a1b2c3d")
+    assert outputs["partial"] == "true"
     metrics = json.loads(outputs["metrics"])
     assert metrics["rag-quality"]["Recall@5"] == 0.625
     assert metrics["rag-quality"]["faithfulness"] is None
@@ -81,6 +82,7 @@ def test_annotations_stand_at_file_and_line():
 def test_a_verdict_that_no_limit_explains_is_told_all_the_same(verdict, kind):
     run = run_of(0.9, status=PASS, gated=verdict, min=0.5)
     assert annotations(run) == [(kind, {"title": "evalspec: verdict"}, f"{verdict}\nwhy")]
+    assert annotations(replace(run, partial=True))[0][2] == f"{verdict} (PARTIAL)\nwhy"
     assert annotations(run_of(0.9, status=PASS, min=0.5)) == []
 
 
@@ -117,4 +119,4 @@ def test_no_text_adds_a_command_or_an_output(text, tmp_path_factory):
     output = tmp_path_factory.mktemp("step") / "output"
     write_github(replace(run_full_of(text), id=f"{text}\nevil=1\n"), {"GITHUB_OUTPUT": str(output)})
     outputs = parse_outputs(output.read_bytes().decode())
-    assert outputs.keys() == {"verdict", "exit-code", "run-id", "metrics"}
+    assert outputs.keys() == {"verdict", "partial", "exit-code", "run-id", "metrics"}

@@ -101,10 +101,33 @@ def test_a_trend_has_the_values_of_finished_runs_newest_last(client, pair, add_r
     assert [point["selected"] for point in trend["points"]] == [40, 40, 5]
     assert trend["points"][0]["run_id"] == pair[0].id
     assert tuple(trend["points"][0]["interval"]) == pair[0].datasets[0].metrics["exact_match"].interval
+    assert [point["partial"] for point in trend["points"]] == [False, False, True]
     newest = client.get("/v1/trends?dataset=qa&metric=exact_match&limit=1").json()["points"]
     assert newest == trend["points"][-1:]
     assert client.get("/v1/trends?dataset=qa&metric=other").json()["points"] == []
     assert client.get("/v1/trends?dataset=qa").status_code == 422
+
+
+def test_a_value_says_which_others_are_comparable(client, pair, add_run, projects):
+    """Neither those of another selection or version of the dataset, nor those of another formula."""
+    add_run(sample_size=5)
+    questions = projects["shop"] / "qa.jsonl"
+    questions.write_text(questions.read_text().replace("question 0", "question zero"))
+    add_run()
+    manifest = projects["shop"] / "agent.yaml"
+    text = manifest.read_text()
+    manifest.write_text(text.replace("- exact_match", "- exact_match\n      - {name: own, scorer: 'own:score'}"))
+    for value in (0.5, 0.5, 0.25):
+        (projects["shop"] / "own.py").write_text(f"def score(exchange):\n    return {value}\n")
+        add_run()
+    found = {}
+    for metric in ("own", "exact_match"):
+        points = client.get(f"/v1/trends?dataset=qa&metric={metric}").json()["points"]
+        series = [point["series"] for point in points]
+        found[metric] = [series.index(one) for one in series]
+    assert found == {"own": [0, 0, 2], "exact_match": [0, 0, 2, 3, 3, 3, 3]}
+    listed = client.get("/v1/runs?limit=1").json()["runs"][0]["datasets"][0]["metrics"]["exact_match"]
+    assert listed["series"] == points[-1]["series"]
 
 
 def test_events_continue_where_a_client_left_and_end_with_the_server(server, agent, projects):

@@ -525,6 +525,7 @@ FORGED = {
     "a baseline that it never had": lambda run: (run / "baseline.json").write_text("{}"),
     "another report": lambda run: (run / "report.json").write_text('{"verdict": "PASS"}'),
     "a report of another verdict": lambda run: rewrite_report(run, lambda all: all.update(verdict="FAIL")),
+    "a report that is partial": lambda run: rewrite_report(run, lambda all: all.update(partial=True)),
     "a report of another run": lambda run: rewrite_report(run, lambda all: all.update(runId=OTHER_RUN)),
     "a report of another value": lambda run: rewrite_report(
         run, lambda all: all["datasets"][0]["metrics"]["exact_match"].update(value=0.25)

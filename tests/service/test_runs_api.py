@@ -57,6 +57,8 @@ def test_runs_of_the_command_line_are_listed_newest_first_with_their_values(clie
     assert (listed["status"], listed["verdict"], listed["manifest"]) == ("finished", "NOT_GATED", "agent.yaml")
     metric, summary = listed["datasets"][0]["metrics"]["exact_match"], runs[1].datasets[0].metrics["exact_match"]
     assert (metric["value"], tuple(metric["interval"]), metric["scored"]) == (0.0, summary.interval, 6)
+    assert [one["partial"] for one in client.get("/v1/runs").json()["runs"]] == [True, False, False]
+    assert client.get(f"/v1/runs/{runs[2].id}").json()["partial"] is True
 
 
 def test_filters_and_pages(client, add_run, projects):

@@ -34,7 +34,7 @@ def test_a_run_by_the_service_equals_one_by_the_command_line(server, agent, proj
     run = evalspec.load_run(job["run_id"], store=projects["shop"] / ".evalspec")
     own = evalspec.evaluate(projects["shop"] / "agent.yaml", store=projects["shop"] / ".other")
     assert (values_of(run), run.verdict) == (values_of(own), own.verdict)
-    assert job["result"] == {"run_id": run.id, "verdict": "NOT_GATED", "exit_code": 0}
+    assert job["result"] == {"run_id": run.id, "verdict": "NOT_GATED", "partial": False, "exit_code": 0}
     assert started.stop() == 0
 
 

@@ -51,7 +51,7 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
         "cut": {"texts": texts.cut, "longest": texts.longest} if texts.cut else None,
     }
     return render_document(
-        f"{overview['agent'] or 'evalspec'}: {run.verdict.replace('_', ' ')}",
+        f"{overview['agent'] or 'evalspec'}: {run.verdict_text}",
         view,
         overview,
         _SCRIPTS,

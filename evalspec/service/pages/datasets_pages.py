@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
@@ -154,7 +154,7 @@ def show_dataset(
     visit: Visitor,
     name: Word,
     manifest: Annotated[str | None, Query(max_length=1000)] = None,
-    kind: Word = "",
+    kind: Literal["", "posted", "uploaded"] = "",
     version: Annotated[int | None, Query(ge=1)] = None,
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
 ) -> HTMLResponse:

@@ -124,8 +124,12 @@ def _list_bars(histogram: Mapping[str, Any], unit: str) -> list[Bar]:
     return bars
 
 
-def draw_trend(values: Sequence[float | None], limits: Sequence[float] = ()) -> TrendDrawing | None:
-    """Return the line of some values, oldest first. None interrupts it. Without two values there is no line.
+def draw_trend(
+    values: Sequence[float | None], series: Sequence[str | None], limits: Sequence[float] = ()
+) -> TrendDrawing | None:
+    """Return the line of some values, oldest first. Without two values there is no line.
+
+    A value that is None, and another series than before or an unknown one, interrupt it. A single value is a dot.
 
     Limits so far away that the line would look flat are left out.
     """
@@ -146,12 +150,13 @@ def draw_trend(values: Sequence[float | None], limits: Sequence[float] = ()) -> 
     pieces: list[list[str]] = [[]]
     last = (0.0, 0.0)
     for number, value in enumerate(values):
-        if value is None:
+        if value is None or series[number] is None or series[number] != series[number - 1]:
             pieces.append([])
+        if value is None:
             continue
         last = place(number, value)
         pieces[-1].append(f"{last[0]},{last[1]}")
-    lines = tuple(" ".join(piece) for piece in pieces if piece)
+    lines = tuple(" ".join(piece if len(piece) > 1 else piece * 2) for piece in pieces if piece)
     return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in near))
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 
 from evalspec.errors import InvalidInput
@@ -26,9 +26,9 @@ from evalspec.service.pages.gold_views import (
 )
 from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
 from evalspec.service.pages.room import Room
-from evalspec.service.pages.run_sources import read_query
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.parameters import AddressQuery
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
 
@@ -40,6 +40,8 @@ _EVENTS_SHOWN = 100
 _TEXT_BYTES = 90_000
 _TO_SETTLE = "to settle"
 """The filter of the disputes that the visitor can settle."""
+_OF_SET = AddressQuery("text", state=(_TO_SETTLE, *SEEN_STATES))
+_OF_TRIPLE = AddressQuery("id", "whole")
 
 Cursor = Annotated[str | None, Query(max_length=2000)]
 
@@ -62,12 +64,13 @@ def list_sets(visit: Visitor) -> HTMLResponse:
 
 
 @ROUTER.get("/gold/{name}")
-def show_gold_set(request: Request, name: str, visit: Visitor, cursor: Cursor = None) -> HTMLResponse:
+def show_gold_set(
+    name: str, visit: Visitor, given: Annotated[dict[str, str], Depends(_OF_SET)], cursor: Cursor = None
+) -> HTMLResponse:
     """Show the triples of a set, filtered by state and text, in the order of their ids."""
     root = find_project_set(visit.project, name)
     found = read_set(root)
     sight = find_caller_sight(found, visit.access)
-    given = read_query(request)
     chosen = {key: given[key] for key in ("state", "text") if given.get(key)}
     place = decode_cursor(cursor, str)
 
@@ -96,9 +99,8 @@ def show_gold_set(request: Request, name: str, visit: Visitor, cursor: Cursor = 
 
 
 @ROUTER.get("/gold/{name}/triple")
-def show_gold_triple(request: Request, name: str, visit: Visitor) -> HTMLResponse:
+def show_gold_triple(name: str, visit: Visitor, given: Annotated[dict[str, str], Depends(_OF_TRIPLE)]) -> HTMLResponse:
     """Show a triple with its history, and the dispute about it."""
-    given = read_query(request)
     return render_triple(visit, name, given.get("id", ""), whole="whole" in given)
 
 

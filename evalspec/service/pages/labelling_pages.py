@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 
@@ -21,11 +21,12 @@ from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label
 from evalspec.service.pages.label_views import LabelForm, say_verdict, show_form
 from evalspec.service.pages.room import Room
-from evalspec.service.pages.run_sources import list_tags, read_content, read_query
+from evalspec.service.pages.run_sources import list_tags, read_content
 from evalspec.service.pages.sample_views import ShownAttempt, ShownSample, ShownScore, show_sample
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
+from evalspec.service.parameters import AddressQuery
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.sample_pages import SampleDetails, find_row, find_sample
 
@@ -36,6 +37,9 @@ _METRICS_OFFERED = 100
 _MOST_DIGITS = 9
 _FILTERS = ("metric", "dataset", "state", "tag", "size", "seed")
 _BEYOND = "beyond"
+_OF_CASE = ("at", "attempt", "about", "back", "last", "after", "after_attempt", "whole")
+
+Given = Annotated[dict[str, str], Depends(AddressQuery(*_FILTERS, *_OF_CASE, state=(_BEYOND,)))]
 
 Verdict = Annotated[LabelVerdict, Form()]
 Words = Annotated[str, Form(max_length=20_000)]
@@ -84,9 +88,9 @@ class Desk(Struct, frozen=True):
 
 
 @ROUTER.get("/runs/{run_id}/label")
-def show_next(request: Request, run_id: str, visit: Reviewer) -> HTMLResponse:
+def show_next(run_id: str, visit: Reviewer, given: Given) -> HTMLResponse:
     """Show one reply or score to label: that of the address, or the next."""
-    desk, given = _open_desk(request, run_id, visit)
+    desk = _open_desk(given, run_id, visit)
     if "at" in given:
         return _render(desk, case=_find_given(desk.run, given), given=given)
     try:
@@ -100,16 +104,16 @@ def show_next(request: Request, run_id: str, visit: Reviewer) -> HTMLResponse:
 
 @ROUTER.post("/runs/{run_id}/label", response_model=None)
 def record_verdict(
-    request: Request,
     run_id: str,
     visit: Reviewer,
+    given: Given,
     verdict: Verdict,
     seen: Annotated[str, Form(max_length=100)] = "",
     note: Words = "",
     value: Words = "",
 ) -> Response:
     """Record a label, and show what the visitor labels next. `seen`: the digest of the reply that was shown."""
-    desk, given = _open_desk(request, run_id, visit)
+    desk = _open_desk(given, run_id, visit)
     case, answer = _find_given(desk.run, given), Answer(note, value)
     try:
         record_label(
@@ -137,11 +141,9 @@ def record_verdict(
     return see_other(place or desk.link())
 
 
-def _open_desk(request: Request, run_id: str, visit: Visit) -> tuple[Desk, dict[str, str]]:
-    given = read_query(request)
+def _open_desk(given: Mapping[str, str], run_id: str, visit: Visit) -> Desk:
     run = open_indexed_run(visit.access, run_id)
-    chosen = {name: given[name] for name in _FILTERS if given.get(name)}
-    return Desk(visit, run, chosen), given
+    return Desk(visit, run, {name: given[name] for name in _FILTERS if given.get(name)})
 
 
 def _start(desk: Desk) -> LabelSession:

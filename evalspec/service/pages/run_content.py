@@ -15,7 +15,9 @@ from evalspec.reporters.view.parts import View
 from evalspec.reporters.view.run import build_view
 from evalspec.reporters.wording import UNKNOWN, render_usage
 
-_LIMITS = Limits(other_rows=1000, items=20, reasons=200, notes=100, extras=12)
+MOST_REASONS = 200
+
+_LIMITS = Limits(other_rows=1000, items=20, reasons=MOST_REASONS, notes=100, extras=12)
 """How much of a view is kept. Longer tables are in the report forms, which the page offers."""
 _MOST_FACTS = 200
 _MOST_CHARTS = 24

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -45,6 +46,7 @@ class ListedRun(Struct, frozen=True):
     started: str
     status: str
     verdict: str | None
+    partial: bool | None
     is_finished: bool
     samples: int
     manifest: str | None
@@ -71,6 +73,7 @@ def list_run(entry: RunEntry) -> ListedRun:
         render_moment(entry.started_at),
         str(entry.status),
         entry.verdict,
+        entry.partial,
         entry.status is RunStatus.FINISHED,
         entry.samples,
         entry.manifest,
@@ -115,9 +118,10 @@ def build_trends(points: Sequence[TrendPoint]) -> tuple[list[Trend], int]:
 
 
 def _build_trend(metric: str, newest: Mapping[str, Any], points: Sequence[TrendPoint]) -> Trend | None:
-    values = [point.metrics.get(metric, {}).get("value") for point in points]
+    found = [point.metrics.get(metric, {}) for point in points]
+    values, series = [one.get("value") for one in found], [one.get("series") for one in found]
     limit = newest["threshold"] or {}
-    drawing = draw_trend(values, tuple(limit.values()))
+    drawing = draw_trend(values, series, tuple(limit.values()))
     if drawing is None:
         return None
     known = [value for value in values if value is not None]
@@ -125,7 +129,10 @@ def _build_trend(metric: str, newest: Mapping[str, Any], points: Sequence[TrendP
     caption = f"{shown}, limit {render_limit(Threshold(metric, **limit))}" if limit else shown
     spread = f"from {render_known(metric, min(known))} to {render_known(metric, max(known))}"
     label = f"Trend of {metric} over {counted(len(known), 'run')}, {spread}, newest {shown}"
-    return Trend(metric, drawing, caption, label)
+    measured = [one["series"] for one in found if one.get("value") is not None]
+    breaks = sum(before != after for before, after in pairwise(measured))
+    more = f"; {counted(breaks, 'break')}, where the measurement changed" if breaks else ""
+    return Trend(metric, drawing, caption + more, label + more)
 
 
 def render_moment(moment: float) -> str:

@@ -4,9 +4,7 @@ import json
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import parse_qsl
 
-from fastapi import Request
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -108,15 +106,3 @@ def list_tags(folder: Path) -> list[tuple[str, int]]:
     )
     with open_sample_index(folder) as database:
         return [(json.loads(name)[1], count) for name, count in database.execute(asked, (_LONGEST_TAG, _MOST_TAGS))]
-
-
-def read_query(request: Request) -> dict[str, str]:
-    """Return the query of an address. Values may have lone surrogates, as ids of samples may.
-
-    Raises:
-        ApiProblem: 400: The query is not UTF-8.
-    """
-    try:
-        return dict(parse_qsl(request.url.query, keep_blank_values=True, errors="surrogatepass"))
-    except ValueError:
-        raise ApiProblem(HTTPStatus.BAD_REQUEST, "the address is not valid UTF-8") from None

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from msgspec import Struct
 from msgspec.structs import replace
+from pydantic import BeforeValidator
 
 from evalspec.model import VerdictStatus
 from evalspec.reporters.base import REPORTERS
@@ -43,6 +44,9 @@ _JOBS_SEARCHED = 50
 _BRANCHES_OF_FILTER = {"": None, ":none": NO_BRANCH}
 """What the filter means that is no name of a branch. Git permits no colon in a name."""
 
+_ANY = BeforeValidator(lambda value: value or None)
+"""Forms send an empty value for no filter."""
+
 Word = Annotated[str, Query(max_length=300)]
 
 
@@ -75,8 +79,8 @@ def show_start(visit: Visitor) -> RedirectResponse:
 def list_runs(
     request: Request,
     visit: Visitor,
-    verdict: Word = "",
-    status: Word = "",
+    verdict: Annotated[VerdictStatus | None, _ANY] = None,
+    status: Annotated[RunStatus | None, _ANY] = None,
     dataset: Word = "",
     manifest: Word = "",
     branch: Word = "",
@@ -86,7 +90,7 @@ def list_runs(
     access = visit.access
     before: Any = decode_cursor(cursor, float, str)
     chosen_branch = _BRANCHES_OF_FILTER.get(branch, branch)
-    chosen = RunFilter(verdict or None, status or None, manifest or None, dataset or None, branch=chosen_branch)
+    chosen = RunFilter(verdict, status, manifest or None, dataset or None, branch=chosen_branch)
     found = access.runs.list(replace(chosen, before=before), _RUNS_SHOWN + 1)
     shown, has_more = found[:_RUNS_SHOWN], len(found) > _RUNS_SHOWN
     given = {"verdict": verdict, "status": status, "dataset": dataset, "manifest": manifest, "branch": branch}

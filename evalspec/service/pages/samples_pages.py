@@ -4,20 +4,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
 from msgspec.structs import replace
 
 from evalspec.reporters.view.parts import Words
 from evalspec.reporters.wording import is_latency
-from evalspec.service.cursors import decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
 from evalspec.service.pages.label_views import show_labelling
 from evalspec.service.pages.room import Room
-from evalspec.service.pages.run_content import RunContent
-from evalspec.service.pages.run_sources import list_tags, read_content, read_query
+from evalspec.service.pages.run_content import MOST_REASONS, RunContent
+from evalspec.service.pages.run_sources import list_tags, read_content
 from evalspec.service.pages.sample_views import Limits, list_sample, show_sample
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.parameters import AddressQuery
 from evalspec.service.problems import not_found
 from evalspec.service.sample_index import SampleRow
 from evalspec.service.sample_pages import LEAST_TEXT, SampleFilter, find_sample, list_samples
@@ -31,15 +32,21 @@ _STATES = {"failed": "failed", "beyond": "beyond threshold"}
 _TEXT_BYTES = 110_000
 _MOST_DIGITS = 12
 _FILTERS = ("reason", "state", "dataset", "metric", "tag", "slice", "text")
+_CHOICES = {"reason": tuple(map(str, range(MOST_REASONS))), "state": _STATES}
+_OF_LIST = AddressQuery(*_FILTERS, **_CHOICES)
+_OF_SAMPLE = AddressQuery(
+    *("dataset", "id", "at", "whole", *(f"in_{name}" for name in _FILTERS)),
+    **{f"in_{name}": values for name, values in _CHOICES.items()},
+)
 
 
 @ROUTER.get("/runs/{run_id}/samples")
 def list_run_samples(
-    request: Request, run_id: str, visit: Visitor, cursor: Annotated[str | None, Query(max_length=2000)] = None
+    run_id: str, visit: Visitor, given: Annotated[dict[str, str], Depends(_OF_LIST)], cursor: Cursor = None
 ) -> HTMLResponse:
     """Show samples of a run, in its order."""
     content, folder = read_content(visit.access, run_id), visit.access.runs.find_folder(run_id)
-    chosen = _read_filters(request)
+    chosen = _pick_filters(given)
     place = decode_cursor(cursor, int)
     wanted = replace(_to_filter(chosen), after=-1 if place is None else place[0])
     is_short = 0 < len(chosen.get("text", "")) < LEAST_TEXT
@@ -70,10 +77,10 @@ def list_run_samples(
 
 
 @ROUTER.get("/runs/{run_id}/sample")
-def show_run_sample(request: Request, run_id: str, visit: Visitor) -> HTMLResponse:
+def show_run_sample(run_id: str, visit: Visitor, given: Annotated[dict[str, str], Depends(_OF_SAMPLE)]) -> HTMLResponse:
     """Show one sample: question, contexts, answer beside the expected one, scores, evidence and times."""
     content, folder = read_content(visit.access, run_id), visit.access.runs.find_folder(run_id)
-    given, chosen = read_query(request), _read_filters(request, prefix="in_")
+    chosen = _pick_filters(given, prefix="in_")
     dataset, id = given.get("dataset", ""), given.get("id", "")
     if "at" in given:
         dataset, id = find_at(folder, given["at"])
@@ -114,14 +121,13 @@ def _link_neighbour(visit: Visit, run_id: str, rows: list[SampleRow], chosen: Ma
     return next(places, None)
 
 
-def _read_filters(request: Request, prefix: str = "") -> dict[str, str]:
-    """Return the filters of a list that an address has."""
-    given = read_query(request)
+def _pick_filters(given: Mapping[str, str], prefix: str = "") -> dict[str, str]:
+    """Return the filters of a list in the query of an address."""
     return {name: given[f"{prefix}{name}"] for name in _FILTERS if given.get(f"{prefix}{name}")}
 
 
 def _to_filter(chosen: Mapping[str, str]) -> SampleFilter:
-    state, reason = chosen.get("state"), chosen.get("reason", "")
+    state, reason = chosen.get("state"), chosen.get("reason")
     return SampleFilter(
         chosen.get("dataset"),
         chosen.get("metric"),
@@ -130,7 +136,7 @@ def _to_filter(chosen: Mapping[str, str]) -> SampleFilter:
         tuple(filter(None, [chosen.get("tag")])),
         tuple(filter(None, [chosen.get("slice")])),
         chosen.get("text"),
-        reason=int(reason) if reason.isdecimal() and len(reason) < _MOST_DIGITS else None,
+        reason=None if reason is None else int(reason),
     )
 
 

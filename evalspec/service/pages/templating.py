@@ -16,7 +16,7 @@ from evalspec.plural import counted
 from evalspec.reporters.view.parts import TONES, Role
 from evalspec.reporters.wording import MARKS, UNKNOWN, is_latency, render_known
 from evalspec.service.pages.assets import link_asset
-from evalspec.service.pages.drawing import draw_histogram, draw_interval, draw_trend, find_drawn
+from evalspec.service.pages.drawing import draw_histogram, draw_interval, find_drawn
 from evalspec.service.pages.visits import Visit
 
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ def _load_environment() -> "Environment":
         "counted": counted,
         "draw_histogram": draw_histogram,
         "draw_interval": draw_interval,
-        "draw_trend": draw_trend,
         "find_drawn": find_drawn,
         "grouped": "{:,}".format,
         "is_latency": is_latency,

@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse
 from msgspec import Struct
 
 from evalspec.service.access import Access, identify, service_of
+from evalspec.service.parameters import refuse_unknown_parameters
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
@@ -78,7 +79,8 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
     """Return who visits a page.
 
     Raises:
-        ApiProblem: 401: there is no session. 403: the visitor may not read in the namespace.
+        ApiProblem: 401: there is no session. 403: the visitor may not read in the namespace. 422: the page has no
+            parameter of a name in the address.
         NamespaceNeeded: The visitor has several namespaces, and the address names none.
     """
     caller = identify(request)
@@ -98,6 +100,7 @@ def visit(request: Request, namespace: Annotated[str | None, Query(max_length=10
     if chosen not in own:
         raise ApiProblem(HTTPStatus.FORBIDDEN, "you may not see this namespace, or there is none with this name")
     request.state.namespace = chosen
+    refuse_unknown_parameters(request)
     return Visit(Access(service_of(request), caller, projects[chosen]), own, request.url.path)
 
 

@@ -21,7 +21,7 @@ from evalspec.service.settings import ServiceLimits
 from evalspec.service.tokens import Scope, create_token
 from reporters.sample_run import sample_run
 from servers.service import wait_for, write_project
-from service.pages.shops import run_shop, write_shop
+from service.pages.shops import change_shop, run_shop, write_shop
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 MOST_BYTES = 200_000
@@ -72,6 +72,57 @@ def test_the_list_has_runs_with_values_and_trends(client, shop):
     assert 'aria-label="Trend of rouge over 2 runs, from' in page
     assert "No run matches" in page_of(client, "/runs?verdict=FAIL")
     assert "evalspec evaluate" not in page_of(client, "/runs?verdict=FAIL")
+
+
+@only_sqlite
+def test_partial_is_beside_the_verdict_and_lines_join_only_what_is_comparable(client, shop):
+    runs = [run_shop(shop, wrong, datasets=["answers"]) for wrong in (3, 4)]
+    runs.append(run_shop(shop, datasets=["answers"], sample_size=9))
+    change_shop(shop)
+    runs += [run_shop(shop, wrong, datasets=["answers"]) for wrong in (3, 4)]
+    page = page_of(client, "/runs")
+    states = re.findall(r'class="state">(.*?)</td>', page, re.DOTALL)
+    assert ["partial" in state for state in states] == [run.partial for run in runs[::-1]]
+    assert states[2].index(f"<span>{runs[2].verdict.lower()}</span>") < states[2].index("partial")
+    figure = page.partition('aria-label="Trend of rouge')[2].partition("</figure>")[0]
+    assert figure.startswith(" over 5 runs") and "; 2 breaks, where the measurement changed" in figure
+    lines = [line.split() for line in re.findall(r'class="trend" points="(.*?)"', figure)]
+    assert [len(set(line)) for line in lines] == [2, 1, 2]
+    assert len(lines[1]) == 2, "a line from a point to itself is drawn as a dot"
+    chosen = page_of(client, "/compare").partition("<select")[2].partition("</select>")[0]
+    assert ["(partial)" in option for option in chosen.split("<option")[2:]] == [run.partial for run in runs[::-1]]
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/runs?verdit=FAIL", "query.verdit: unknown parameter. did you mean 'verdict'?"),
+        ("/runs?verdict=FOO", "query.verdict: Input should be 'PASS', 'FAIL', 'INCOMPLETE' or 'NOT_GATED'"),
+        ("/runs?status=xyz", "query.status: Input should be 'running', 'finished', 'interrupted' or 'damaged'"),
+        ("/runs/RUN?x=1", "query.x: unknown parameter"),
+        ("/runs/RUN/samples?stat=failed", "query.stat: unknown parameter. did you mean 'state'?"),
+        ("/runs/RUN/samples?state=fail", "query.state: unknown value. did you mean 'failed'?"),
+        ("/runs/RUN/samples?reason=x", "query.reason: unknown value. known: 0, 1"),
+        ("/runs/RUN/sample?at=0&in_state=bad", "query.in_state: unknown value. known: beyond, failed"),
+        ("/runs/RUN/label?state=failed", "query.state: unknown value. known: beyond"),
+        ("/runs/RUN/label?sead=1", "query.sead: unknown parameter. did you mean 'seed'?"),
+        ("/datasets/dataset?name=answers&manifest=agent.yaml&kind=own", "query.kind: Input should be"),
+        ("/compare?base=x", "query.base: unknown parameter"),
+        ("/gold/help?state=lost", "query.state: unknown value"),
+    ],
+)
+def test_pages_refuse_unknown_filters_as_rest_does(client, shop, path, said):
+    page = unescape(page_of(client, path.replace("RUN", run_shop(shop, datasets=["answers"]).id), status=422))
+    assert "<h1>Unprocessable" in page
+    assert said in page
+
+
+@only_sqlite
+def test_an_empty_filter_is_none(client, shop):
+    run = run_shop(shop, datasets=["answers"])
+    assert run.id in page_of(client, "/runs?verdict=&status=&dataset=&manifest=&branch=")
+    assert "answers" in page_of(client, f"/runs/{run.id}/samples?state=&reason=&tag=")
 
 
 @only_sqlite

@@ -52,6 +52,7 @@ CREATE TABLE public.runs (
     started_at double precision NOT NULL,
     status character varying(16) NOT NULL,
     verdict character varying(16),
+    partial boolean,
     manifest text,
     samples integer NOT NULL,
     error text,
@@ -75,7 +76,7 @@ INSERT INTO public.audit VALUES ('a id', 1.5, 'a namespace', 'a user', 'a token_
 INSERT INTO public.jobs VALUES ('a id', 'a namespace', 'a kind', '{"of": "request"}', 'a user', 'a status', 1.5, 1.5, 1.5, 'a worker', 1.5, 1, 1, false, 1, '{"of": "progress"}', 'a run_id', '{"of": "result"}', 'a error');
 INSERT INTO public.projects VALUES ('a namespace', 'a store_id');
 INSERT INTO public.run_datasets VALUES ('a namespace', 'a run_id', 1, 'a name', 1, '{"of": "metrics"}');
-INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', 'a manifest', 1, 'a error', 'a branch', '{"of": "origin"}', 'a details');
+INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', false, 'a manifest', 1, 'a error', 'a branch', '{"of": "origin"}', 'a details');
 INSERT INTO public.tokens VALUES ('a id', 'a hash', 'a kind', 'a user', '{"of": "scopes"}', '{"of": "namespaces"}', 1.5, 1.5, 1.5);
 ALTER TABLE ONLY public.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);

@@ -63,6 +63,7 @@ CREATE TABLE runs (
 	started_at FLOAT NOT NULL, 
 	status VARCHAR(16) NOT NULL, 
 	verdict VARCHAR(16), 
+	partial BOOLEAN, 
 	manifest TEXT, 
 	samples INTEGER NOT NULL, 
 	error TEXT, 
@@ -71,7 +72,7 @@ CREATE TABLE runs (
 	details TEXT, 
 	PRIMARY KEY (namespace, id)
 );
-INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict','a manifest',1,'a error','a branch','{"of": "origin"}','a details');
+INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict',0,'a manifest',1,'a error','a branch','{"of": "origin"}','a details');
 CREATE TABLE tokens (
 	id VARCHAR(32) NOT NULL, 
 	hash VARCHAR(64) NOT NULL, 

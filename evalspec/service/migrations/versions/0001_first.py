@@ -74,6 +74,7 @@ def upgrade() -> None:
         sa.Column("started_at", sa.Float(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
         sa.Column("verdict", sa.String(length=16), nullable=True),
+        sa.Column("partial", sa.Boolean(), nullable=True),
         sa.Column("manifest", sa.Text(), nullable=True),
         sa.Column("samples", sa.Integer(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),

@@ -1,0 +1,39 @@
+"""When two runs measured the same, so that one line may join their values."""
+
+import pytest
+
+from evalspec.store.series import Recorded, RecordedDataset
+
+IDENTITY = {"version": "1", "judge": "m #a", "prompt": "#b"}
+
+
+def series_of(metric="faithfulness", refused=None, sha256="s", selection="t", **identity):
+    own = {"faithfulness": IDENTITY | identity, "rouge": {"version": "1"}}
+    dataset = RecordedDataset("qa", 2, sha256, selection, own)
+    return Recorded(datasets=[dataset], judge_refused=refused or {}).find_series("qa", metric)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"sha256": "other"},
+        {"selection": "other"},
+        {"judge": "m #other"},
+        {"prompt": "#other"},
+        {"version": "2"},
+        {"refused": {"temperature": "left out"}},
+        {"metric": "rouge"},
+    ],
+    ids=str,
+)
+def test_whatever_changes_the_measurement_begins_another_series(changed):
+    assert series_of(**changed) != series_of()
+
+
+def test_a_redacted_label_and_a_judge_that_a_metric_does_without_change_nothing():
+    assert series_of(judge="[redacted] #a") == series_of() is not None
+    assert series_of("rouge", refused={"temperature": "left out"}, judge="m #other") == series_of("rouge")
+
+
+def test_a_run_without_the_dataset_has_no_series():
+    assert Recorded(datasets=[]).find_series("qa", "rouge") is None
