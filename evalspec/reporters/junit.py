@@ -143,6 +143,7 @@ def _write_properties(xml: XMLGenerator, run: Run) -> None:
         "partial": str(run.partial).lower(),
         "texts": "kept" if run.has_texts else "left out (--no-content)",
         **({"demonstration": "; ".join(demonstrations)} if demonstrations else {}),
+        **({"measurement": "; ".join(change.render() for change in run.measurement)} if run.measurement else {}),
     }
     _open(xml, "properties", 2, {})
     for name, value in properties.items():

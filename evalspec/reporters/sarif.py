@@ -71,7 +71,8 @@ def _rule(rule: str) -> dict[str, Any]:
 
 
 def _invocation(run: Run, left_out: int) -> dict[str, Any]:
-    notes = [*list_demonstrations(run), *run.reasons, *run.notes]
+    measurement = [f"measurement: {change.render()}" for change in run.measurement]
+    notes = [*list_demonstrations(run), *run.reasons, *measurement, *run.notes]
     notes += [f"{left_out:,} more results were omitted"] if left_out > 0 else []
     return {
         "executionSuccessful": run.exit_code in (ExitCode.OK, ExitCode.GATE_FAILED),

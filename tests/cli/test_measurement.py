@@ -115,7 +115,7 @@ def test_a_change_of_the_measurement_is_said_beside_the_verdict(kind, change, op
     assert text.startswith(said)
     terminal = measured("report").out.splitlines()
     assert terminal[1].strip().startswith("measurement: ")
-    for report in ("report.md", "report.html"):
+    for report in ("report.md", "report.html", "report.junit.xml", "report.sarif"):
         measured("report", "-o", report)
         assert said[:30].split(" → ")[0] in (measured.folder / report).read_text()
     assert measured("report", "--json").document == outcome.document
