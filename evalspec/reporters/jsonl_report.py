@@ -28,9 +28,7 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
     sample, reply = exchange.sample, exchange.reply
     messages = sample.user_input
     return {
-        "user_input": messages
-        if isinstance(messages, str)
-        else [asdict(message) for message in messages],
+        "user_input": messages if isinstance(messages, str) else [asdict(message) for message in messages],
         "references": sample.references,
         "reference_contexts": sample.reference_contexts,
         "qrels": None if sample.qrels is None else dict(sample.qrels),
