@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import pydantic
 from msgspec import Meta, ValidationError, convert, to_builtins
 from msgspec.structs import replace
-from pydantic.alias_generators import to_camel
 
 from evalspec.errors import StoreError
 from evalspec.manifest.gate_schema import CiGate
@@ -16,7 +15,6 @@ from evalspec.model.base import Record, Statistic, built
 from evalspec.typed_json import explain
 
 _FIX = "the file was changed, or evalspec did not write it"
-_UNCHANGED = ("policy", "gold")
 _Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 
 
@@ -112,7 +110,6 @@ def parse_outline(data: Any, place: str) -> RunOutline:
     Raises:
         StoreError: The data is not a valid outline.
     """
-    data = _in_camel_case(data)
     try:
         outline = convert(data, built(RunOutline), dec_hook=_read_policy)
     except ValidationError as error:
@@ -137,16 +134,6 @@ def _read_policy(_kind: type, policy: Any) -> CiGate:
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
-def _in_camel_case(data: Any) -> Any:
-    """Return an outline with camelCase keys. Earlier releases wrote snake_case. A policy may have either.
-
-    The keys of `gold` are unchanged, because some are metadata keys.
-    """
-    if isinstance(data, dict):
-        return {to_camel(key): value if key in _UNCHANGED else _in_camel_case(value) for key, value in data.items()}
-    return [_in_camel_case(item) for item in data] if isinstance(data, list) else data
 
 
 def _find_faults(dataset: DatasetOutline) -> Iterator[str]:

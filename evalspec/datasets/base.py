@@ -1,6 +1,7 @@
 """The content of a dataset, and the registry of formats."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -213,6 +214,14 @@ class DatasetFormat(Struct, frozen=True):
             ValueError: the name is taken.
         """
         registry.add(self.name, self)
+
+
+def when_used(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when it is first called.
+
+    Every run asks every format whether it recognises the dataset, so what reads and writes one need not be imported.
+    """
+    return lambda *given: getattr(import_module(module), name)(*given)
 
 
 DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets", "evalspec.formats", DatasetFormat)

@@ -122,15 +122,21 @@ def _to_document(number: int, record: dict[str, Any], reading: _Reading) -> Docu
     return Document(name, text, title, record | (metadata if isinstance(metadata, dict) else {"metadata": metadata}))
 
 
-def read_documents_beside(source: Source, judged: Iterable[str], notes: ReadingNotes) -> None:
-    """Read the corpus from the manifest for a format without documents. `judged`: ids in the samples."""
+def read_corpus(source: Source, notes: ReadingNotes) -> dict[str, Document] | None:
+    """Return the documents of the source's corpus by id. None if it has none, or its problems are in the notes."""
     if source.corpus is None:
-        return
-    found = len(notes.problems)
+        return None
+    known = len(notes.problems)
     documents = read_texts(source.corpus, source.corpus_shown_as, notes.problems)
     notes.files.append(source.corpus)
     notes.documents = list(documents.values())
-    if len(notes.problems) == found:
+    return documents if len(notes.problems) == known else None
+
+
+def read_documents_beside(source: Source, judged: Iterable[str], notes: ReadingNotes) -> None:
+    """Read the corpus from the manifest for a format without documents. `judged`: ids in the samples."""
+    documents = read_corpus(source, notes)
+    if documents is not None:
         check_judged(judged, documents, source.corpus_shown_as, notes)
 
 

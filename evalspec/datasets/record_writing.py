@@ -5,7 +5,7 @@ A loss is what differs after a sample is written and read again, so the lists ca
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,14 +43,16 @@ Record = dict[str, Any]
 class Writer(Struct, frozen=True):
     """How to write samples as records of a form.
 
-    `columns`: by field, the column to write, or a dotted path for nested objects. The field `metadata` with the column
-    `*` makes a column of each key. `complete`: makes a record whole. `has_many_answers`, `has_conversations`: whether
-    the columns of the answer and the question take lists. `list_key`: writes one JSON document with the records under
-    this key. `suffix`: of files whose name has another or none.
+    `columns`: by field, the column to write if it is not the first of the form, or a dotted path for nested objects.
+    The field `metadata` with the column `*` makes a column of each key. `omits`: fields of the form that are not
+    written. `complete`: makes a record whole. `has_many_answers`, `has_conversations`: whether the columns of the
+    answer and the question take lists. `list_key`: writes one JSON document with the records under this key. `suffix`:
+    of files whose name has another or none.
     """
 
     form: RecordForm
-    columns: Mapping[str, str]
+    columns: Mapping[str, str] = {}
+    omits: Collection[str] = ()
     complete: Callable[[Record, Sample], Record] = lambda record, _: record
     has_many_answers: bool = False
     has_conversations: bool = False
@@ -91,9 +93,10 @@ class Writer(Struct, frozen=True):
     def to_record(self, sample: Sample) -> Record:
         """Return a sample as a record, without what the record cannot represent."""
         record: Record = {}
+        columns = {**{field: names[0] for field, names in self.form.columns.items()}, **self.columns}
         for field, value in self._list_values(sample):
-            if value is not None and field in self.columns:
-                _put(record, self.columns[field], value)
+            if value is not None and field in columns and field not in self.omits:
+                _put(record, columns[field], value)
         return self.complete(record, sample)
 
     def can_hold(self, sample: Sample) -> bool:

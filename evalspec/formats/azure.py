@@ -29,8 +29,5 @@ AZURE = make_format(
     "Azure AI evaluation: query, response, context and ground_truth",
     _FORM,
     _recognises,
-    Writer(
-        _FORM,
-        {"id": "id", "input": "query", "expected": "ground_truth", "context": "context", "metadata": "*"},
-    ),
+    Writer(_FORM, {"metadata": "*"}),
 )

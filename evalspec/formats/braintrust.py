@@ -50,8 +50,5 @@ BRAINTRUST = make_format(
     "Braintrust's datasets and experiments: input, expected, output, metadata",
     _FORM,
     _recognises,
-    Writer(
-        _FORM,
-        {"id": "id", "input": "input", "expected": "expected", "tags": "tags", "metadata": "metadata"},
-    ),
+    Writer(_FORM, {"input": "input", "expected": "expected"}, omits=("context",)),
 )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evalspec.datasets.record_files import Container, peek
-from evalspec.datasets.record_form import RecordForm, Variant, has_columns
+from evalspec.datasets.record_form import REPLY_FIELDS, RecordForm, Variant, has_columns
 from evalspec.datasets.record_names import (
     ANSWER,
     ANSWERS,
@@ -42,17 +42,7 @@ FORM = RecordForm(
 )
 """Records in no system's names."""
 
-_COLUMNS = {
-    "id": "id",
-    "input": "input",
-    "expected": "expected",
-    "context": "context",
-    "reference_contexts": "reference_contexts",
-    "relevant": "relevant",
-    "tags": "tags",
-    "metadata": "metadata",
-}
-_NATIVE = frozenset((*_COLUMNS, "answerable"))
+_NATIVE = FORM.columns.keys() - REPLY_FIELDS
 _asks = has_columns(QUESTIONS)
 
 
@@ -81,7 +71,7 @@ CSV = make_format(
     "CSV or TSV with a header: question, answer and others",
     FORM,
     _is_table,
-    Writer(FORM, _COLUMNS, has_many_answers=True, has_conversations=True, suffix=".csv"),
+    Writer(FORM, omits=("answerable",), has_many_answers=True, has_conversations=True, suffix=".csv"),
     is_generic=True,
 )
 RECORDS = make_format(

@@ -137,15 +137,6 @@ DEEPEVAL = make_format(
     _recognises,
     Writer(
         _FORM,
-        {
-            "id": "id",
-            "input": "input",
-            "expected": "expected_output",
-            "reference_contexts": "context",
-            "context": "retrieval_context",
-            "tags": "tags",
-            "metadata": "additional_metadata",
-        },
         complete=lambda record, _: {"actual_output": None, **record},
         suffix=".json",
     ),

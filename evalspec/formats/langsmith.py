@@ -62,7 +62,7 @@ LANGSMITH = make_format(
     ),
     Writer(
         _FORM,
-        {"id": "id", "input": "inputs.question", "expected": "outputs.answer", "metadata": "metadata"},
+        {"input": "inputs.question", "expected": "outputs.answer"},
         complete=lambda record, _: {"outputs": {}, **record},
         has_conversations=True,
     ),

@@ -33,13 +33,8 @@ LLAMAINDEX = make_format(
     has_columns({"query"}, {"reference_answer", "reference_contexts"}),
     Writer(
         _FORM,
-        {
-            "id": "id",
-            "input": "query",
-            "expected": "reference_answer",
-            "reference_contexts": "reference_contexts",
-            "metadata": "*",
-        },
+        {"metadata": "*"},
+        omits=("context",),
         complete=lambda record, _: {"reference_answer": "", **record},
         list_key="examples",
         suffix=".json",

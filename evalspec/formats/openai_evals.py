@@ -38,18 +38,5 @@ OPENAI_EVALS = make_format(
     "OpenAI Evals: one item per line, or the exported results of a run",
     _FORM,
     _recognises,
-    Writer(
-        _FORM,
-        {
-            "id": "item.id",
-            "input": "item.input",
-            "expected": "item.expected",
-            "context": "item.context",
-            "reference_contexts": "item.reference_contexts",
-            "tags": "item.tags",
-            "metadata": "item.metadata",
-        },
-        has_many_answers=True,
-        has_conversations=True,
-    ),
+    Writer(_FORM, has_many_answers=True, has_conversations=True),
 )

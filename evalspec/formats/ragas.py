@@ -60,16 +60,5 @@ RAGAS = make_format(
     "ragas: user_input, reference, retrieved_contexts (or question, ground_truth, contexts)",
     _FORM,
     _recognises,
-    Writer(
-        _FORM,
-        {
-            "id": "id",
-            "input": "user_input",
-            "expected": "reference",
-            "context": "retrieved_contexts",
-            "reference_contexts": "reference_contexts",
-            "relevant": "reference_context_ids",
-            "metadata": "*",
-        },
-    ),
+    Writer(_FORM, {"metadata": "*"}),
 )

@@ -33,6 +33,19 @@ _GIVEN: Mapping[Need, tuple[Callable[[Exchange], object], str]] = {
 """How to read each need (None if it is missing), and the message for a missing one."""
 
 
+def read_needed(exchange: Exchange, need: Need) -> Any:
+    """Return the data of an exchange that a metric needs.
+
+    Raises:
+        MetricError: the exchange has none.
+    """
+    read, missing = _GIVEN[need]
+    found = read(exchange)
+    if found is None:
+        raise MetricError(missing)
+    return found
+
+
 @overload
 def metric(function: Function, /) -> Function: ...
 @overload
@@ -66,14 +79,13 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
 
     def build(context: BuildContext) -> Scorer:
         more = (context,) if takes_context else ()
-        given = [found for need, found in _GIVEN.items() if need in definition.needs]
+        given = [need for need in _GIVEN if need in definition.needs]
 
         def score(exchange: Exchange) -> Score | Awaitable[Score]:
             if exchange.reply is None and not definition.scores_failures:
                 raise MetricError("the agent gave no reply")
-            for read, missing in given:
-                if read(exchange) is None:
-                    raise MetricError(missing)
+            for need in given:
+                read_needed(exchange, need)
             result = function(exchange, *more)
             return _finish(result, interpret) if isinstance(result, Awaitable) else interpret(result)
 

@@ -26,6 +26,7 @@ from evalspec.metrics.evidence import (
     explain_support,
     explain_wrong_statements,
 )
+from evalspec.metrics.functions import read_needed
 from evalspec.model import Cause, Direction, Exchange, Need, Score
 
 Verdictless = Callable[[str, Cause], Score]
@@ -144,27 +145,17 @@ _TABLE = (
 
 
 def _expected(exchange: Exchange) -> str:
-    if not exchange.sample.reference:
-        raise MetricError("the sample has no expected answer")
-    return exchange.sample.reference
+    return str(read_needed(exchange, Need.EXPECTED)[0])
 
 
 def _reference_contexts(exchange: Exchange) -> str:
-    if not exchange.sample.reference_contexts:
-        raise MetricError("the sample has no reference_contexts")
-    return "\n".join(exchange.sample.reference_contexts)
-
-
-def _contexts(exchange: Exchange) -> list[str]:
-    if exchange.retrieved_contexts is None:
-        raise MetricError("neither the reply nor the sample has retrieved contexts")
-    return list(exchange.retrieved_contexts)
+    return "\n".join(read_needed(exchange, Need.REFERENCE_CONTEXTS))
 
 
 _READ: Mapping[str, Callable[[Exchange], Any]] = {
     "user_input": lambda exchange: exchange.sample.question,
     "response": lambda exchange: exchange.response,
-    "retrieved_contexts": _contexts,
+    "retrieved_contexts": lambda exchange: list(read_needed(exchange, Need.CONTEXT)),
     "reference": _expected,
 }
 _NEEDS = {"retrieved_contexts": Need.CONTEXT, "reference": Need.EXPECTED}

@@ -7,9 +7,9 @@ texts. A rubric without placeholders is followed by input and response. Literal 
 from collections.abc import Callable, Mapping
 from string import Formatter
 
-from evalspec.errors import MetricError
 from evalspec.manifest.metric_schema import MetricEntry
 from evalspec.metrics.base import MetricDefinition
+from evalspec.metrics.functions import read_needed
 from evalspec.metrics.labels import build_label_scorer
 from evalspec.model import Direction, Exchange, Need
 from evalspec.registry import near_miss
@@ -18,23 +18,15 @@ _LITERAL = "write {{ and }} for literal braces"
 _APPENDED = "\n\n<message>\n{input}\n</message>\n\n<response>\n{response}\n</response>"
 
 
-def _expected(exchange: Exchange) -> str:
-    if exchange.sample.reference is None:
-        raise MetricError("the sample has no expected answer")
-    return exchange.sample.reference
-
-
 def _contexts(exchange: Exchange) -> str:
-    if exchange.retrieved_contexts is None:
-        raise MetricError("neither the reply nor the sample has retrieved contexts")
-    texts = [f"[{number}] {text}" for number, text in enumerate(exchange.retrieved_contexts, 1)]
+    texts = [f"[{number}] {text}" for number, text in enumerate(read_needed(exchange, Need.CONTEXT), 1)]
     return "\n".join(texts) or "(nothing was retrieved)"
 
 
 _READ: Mapping[str, Callable[[Exchange], str]] = {
     "input": lambda exchange: exchange.sample.question,
     "response": lambda exchange: exchange.response,
-    "expected": _expected,
+    "expected": lambda exchange: str(read_needed(exchange, Need.EXPECTED)[0]),
     "contexts": _contexts,
 }
 _NEEDS = {"expected": Need.EXPECTED, "contexts": Need.CONTEXT}

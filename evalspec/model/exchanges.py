@@ -1,10 +1,12 @@
 """Replies of agents, and the usage of agent and judge."""
 
+import operator
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import astuple
 
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
@@ -74,22 +76,10 @@ class JudgeUsage(Record, frozen=True):
     ] = 0
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
-        return JudgeUsage(
-            self.calls + other.calls,
-            self.retries + other.retries,
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.uncounted + other.uncounted,
-        )
+        return JudgeUsage(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: "JudgeUsage") -> "JudgeUsage":
-        return JudgeUsage(
-            self.calls - other.calls,
-            self.retries - other.retries,
-            self.input_tokens - other.input_tokens,
-            self.output_tokens - other.output_tokens,
-            self.uncounted - other.uncounted,
-        )
+        return JudgeUsage(*map(operator.sub, astuple(self), astuple(other)))
 
 
 STAGES = ("embed", "retrieve", "rerank")

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import asdict
+
 from evalspec.json_text import render_line
 from evalspec.model import Exchange, Run, Sample, Score
 from evalspec.reporters.base import Reporter, StoredExchanges
@@ -26,9 +28,7 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
     sample, reply = exchange.sample, exchange.reply
     messages = sample.user_input
     return {
-        "user_input": messages
-        if isinstance(messages, str)
-        else [{"role": message.role, "content": message.content} for message in messages],
+        "user_input": messages if isinstance(messages, str) else [asdict(message) for message in messages],
         "references": sample.references,
         "reference_contexts": sample.reference_contexts,
         "qrels": None if sample.qrels is None else dict(sample.qrels),
@@ -37,9 +37,7 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
         "retrieved_contexts": exchange.retrieved_contexts,
         "retrieved_context_ids": exchange.ranking,
         "tool_calls": reply.tool_calls if reply else None,
-        "usage": {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
-        if reply and reply.usage
-        else None,
+        "usage": asdict(reply.usage) if reply and reply.usage else None,
     }
 
 

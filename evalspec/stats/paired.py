@@ -24,14 +24,16 @@ Alternative = Literal["two-sided", "greater", "less"]
 """The alternative to "no difference": any difference, candidate above baseline, or candidate below baseline."""
 
 _ALL_SUMS = 2**16
-"""Up to this many distinct sums, all are enumerated: 16 differences of distinct sizes, or 65,535 of one size."""
+"""Up to this many distinct sums, all are enumerated, such as those of 16 differences of distinct sizes. Those of one
+size are always enumerated."""
 
 _DIGITS = 12
 """Differences and sums that agree to this many digits, relative to the largest, count as equal."""
 _REPEATS_TO_COUNT = 256
 """From this many equal sizes, one binomial draw is cheaper than one bit for each."""
 
-_BYTES_AT_ONCE = 8_000_000
+_SIGNS_AT_ONCE = 250_000
+"""The signs of a block, as many as stay in the processor's cache."""
 
 
 class RandomisationTest(Struct, frozen=True):
@@ -47,15 +49,6 @@ class RandomisationTest(Struct, frozen=True):
     units: int
     nonzero: int
     exact: bool
-
-
-class McNemarTest(Struct, frozen=True):
-    """The result of McNemar's test: the numbers of samples that changed from 0 to 1 (`gained`) and 1 to 0 (`lost`)."""
-
-    p_value: float
-    pairs: int
-    gained: int
-    lost: int
 
 
 def compute_differences(baseline: Sequence[float], candidate: Sequence[float]) -> list[float]:
@@ -86,9 +79,13 @@ def compute_randomisation_test(
 
     None without pairs. Under the null hypothesis that the runs are interchangeable, each difference could have the
     other sign. The p-value is the share of sign assignments whose mean is at least as extreme as the observed one,
-    including ties. It is exact for at most 65,536 distinct sums. Otherwise it is (b + 1) / (m + 1), if b of m random
-    assignments are as extreme: never 0, and itself a valid p-value (Phipson and Smyth 2010). No distribution of the
-    scores is assumed. Zero differences have no influence.
+    including ties. It is exact for at most 65,536 distinct sums, and for differences of one size. Otherwise it is
+    (b + 1) / (m + 1), if b of m random assignments are as extreme: never 0, and itself a valid p-value (Phipson and
+    Smyth 2010). No distribution of the scores is assumed. Zero differences have no influence.
+
+    For scores of 0 and 1, this is McNemar's (1947) test in its exact form: a binomial test of the changed pairs, whose
+    error does not exceed alpha. Chi-square and mid-p are closer to alpha but may exceed it (Fagerland, Lydersen and
+    Laake 2013), which matters with few changed pairs, where they help most.
 
     With `clusters`, one label per pair, the pairs of a cluster change sign together.
 
@@ -105,7 +102,7 @@ def compute_randomisation_test(
     greatest = np.abs(units).max() or 1.0
     units = (units / greatest).round(_DIGITS)
     sizes, counts = np.unique(np.abs(units[units != 0]), return_counts=True)
-    exact = math.prod(int(count) + 1 for count in counts) <= _ALL_SUMS
+    exact = len(sizes) < 2 or math.prod(int(count) + 1 for count in counts) <= _ALL_SUMS
     if exact:
         sums, weights = compute_all_sums(sizes, counts)
     else:
@@ -124,35 +121,6 @@ def compute_randomisation_test(
         nonzero=int(counts.sum()),
         exact=exact,
     )
-
-
-def compute_mcnemar_test(
-    baseline: Sequence[float], candidate: Sequence[float], alternative: Alternative = "two-sided"
-) -> McNemarTest | None:
-    """Return McNemar's (1947) test of 0/1 scores in its exact form: a binomial test of the changed pairs.
-
-    It is exact for any number of pairs, so the error does not exceed alpha. Chi-square and mid-p are closer to alpha
-    but may exceed it (Fagerland, Lydersen and Laake 2013), which matters with few changed pairs, where they help most.
-    The p-value equals that of the randomisation test of the same pairs; use that test with clusters. None without
-    pairs.
-
-    Raises:
-        ValueError: a score is neither 0 nor 1, or the numbers of scores differ.
-    """
-    changes = compute_differences(baseline, candidate)
-    for score in (*baseline, *candidate):
-        if score not in (0, 1):
-            raise ValueError(f"McNemar's test needs scores of 0 and 1, not {score:g}; use the randomisation test")
-    if not changes:
-        return None
-    gained, lost = changes.count(1), changes.count(-1)
-    probabilities = compute_half_binomial(gained + lost)
-    at_least = {
-        "two-sided": 2 * probabilities[max(gained, lost) :].sum(),
-        "greater": probabilities[gained:].sum(),
-        "less": probabilities[lost:].sum(),
-    }
-    return McNemarTest(min(1.0, float(at_least[alternative])), len(changes), gained, lost)
 
 
 class EffectSize(Struct, frozen=True):
@@ -225,30 +193,17 @@ def compute_all_sums(
 def draw_sums(
     sizes: "NDArray[numpy.float64]", counts: "NDArray[numpy.int64]", resamples: int, rng: "numpy.random.Generator"
 ) -> "NDArray[numpy.float64]":
-    """Return sums under random signs; shape (resamples,)."""
+    """Return sums under random signs; shape (resamples,). Signs are drawn in blocks, so that memory is bounded."""
     import numpy as np
 
+    sums = np.zeros(resamples)
     many = counts >= _REPEATS_TO_COUNT
-    sums = _draw_one_by_one(np.repeat(sizes[~many], counts[~many]), resamples, rng)
     for size, count in zip(sizes[many], counts[many], strict=True):
         sums += size * (2 * rng.binomial(count, 0.5, size=resamples) - count)
-    return sums
-
-
-def _draw_one_by_one(
-    sizes: "NDArray[numpy.float64]", resamples: int, rng: "numpy.random.Generator"
-) -> "NDArray[numpy.float64]":
-    """Return sums under random signs. A random byte gives eight signs, and selects one of 256 precomputed sums."""
-    import numpy as np
-
-    eights = np.pad(sizes, (0, -len(sizes) % 8)).reshape(-1, 8)
-    sums = np.zeros(resamples)
-    at_once = max(1, _BYTES_AT_ONCE // max(resamples, 8 * 256))
-    for start in range(0, len(eights), at_once):
-        tables = np.zeros((len(eights[start : start + at_once]), 1))
-        for column in eights[start : start + at_once].T[:, :, None]:
-            tables = np.hstack([tables - column, tables + column])
-        words = rng.integers(0, 2**64, size=(len(tables), -(-resamples // 8)), dtype=np.uint64)
-        for table, tosses in zip(tables, words.view(np.uint8), strict=True):
-            sums += table.take(tosses[:resamples], mode="clip")  # a byte is always in range
+    few = np.repeat(sizes[~many], counts[~many])
+    rows = max(1, _SIGNS_AT_ONCE // resamples)
+    for start in range(0, len(few), rows):
+        block = few[start : start + rows]
+        tosses = rng.integers(0, 256, size=(len(block), -(-resamples // 8)), dtype=np.uint8)
+        sums += 2 * (block @ np.unpackbits(tosses, axis=1, count=resamples)) - block.sum()
     return sums

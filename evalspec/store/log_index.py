@@ -156,7 +156,7 @@ class LogIndex(Struct):
                 found = [
                     self._read_record(log, self.texts[digest].place)["text"] for digest in reply["retrieved_texts"]
                 ]
-                reply = {**reply, "retrieved_contexts": found}
+                reply = {**reply, "retrievedContexts": found}
         scores: dict[str, Score] = {}
         for record in scored:
             scores |= parse_scores_record(record)
@@ -177,14 +177,7 @@ class _StoredScore(Struct):
     cause: Cause | None = None
 
 
-class _StoredTrace(Struct):
-    """The fields of a retriever's reply that the index reads: no ids."""
-
-    timings_ms: dict[str, float] = field(name="timingsMs")
-    oddities: dict[str, int]
-
-
-class _Line(Struct):
+class _Line(Struct, rename="camel"):
     """The fields of a line of any kind that the index reads: no texts."""
 
     kind: Literal["reply", "scores", "text", "report", "erased"]
@@ -194,18 +187,18 @@ class _Line(Struct):
     digest: str = ""
     sha256: str | None = None
     run: str | None = None
-    inputs_sha256: str | None = field(default=None, name="inputsSha256")
-    retrieved_texts: tuple[str, ...] | None = None
+    inputs_sha256: str | None = None
+    retrieved_texts: tuple[str, ...] | None = field(default=None, name="retrieved_texts")
     status: SampleStatus | None = None
-    latency_ms: float | None = field(default=None, name="latencyMs")
+    latency_ms: float | None = None
     error: str | None = None
     unreachable: bool = False
-    retrieval: _StoredTrace | None = None
+    trace: SearchTrace | None = None
     finish_reason: str | None = None
     retries: int | None = None
     answer_digest: str | None = None
     scores: dict[str, _StoredScore] = {}
-    judge_usage: dict[str, dict[str, int]] = field(default_factory=dict, name="judgeUsage")
+    judge_usage: dict[str, JudgeUsage] = {}
 
 
 _REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"%s"' % REPORT.encode())
@@ -286,7 +279,7 @@ def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
         reason = restore(score.reason)
         found_attempt.scores[metric] = Score(score.status, score.value, reason, score.repeats, score.cause)
     for metric, used in line.judge_usage.items():
-        index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + JudgeUsage(**used)
+        index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used
 
 
 def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, restore: Change) -> None:
@@ -297,7 +290,7 @@ def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, r
         return
     if line.status is None:
         raise ValueError("the reply has no status")
-    found = line.retrieval
+    found = line.trace
     trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
     index.attempts[key] = StoredAttempt(
         places=[stored.place],

@@ -3,16 +3,14 @@
 Every line ends with `"number"`, counted from 1, and `"crc"`, the CRC-32 of everything before it. They reveal lines that
 were changed, truncated or removed. There are five kinds of records:
 
-- Reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", "response", "retrieved_contexts",
-  "retrieved_context_ids", "tool_calls", "usage": {"input_tokens", "output_tokens"}, "finish_reason", "latencyMs",
-  "error", "unreachable", "retries", "answer_digest", "retrieval": {"candidate_ids", "deep_ids", "timingsMs",
-  "oddities"}}. "retries" counts failed requests. "retrieval" is null without a retriever. With one,
-  `retrieved_contexts` is null and "retrieved_texts" has the digests of the texts.
+- Reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", the keys of `model.AgentReply`,
+  "error", "unreachable", "retries", "answerDigest"}. "retries" counts failed requests. "trace" is null without a
+  retriever and without a stream. With one, `retrievedContexts` is null and "retrieved_texts" has the digests of the
+  texts.
 - Text: {"kind": "text", "digest", "text"}. Every retrieved text is in the log once, before the replies that contain it.
-- Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: {"status", "value", "reason", "evidence",
-  "repeats", "cause": "dataset|reply|judge|other"}}, "judgeUsage": {metric: {"calls", "retries", "input_tokens",
-  "output_tokens", "uncounted"}}}. A reply has one or more of these records. "judgeUsage" counts what the judge used
-  since the previous record. "cause" is null for a score that needs none.
+- Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: the keys of `model.Score`}, "judgeUsage":
+  {metric: the keys of `model.JudgeUsage`}}. A reply has one or more of these records. "judgeUsage" counts what the
+  judge used since the previous record. "cause" is null for a score that needs none.
 - Erased: {"kind": "erased", "dataset", "id"}: the texts of this sample were erased from the run, because a customer
   revoked its permission. Its scores are intact. Its other records have no texts.
 - Report: {"kind": "report", "run", "sha256", "inputsSha256"}: the run with this id is finished, with the digests of its
@@ -29,25 +27,24 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import ValidationError, convert
 from msgspec.json import Encoder
-from msgspec.structs import asdict
+from msgspec.structs import astuple
 
 from evalspec.errors import StoreError
 from evalspec.json_text import is_plain
 from evalspec.jsonl import FINITE
 from evalspec.model import (
     AgentReply,
-    Cause,
     Exchange,
     JudgeUsage,
     Sample,
     SampleStatus,
     Score,
     ScoreStatus,
-    SearchTrace,
-    Usage,
     known_finish_reason,
 )
+from evalspec.model.base import Record, built
 from evalspec.store.files import store_errors
 
 REPLY = "reply"
@@ -75,14 +72,14 @@ _NEVER_HIDDEN = frozenset(
         "judgeUsage",
         "line",
         "digest",
-        "answer_digest",
+        "answerDigest",
         "retrieved_texts",
     }
 )
 """Keys that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an ordinary
 word would make the log unreadable. Names and ids come from the user's own files."""
 
-_DOUBTFUL = ("evidence", "latencyMs", "metadata", "qrels", "retrieval", "tool_calls", "usage")
+_DOUBTFUL = ("evidence", "latencyMs", "metadata", "qrels", "toolCalls", "trace", "usage")
 """Keys whose values come from user code or services, as numbers or as any JSON. All other values are typed."""
 
 NOT_A_RECORD = "not a record of a run"
@@ -101,42 +98,34 @@ _DIGEST = re.compile("[0-9a-f]{8,64}")
 _CRC_LENGTH = len('00000000"}\n')
 _LONGEST_TAIL = 48
 _encode = Encoder().encode
+_NO_REPLY = dict.fromkeys(AgentReply.__struct_encode_fields__)
+_NO_TEXTS = dict.fromkeys(
+    ("response", "retrievedContexts", "retrievedContextIds", "toolCalls", "candidateIds", "deepIds", "answerDigest")
+)
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+
+
+def to_fields(record: Record) -> dict[str, Any]:
+    """Return the values of a record by their names in JSON, as they are."""
+    return dict(zip(record.__struct_encode_fields__, astuple(record), strict=True))
 
 
 def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, Any]:
     """Return a reply, or a failed attempt, as a JSON-serializable record. `attempt` counts from 1."""
     reply = exchange.reply
-    usage = reply.usage if reply else None
+    nested = {"usage": reply.usage, "trace": reply.trace} if reply else {}
     return {
         "kind": REPLY,
         "dataset": dataset,
         "id": exchange.sample.id,
         "attempt": attempt,
         "status": str(SampleStatus.ANSWERED if reply else SampleStatus.FAILED),
-        "response": reply.response if reply else None,
-        "retrieved_contexts": reply.retrieved_contexts if reply else None,
-        "retrieved_context_ids": reply.retrieved_context_ids if reply else None,
-        "tool_calls": reply.tool_calls if reply else None,
-        "usage": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens} if usage else None,
-        "finish_reason": reply.finish_reason if reply else None,
-        "latencyMs": reply.latency_ms if reply else None,
+        **(to_fields(reply) if reply else _NO_REPLY),
+        **{name: to_fields(record) for name, record in nested.items() if record},
         "error": exchange.error,
         "unreachable": exchange.unreachable,
         "retries": exchange.retries,
-        "answer_digest": exchange.answer_digest,
-        "retrieval": _retrieval(reply),
-    }
-
-
-def _retrieval(reply: AgentReply | None) -> dict[str, Any] | None:
-    if reply is None or reply.trace is None:
-        return None
-    return {
-        "candidate_ids": reply.candidate_ids,
-        "deep_ids": reply.deep_ids,
-        "timingsMs": dict(reply.trace.timings_ms),
-        "oddities": dict(reply.trace.oddities),
+        "answerDigest": exchange.answer_digest,
     }
 
 
@@ -150,17 +139,9 @@ def scores_record(
         "id": sample_id,
         "attempt": attempt,
         "scores": {
-            metric: {
-                "status": str(score.status),
-                "value": score.value,
-                "reason": score.reason,
-                "evidence": score.evidence_or_none,
-                "repeats": score.repeats,
-                "cause": score.cause,
-            }
-            for metric, score in scores.items()
+            metric: {**to_fields(score), "evidence": score.evidence_or_none} for metric, score in scores.items()
         },
-        "judgeUsage": {metric: asdict(used) for metric, used in usage.items()},
+        "judgeUsage": {metric: to_fields(used) for metric, used in usage.items()},
     }
 
 
@@ -201,11 +182,9 @@ def _is_digest(key: str) -> bool:
 def without_texts(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record with measurements only: no answers, passages, reasons or error messages."""
     if record["kind"] == REPLY:
-        kept = dict.fromkeys(("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls", "answer_digest"))
-        kept["finish_reason"] = known_finish_reason(record["finish_reason"])
+        finish_reason = known_finish_reason(record["finishReason"])
         error = None if record["error"] is None else WITHHELD
-        retrieval = record["retrieval"] and {**record["retrieval"], "candidate_ids": None, "deep_ids": None}
-        return {**record, **kept, "error": error, "retrieval": retrieval}
+        return {**record, **_NO_TEXTS, "finishReason": finish_reason, "error": error}
     return {**record, "scores": {metric: _without_reason(score) for metric, score in record["scores"].items()}}
 
 
@@ -232,22 +211,9 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
         if SampleStatus(record["status"]) is SampleStatus.FAILED:
             error, unreachable = record["error"], record["unreachable"]
             return Exchange(sample, error=error, unreachable=unreachable, retries=record["retries"])
-        retrieval = record.get("retrieval") or {}
-        reply = AgentReply(
-            response=record["response"],
-            retrieved_contexts=_tuple(record["retrieved_contexts"]),
-            retrieved_context_ids=_tuple(record["retrieved_context_ids"]),
-            tool_calls=_tuple(record["tool_calls"]),
-            usage=None if record["usage"] is None else Usage(**record["usage"]),
-            latency_ms=record["latencyMs"],
-            candidate_ids=_tuple(retrieval.get("candidate_ids")),
-            deep_ids=_tuple(retrieval.get("deep_ids")),
-            trace=SearchTrace(retrieval["timingsMs"], retrieval["oddities"]) if retrieval else None,
-            finish_reason=record.get("finish_reason"),
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        return Exchange(sample, convert(record, built(AgentReply)), retries=record["retries"])
+    except (KeyError, ValueError, ValidationError) as error:
         raise _malformed(record, error) from error
-    return Exchange(sample, reply, retries=record["retries"])
 
 
 def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
@@ -257,18 +223,8 @@ def parse_scores_record(record: Mapping[str, Any]) -> dict[str, Score]:
         StoreError: A key is missing or has an invalid value.
     """
     try:
-        return {
-            metric: Score(
-                ScoreStatus(fields["status"]),
-                fields["value"],
-                fields["reason"],
-                tuple(fields["repeats"]),
-                None if fields.get("cause") is None else Cause(fields["cause"]),
-                fields["evidence"],
-            )
-            for metric, fields in record["scores"].items()
-        }
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        return {metric: convert(fields, built(Score)) for metric, fields in record["scores"].items()}
+    except (AttributeError, KeyError, ValidationError) as error:
         raise _malformed(record, error) from error
 
 
@@ -382,10 +338,6 @@ def parse_object(line: bytes, place: str) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise StoreError(f"{place}: {NOT_A_RECORD}: expected an object. {REPAIR}")
     return record
-
-
-def _tuple(items: list[Any] | None) -> tuple[Any, ...] | None:
-    return None if items is None else tuple(items)
 
 
 def _malformed(record: Mapping[str, Any], error: Exception) -> StoreError:

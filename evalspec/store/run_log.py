@@ -39,7 +39,7 @@ from evalspec.store.log_records import (
     without_texts,
 )
 
-STORE_VERSION = 2
+STORE_VERSION = 3
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
@@ -139,7 +139,7 @@ class RunLog:
             StoreError: The record cannot be written. Earlier records are intact. The log accepts no more records.
         """
         kept = record if self._texts else without_texts(record)
-        if kept.get("retrieval") is None:
+        if kept.get("trace") is None:
             self._write(self._encode(kept, self._number + 1))
         else:
             for part in self._take_out_texts(change_texts(kept, self._redact)):
@@ -152,16 +152,16 @@ class RunLog:
 
     def _take_out_texts(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the texts of a retriever's reply that are not stored yet, then the record that refers to them."""
-        if record["retrieved_contexts"] is None:
+        if record["retrievedContexts"] is None:
             yield record
             return
         digests = []
-        for text in record["retrieved_contexts"]:
+        for text in record["retrievedContexts"]:
             digests.append(sha256(text.encode(errors="surrogatepass")).hexdigest()[:_TEXT_DIGEST_LENGTH])
             if digests[-1] not in self._stored_texts:
                 self._stored_texts.add(digests[-1])
                 yield {"kind": TEXT, "digest": digests[-1], "text": text}
-        yield {**record, "retrieved_contexts": None, "retrieved_texts": digests}
+        yield {**record, "retrievedContexts": None, "retrieved_texts": digests}
 
     def _refuse_failed(self, *, is_final: bool = True) -> None:
         """Raise if an earlier write failed: the log accepts no more records.

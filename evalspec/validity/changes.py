@@ -25,7 +25,7 @@ from evalspec.stats.detection import (
     compute_needed_to_exclude,
 )
 from evalspec.stats.max_t import Family, compute_max_t
-from evalspec.stats.paired import Alternative, compute_mcnemar_test, compute_randomisation_test
+from evalspec.stats.paired import Alternative, compute_randomisation_test
 from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import Bounds, Estimate, estimate
 
@@ -273,14 +273,12 @@ def _test(scores: PairedScores, rules: Rules) -> Evidence:
             [_to_family([scores])], rules.alpha, two_sided=rules.two_sided, resamples=rules.resamples, seed=rules.seed
         )
         return replace(evidence, p_value=joint.adjusted[0], test="randomisation")
-    if scores.is_binary and not scores.is_clustered and not scores.margin:
-        mcnemar = compute_mcnemar_test(scores.baseline, scores.candidate, alternative)
-        return replace(evidence, p_value=mcnemar.p_value if mcnemar else None, test="McNemar")
     beyond = [difference + scores.margin * scores.sign for difference in scores.differences]
     test = compute_randomisation_test(
         beyond, alternative, clusters=scores.clusters, resamples=rules.resamples, seed=rules.seed
     )
-    return replace(evidence, p_value=test.p_value if test else None, test="randomisation")
+    is_mcnemar = scores.is_binary and not scores.is_clustered and not scores.margin
+    return replace(evidence, p_value=test.p_value if test else None, test="McNemar" if is_mcnemar else "randomisation")
 
 
 def _to_family(family: Sequence[PairedScores]) -> Family:

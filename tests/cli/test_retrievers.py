@@ -211,9 +211,9 @@ def test_both_stages_are_scored_by_one_rule(faq, service):
     assert (found["retrieved.RR@2"], found["RR@2"], found["gain.RR@2"]) == (1.0, 0.0, -1.0)
     assert [body["topK"] for body in service.bodies("search")][:1] == [6]
     one = replies(faq.folder)["more-seats"]
-    assert one["retrieval"]["candidate_ids"][0] == f"{SCOPE}seats"
-    assert len(one["retrieved_context_ids"]) == len(one["retrieval"]["candidate_ids"]) == 2
-    assert set(one["retrieval"]["timingsMs"]) == {"retrieve", "rerank"}
+    assert one["candidateIds"][0] == f"{SCOPE}seats"
+    assert len(one["retrievedContextIds"]) == len(one["candidateIds"]) == 2
+    assert set(one["trace"]["timingsMs"]) == {"retrieve", "rerank"}
     (dataset,) = outcome.document["datasets"]
     assert [stage["stage"] for stage in dataset["stages"]] == ["retrieve", "rerank", "total"]
     low, high = dataset["metrics"]["gain.RR@2"]["interval"]
@@ -468,7 +468,7 @@ def test_several_attempts_and_no_texts(faq, service):
     (dataset,) = outcome.document["datasets"]
     assert [stage["count"] for stage in dataset["stages"]] == [8, 8] and dataset["diagnosis"] is None
     assert len(service.bodies("search")) == 8
-    assert {record["retrieved_context_ids"] for record in replies(faq.folder).values()} == {None}
+    assert {record["retrievedContextIds"] for record in replies(faq.folder).values()} == {None}
 
 
 def test_replies_are_scored_again_without_asking(faq, service):

@@ -148,7 +148,6 @@ def main(folder: Path) -> None:
         write_project(folder, agent.url, judge.url)
         run(["evaluate", "agent.yaml", "--repeat", "2"])
         run(["compare", "first", "latest", "-o", "compared.json"])
-        run(["compare", "evals/baselines/main.json", "latest", "-o", "compared_with_baseline.json"])
     Path(".evalspec").rename("store")  # under a name that git does not ignore
 
 

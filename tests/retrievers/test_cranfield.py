@@ -86,7 +86,7 @@ def test_one_command_compares_the_baselines(cranfield, project):
     run_id = outcome.document["runs"][0]["runId"]
     log = (project.folder / ".evalspec" / "runs" / run_id / "samples.jsonl").read_text().splitlines()
     replies = [record for record in map(json.loads, log) if record["kind"] == "reply"]
-    rankings = {reply["id"]: reply["retrieved_context_ids"] for reply in replies}
+    rankings = {reply["id"]: reply["retrievedContextIds"] for reply in replies}
     scored = {query: {name: -rank for rank, name in enumerate(ids)} for query, ids in rankings.items()}
     qrels = {sample.id: dict(sample.qrels) for sample in cranfield.samples}
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10"}).evaluate(scored)

@@ -50,7 +50,7 @@ def test_a_run_on_disk(tmp_path):
     assert log.id.startswith("20261121T061500.000Z-")
     described = json.loads((folder / "run.json").read_text())
     assert described.pop("sha256") == compute_checksum(described)
-    assert described == {"storeVersion": 2, "fingerprint": {"seed": 7}, "outline": {"datasets": []}}
+    assert described == {"storeVersion": 3, "fingerprint": {"seed": 7}, "outline": {"datasets": []}}
     assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
     assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
     assert not list(folder.glob("*.tmp")), "no temporary file stays"
@@ -128,8 +128,8 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     replied, failed, scored = (record for _, record in read_log(log.folder / "samples.jsonl"))
     assert replied["kind"] == "reply", "a variable that holds an ordinary word leaves the log readable"
     assert replied["response"] == f"it is {TOKEN}"
-    assert replied["retrieved_contexts"] == [TOKEN]
-    assert replied["tool_calls"] == [{"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}}]
+    assert replied["retrievedContexts"] == [TOKEN]
+    assert replied["toolCalls"] == [{"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}}]
     assert failed["error"] == f"refused {TOKEN}"
     score = scored["scores"]["m"]
     assert (score["reason"], score["evidence"]) == (f"says {TOKEN}", {"seen": [TOKEN]})

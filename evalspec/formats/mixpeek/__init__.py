@@ -2,40 +2,18 @@
 
 The ground truth has queries with their relevant documents and, if graded, a score from 0 to 5 for each. The file is a
 JSON document of Mixpeek's API, the list of its queries alone, or JSON Lines with one query per line.
-
-Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
 """
 
 import re
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, SearchPreset, Source, Written
+from evalspec.datasets.base import DatasetFormat, SearchPreset, when_used
 from evalspec.datasets.json_document import keys_at
 from evalspec.formats.mixpeek.measures import compute_overall
 from evalspec.formats.mixpeek.names import INPUT, QUERY_MARKS
-from evalspec.model import Sample
 
 _EMPTY = re.compile(rb'"queries"\s*:\s*\[\s*\]')
-
-
-def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    from evalspec.formats.mixpeek.reading import read_mixpeek
-
-    return read_mixpeek(source, notes)
-
-
-def _list_losses(content: DatasetContent) -> list[str]:
-    from evalspec.formats.mixpeek.writing import list_losses
-
-    return list_losses(content)
-
-
-def _write(content: DatasetContent, path: Path) -> Written:
-    from evalspec.formats.mixpeek.writing import write_mixpeek
-
-    return write_mixpeek(content, path)
 
 
 def _recognises(_path: Path, head: bytes) -> bool:
@@ -48,10 +26,10 @@ def _recognises(_path: Path, head: bytes) -> bool:
 MIXPEEK = DatasetFormat(
     name="mixpeek",
     summary="Mixpeek's ground truth: one JSON document, or one query a line",
-    read=_read,
+    read=when_used("evalspec.formats.mixpeek.reading", "read_mixpeek"),
     recognises=_recognises,
-    list_losses=_list_losses,
-    write=_write,
+    list_losses=when_used("evalspec.formats.mixpeek.writing", "list_losses"),
+    write=when_used("evalspec.formats.mixpeek.writing", "write_mixpeek"),
     columns=QUERY_MARKS,
     query_input=INPUT,
     of_means={"F1": partial(compute_overall, beta=1.0), "F2": partial(compute_overall, beta=2.0)},

@@ -30,15 +30,11 @@ def _complete(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
 
 WRITER = Writer(
     FORM,
-    {
-        "id": "metadata.id",
-        "input": "vars.question",
-        "context": "vars.context",
-        "tags": "metadata.tags",
-        "metadata": "metadata",
-    },
+    {"id": "metadata.id", "input": "vars.question", "tags": "metadata.tags"},
+    omits=("expected",),
     complete=_complete,
 )
+list_losses = WRITER.list_losses
 
 
 def write_promptfoo(content: DatasetContent, path: Path) -> Written:

@@ -1,14 +1,11 @@
-"""Gold-set triples in YAML: a question, the block or blocks that answer it, and the right answer.
-
-Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
-"""
+"""Gold-set triples in YAML: a question, the block or blocks that answer it, and the right answer."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalspec.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written
+from evalspec.datasets.base import DatasetFormat, when_used
 from evalspec.datasets.json_document import keys_at
 from evalspec.datasets.located import read_head
 from evalspec.gold.layout import BLOCKS_KEY, HELD_OUT, SET_FILE, SLICES
@@ -33,24 +30,6 @@ def _list_yaml(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.glob("*.y*ml")) if path.is_file()]
 
 
-def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    from evalspec.formats.triples.reading import read_triples
-
-    return read_triples(source, notes)
-
-
-def _list_losses(content: DatasetContent) -> list[str]:
-    from evalspec.formats.triples.writing import list_losses
-
-    return list_losses(content)
-
-
-def _write(content: DatasetContent, path: Path) -> Written:
-    from evalspec.formats.triples.writing import write_triples
-
-    return write_triples(content, path)
-
-
 def _refresh_metadata(
     _sample: Sample, metadata: dict[str, Any], _documents: Mapping[str, Document], is_moved: bool
 ) -> bool:
@@ -61,11 +40,11 @@ def _refresh_metadata(
 TRIPLES = DatasetFormat(
     name="triples",
     summary="gold-set triples in YAML: question, expected_block, expected_answer",
-    read=_read,
+    read=when_used("evalspec.formats.triples.reading", "read_triples"),
     has_corpus=True,
     recognises=_recognises,
-    list_losses=_list_losses,
-    write=_write,
+    list_losses=when_used("evalspec.formats.triples.writing", "list_losses"),
+    write=when_used("evalspec.formats.triples.writing", "write_triples"),
     refresh_metadata=_refresh_metadata,
     unrelated=(SLICES, HELD_OUT),
 )

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalspec.datasets.base import ReadingNotes, Source
-from evalspec.datasets.corpus import check_judged, read_texts
+from evalspec.datasets.corpus import check_judged, read_corpus
 from evalspec.datasets.located import (
     SeenIds,
     content_id,
@@ -109,7 +109,7 @@ def read_triples(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         notes.problems.append(Problem(message, f"name the whole set: {show(root)}", source.shown_as))
         return
     excluded = _Excluded()
-    corpus = _read_corpus(source, notes)
+    corpus = read_corpus(source, notes)
     judged: dict[str, None] = {}
     for sample, triple in (_read_set if is_set else _read_plain)(source, notes, excluded):
         judged.update(dict.fromkeys(sample.qrels or ()))
@@ -118,17 +118,6 @@ def read_triples(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     if corpus is not None:
         check_judged(judged, corpus, source.corpus_shown_as, notes)
     notes.warnings.extend(excluded.list_warnings(source.shown_as))
-
-
-def _read_corpus(source: Source, notes: ReadingNotes) -> dict[str, Document] | None:
-    """Return the documents of the source's corpus by id. None if it has none, or its problems are in the notes."""
-    if source.corpus is None:
-        return None
-    known = len(notes.problems)
-    documents = read_texts(source.corpus, source.corpus_shown_as, notes.problems)
-    notes.files.append(source.corpus)
-    notes.documents = list(documents.values())
-    return documents if len(notes.problems) == known else None
 
 
 def _is_current(

@@ -1,20 +1,16 @@
-"""Unrag: its evaluation datasets, its formulas, the settings of single queries, and its reports.
+"""Unrag: its evaluation datasets, its formulas, the settings of single queries, and its reports."""
 
-Every run asks every format whether it recognises the dataset, so what reads and writes one is imported when it is used.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalspec.datasets.base import (
     CorpusForm,
-    DatasetContent,
     DatasetFormat,
     ForeignReport,
     ReadingNotes,
     Source,
-    Written,
+    when_used,
 )
 from evalspec.datasets.json_document import keys_at, read_json_document
 from evalspec.formats.unrag.compat import COMPAT
@@ -22,28 +18,12 @@ from evalspec.formats.unrag.names import AS_LISTED, OWN_KEY
 from evalspec.formats.unrag.report import UnragReport, build_run
 from evalspec.model import Document, Sample
 
+_read = when_used("evalspec.formats.unrag.reading", "read_unrag")
+
 
 def _recognises(_path: Path, head: bytes) -> bool:
     keys = keys_at(head)
     return bool(keys & {"queries", "documents"}) and ("defaults" in keys or b'"sourceId' in head)
-
-
-def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
-    from evalspec.formats.unrag.reading import read_unrag
-
-    return read_unrag(source, notes)
-
-
-def _list_losses(content: DatasetContent) -> list[str]:
-    from evalspec.formats.unrag.writing import list_losses
-
-    return list_losses(content)
-
-
-def _write(content: DatasetContent, path: Path) -> Written:
-    from evalspec.formats.unrag.writing import write_unrag
-
-    return write_unrag(content, path)
 
 
 def _read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> Sequence[Document] | None:
@@ -80,8 +60,8 @@ UNRAG = DatasetFormat(
     summary="Unrag's evaluation dataset, version 1: one JSON document",
     read=_read,
     recognises=_recognises,
-    list_losses=_list_losses,
-    write=_write,
+    list_losses=when_used("evalspec.formats.unrag.writing", "list_losses"),
+    write=when_used("evalspec.formats.unrag.writing", "write_unrag"),
     corpus=CorpusForm((), (".json",), _read_documents, _find_lines),
     refresh_metadata=_refresh_metadata,
     columns=("version", "id", "defaults", "documents", "queries"),

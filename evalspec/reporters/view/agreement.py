@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from evalspec.model import Agreement, AgreementMeasure
-from evalspec.reporters.view.parts import Column, Row, Table, Tone, Words, Wrap, cell, name, numbers, prose
+from evalspec.reporters.view.parts import Column, Row, Table, Tone, Words, Wrap, cell, name, numbers, prose, row
 from evalspec.reporters.wording import UNKNOWN
 
 
@@ -27,14 +27,12 @@ def build_agreement_table(
 def _build_row(one: Agreement | AgreementMeasure, people: Sequence[str], count: int) -> Row:
     between: Words = (": ", *join_words([name(who) for who in people], " and ")) if people else ()
     method = f"{one.interval_method} interval" if one.interval_method else ""
-    return Row(
-        (
-            cell(one.measure, *between),
-            cell(render_decimal(one.value)),
-            cell(" – ".join(map(render_decimal, one.interval)) if one.interval else UNKNOWN, tone=Tone.QUIET),
-            cell(f"{count:,}"),
-            cell(*(prose(one.unknown) if one.unknown else (method,)), tone=Tone.QUIET),
-        )
+    return row(
+        cell(one.measure, *between),
+        cell(render_decimal(one.value)),
+        cell(" – ".join(map(render_decimal, one.interval)) if one.interval else UNKNOWN, tone=Tone.QUIET),
+        cell(f"{count:,}"),
+        cell(*(prose(one.unknown) if one.unknown else (method,)), tone=Tone.QUIET),
     )
 
 

@@ -39,6 +39,7 @@ from evalspec.reporters.view.parts import (
     numbers,
     prose,
     quiet,
+    row,
     sample,
 )
 from evalspec.reporters.wording import DEMONSTRATION, UNKNOWN
@@ -143,15 +144,13 @@ def _flag_row(rate: FlagRate, baselines: Sequence[str]) -> Row:
     remarks += [counted(rate.calibrations, "calibration")] if rate.calibrations else []
     remarks += ["alarm"] if rate.alarms else []
     tone = Tone.WARN if rate.alarms else Tone.PLAIN
-    return Row(
-        (
-            cell(*name(rate.person)),
-            cell(f"{rate.flagged:,}/{rate.reviewed:,}"),
-            cell(render_percent(rate.rate), tone=tone),
-            cell(render_percents(rate.interval), tone=Tone.QUIET),
-            *(cell(render_percent(getattr(rate, key))) for key in baselines),
-            cell(", ".join(remarks), tone=tone if rate.alarms else Tone.QUIET),
-        )
+    return row(
+        cell(*name(rate.person)),
+        cell(f"{rate.flagged:,}/{rate.reviewed:,}"),
+        cell(render_percent(rate.rate), tone=tone),
+        cell(render_percents(rate.interval), tone=Tone.QUIET),
+        *(cell(render_percent(getattr(rate, key))) for key in baselines),
+        cell(", ".join(remarks), tone=tone if rate.alarms else Tone.QUIET),
     )
 
 
@@ -172,7 +171,7 @@ def _months_table(rates: Sequence[FlagRate]) -> Table:
     columns = (names("latest months"), *(Column(month, right=True, extra=True) for month in months))
     counts = [{period.month: f"{period.flagged:,}/{period.reviewed:,}" for period in rate.periods} for rate in rates]
     rows = [
-        Row((cell(*name(rate.person)), *(cell(known.get(month, UNKNOWN)) for month in months)))
+        row(cell(*name(rate.person)), *(cell(known.get(month, UNKNOWN)) for month in months))
         for rate, known in zip(rates, counts, strict=True)
     ]
     return Table(columns, tuple(rows))
@@ -189,7 +188,7 @@ def _build_disputes(disputes: Sequence[DisputeSummary], settling: SettlingTime) 
 
 def _dispute_row(one: DisputeSummary) -> Row:
     outcomes = ", ".join(f"{count:,} {outcome}" for outcome, count in one.outcomes.items())
-    return Row((cell(one.category or "without a category"), cell(f"{one.disputes:,}"), cell(outcomes)))
+    return row(cell(one.category or "without a category"), cell(f"{one.disputes:,}"), cell(outcomes))
 
 
 def _say_settling(settling: SettlingTime) -> str:
@@ -215,7 +214,7 @@ def _build_dropped(dropped: Sequence[DroppedTriple]) -> Iterator[Section]:
 def _dropped_row(one: DroppedTriple) -> Row:
     flags = join_words([tuple(_say_flag(flag)) for flag in one.flags], "; ")
     author = name(one.author) if one.author else (UNKNOWN,)
-    return Row((cell(*sample(one.id)), cell(*author), cell(*flags)))
+    return row(cell(*sample(one.id)), cell(*author), cell(*flags))
 
 
 def _say_flag(flag: Objection) -> Iterator[Piece]:
@@ -235,15 +234,13 @@ def _build_sources(gold: Curation) -> Section:
 
 def _source_row(one: SourceShare) -> Row:
     status, tone = _STATUSES[one.status]
-    return Row(
-        (
-            cell(*name(one.source)),
-            cell(f"{one.triples:,}"),
-            cell(render_percent(one.share), tone=tone if one.status == "unbalanced" else Tone.PLAIN),
-            cell(render_percents(one.interval), tone=Tone.QUIET),
-            cell(render_percent(one.target)),
-            cell(status, tone=tone),
-        )
+    return row(
+        cell(*name(one.source)),
+        cell(f"{one.triples:,}"),
+        cell(render_percent(one.share), tone=tone if one.status == "unbalanced" else Tone.PLAIN),
+        cell(render_percents(one.interval), tone=Tone.QUIET),
+        cell(render_percent(one.target)),
+        cell(status, tone=tone),
     )
 
 
@@ -264,7 +261,7 @@ def _coverage_parts(coverage: Coverage) -> Iterator[Part]:
     elif coverage.thin:
         columns = (*(names(key) for key in coverage.keys), *numbers("triples"))
         rows = (
-            Row((*(cell(*name(one.values[key])) for key in coverage.keys), cell(f"{one.count:,}")))
+            row(*(cell(*name(one.values[key])) for key in coverage.keys), cell(f"{one.count:,}"))
             for one in coverage.thin
         )
         yield Table(columns, tuple(rows))

@@ -35,6 +35,7 @@ from evalspec.reporters.view.parts import (
     numbers,
     prose,
     quiet,
+    row,
     sample,
 )
 from evalspec.reporters.view.retriever import build_missing, build_rerankings, build_stages, describe_settings
@@ -137,15 +138,13 @@ def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> Row:
     hints += ["lower is better"] if summary.direction is Direction.LOWER and limit is None else []
     own = [one for one in dataset.thresholds if one.metric == metric and dataset.is_own(one)]
     statistic = () if summary.statistic == "mean" else ((summary.statistic,),)
-    return Row(
-        (
-            cell(*name(metric), tone=Tone.QUIET if all_skipped else Tone.PLAIN, details=statistic),
-            cell(value, tone=tone, plot=_plot(summary.value, limit, summary.interval)),
-            cell(render_interval(summary), tone=Tone.QUIET),
-            _limit_cell(limit, tone) if limit else cell(UNKNOWN, tone=tone),
-            _scored_cell(summary, Tone.WARN if summary.failed else Tone.PLAIN),
-            _hints_cell(hints, own),
-        )
+    return row(
+        cell(*name(metric), tone=Tone.QUIET if all_skipped else Tone.PLAIN, details=statistic),
+        cell(value, tone=tone, plot=_plot(summary.value, limit, summary.interval)),
+        cell(render_interval(summary), tone=Tone.QUIET),
+        _limit_cell(limit, tone) if limit else cell(UNKNOWN, tone=tone),
+        _scored_cell(summary, Tone.WARN if summary.failed else Tone.PLAIN),
+        _hints_cell(hints, own),
     )
 
 
@@ -154,16 +153,14 @@ def _threshold_row(threshold: Threshold, under: Words = ()) -> Row:
     part = name(f"[{threshold.slice}]") if threshold.slice else ()
     what: list[Piece] = [*metric, *([threshold.stat] if threshold.stat else []), *part]
     tone, value = TONES[threshold.status], render_known(threshold.metric, threshold.value, threshold)
-    return Row(
-        (
-            cell(*[piece for one in what for piece in (" ", one)][1:]),
-            cell(value, tone=tone, plot=_plot(threshold.value, threshold)),
-            cell(),
-            _limit_cell(threshold, tone),
-            _scored_cell(threshold),
-            _hints_cell([render_not_applicable(threshold)], [threshold]),
-        ),
-        under,
+    return row(
+        cell(*[piece for one in what for piece in (" ", one)][1:]),
+        cell(value, tone=tone, plot=_plot(threshold.value, threshold)),
+        cell(),
+        _limit_cell(threshold, tone),
+        _scored_cell(threshold),
+        _hints_cell([render_not_applicable(threshold)], [threshold]),
+        under=under,
     )
 
 
@@ -240,15 +237,15 @@ def _badness(part: SliceResult, metric: str) -> tuple[bool, bool, float]:
 def _slice_row(part: SliceResult, leading: str, others: Sequence[str]) -> Row:
     unknown = Summary(value=None, scored=0)  # of a slice that lacks the metric
     first = part.metrics.get(leading, unknown)
-    cells = (
+    return row(
         cell(*name(part.name)),
         cell(f"{part.selected:,}"),
         _slice_cell(leading, first),
         cell(render_interval(first)),
         *(_slice_cell(metric, part.metrics.get(metric, unknown), with_interval=True) for metric in others),
         cell("too few samples to rank" if part.small else "", tone=Tone.QUIET),
+        minor=part.small,
     )
-    return Row(cells, minor=part.small)
 
 
 def _slice_cell(metric: str, summary: Summary, *, with_interval: bool = False) -> Cell:
@@ -279,7 +276,7 @@ def _passing_parts(repeats: RepeatSummary) -> Iterator[Part]:
         yield quiet(f"{k} attempts each, {known}")
     rows = [(str(k), f"{share:.3f}", f"{repeats.pass_all[k]:.3f}") for k, share in repeats.pass_at.items()]
     if rows:
-        yield Table(_PASS_COLUMNS, tuple(Row(tuple(map(cell, row))) for row in rows), detail=True)
+        yield Table(_PASS_COLUMNS, tuple(row(*map(cell, shares)) for shares in rows), detail=True)
 
 
 def _variance_parts(repeats: RepeatSummary) -> Iterator[Part]:
@@ -291,7 +288,7 @@ def _variance_parts(repeats: RepeatSummary) -> Iterator[Part]:
     if spread:
         yield quiet("standard deviation between replies to one sample", items=spread)
     rows = [
-        Row((cell(*name(metric)), *(cell(_share(part)) for part in (found.replies, found.agent, found.judge))))
+        row(cell(*name(metric)), *(cell(_share(part)) for part in (found.replies, found.agent, found.judge)))
         for metric, found in repeats.variance.items()
     ]
     if rows:
@@ -327,11 +324,9 @@ def _trouble_row(trouble: FailedSample) -> Row:
     unknown = "failed" if trouble.metric else UNKNOWN
     value = unknown if trouble.value is None or trouble.passed else render_value(trouble.metric or "", trouble.value)
     before = "" if trouble.before is None else f", was {render_value(trouble.metric or '', trouble.before)}"
-    return Row(
-        (
-            cell(*sample(trouble.id)),
-            cell(*what, more, tone=Tone.FAIL if trouble.value is None else Tone.PLAIN),
-            cell(value + before),
-            cell(*(prose(trouble.reason) if trouble.reason else ()), tone=Tone.QUIET),
-        )
+    return row(
+        cell(*sample(trouble.id)),
+        cell(*what, more, tone=Tone.FAIL if trouble.value is None else Tone.PLAIN),
+        cell(value + before),
+        cell(*(prose(trouble.reason) if trouble.reason else ()), tone=Tone.QUIET),
     )

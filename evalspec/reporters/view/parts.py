@@ -199,6 +199,11 @@ def cell(
     return Cell(tuple(piece for piece in words if piece), tone, mark, tuple(details), plot)
 
 
+def row(*cells: Cell, under: Words = (), minor: bool = False) -> Row:
+    """Return a row of these cells."""
+    return Row(cells, under, minor)
+
+
 def numbers(*titles: Piece) -> tuple[Column, ...]:
     """Return columns of numbers."""
     return tuple(Column(title, right=True) for title in titles)

@@ -35,6 +35,7 @@ from evalspec.reporters.view.parts import (
     name,
     names,
     numbers,
+    row,
     sample,
 )
 from evalspec.reporters.wording import UNKNOWN, render_delta, render_known, render_value
@@ -101,7 +102,7 @@ def _reranking_row(found: Reranking) -> Row:
         " – ".join(render_delta("", end) for end in ends) if ends else UNKNOWN,
         f"{known.scored:,}/{known.expected:,}" if known else UNKNOWN,
     ]
-    return Row((cell(*name(found.metric)), *map(cell, values)))
+    return row(cell(*name(found.metric)), *map(cell, values))
 
 
 def build_stages(stages: Sequence[StageLatency]) -> Iterator[Section]:
@@ -113,7 +114,7 @@ def build_stages(stages: Sequence[StageLatency]) -> Iterator[Section]:
 
 def _stage_row(stage: StageLatency) -> Row:
     values = [*(render_value("latency", share) for share in (stage.p50, stage.p95, stage.p99)), f"{stage.count:,}"]
-    return Row((cell(*name(stage.stage)), *map(cell, values)))
+    return row(cell(*name(stage.stage)), *map(cell, values))
 
 
 def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Section]:

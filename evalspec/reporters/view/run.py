@@ -25,6 +25,7 @@ from evalspec.reporters.view.parts import (
     numbers,
     prose,
     quiet,
+    row,
 )
 from evalspec.reporters.wording import MARKS, mark_regression, render_delta, render_known, render_usage
 from evalspec.reporters.worst import list_worst
@@ -140,16 +141,14 @@ def _regression_row(found: RegressionOutcome) -> Row:
     metric = found.metric or ""
     place = (*name(found.dataset), ": ") if found.dataset else ()
     what = (*name(metric), " (anchor)" if found.against == "anchor" else "") if metric else (found.title,)
-    return Row(
-        (
-            cell(*place, *what),
-            cell(render_known(metric, found.baseline)),
-            cell(render_known(metric, found.candidate)),
-            cell(render_delta(metric, found.delta)),
-            cell(f"{found.pairs:,}" if metric else ""),
-            cell(tone=TONES[found.status], mark=mark_regression(found)),
-            cell(*(prose(found.reason) if found.reason else ())),
-        )
+    return row(
+        cell(*place, *what),
+        cell(render_known(metric, found.baseline)),
+        cell(render_known(metric, found.candidate)),
+        cell(render_delta(metric, found.delta)),
+        cell(f"{found.pairs:,}" if metric else ""),
+        cell(tone=TONES[found.status], mark=mark_regression(found)),
+        cell(*(prose(found.reason) if found.reason else ())),
     )
 
 

@@ -33,6 +33,7 @@ from evalspec.reporters.view.parts import (
     numbers,
     prose,
     quiet,
+    row,
     sample,
 )
 from evalspec.reporters.wording import UNKNOWN, render_limit, render_value
@@ -182,11 +183,9 @@ def _score_row(metric: str, score: Score, limit: Threshold | None) -> Row:
     tone = tone if known else Tone.FAIL if score.status is ScoreStatus.FAILED else Tone.QUIET
     value = render_value(metric, score.value, limit) if score.value is not None else score.status.replace("_", " ")
     mark = ("✗" if _is_beyond(score, limit) else "✓") if known and limit else ""
-    return Row(
-        (
-            cell(*name(metric)),
-            cell(value, tone=tone),
-            cell(render_limit(limit) if limit else UNKNOWN, mark=mark, tone=tone),
-            cell(*(prose(score.reason) if score.reason else ()), tone=Tone.QUIET),
-        )
+    return row(
+        cell(*name(metric)),
+        cell(value, tone=tone),
+        cell(render_limit(limit) if limit else UNKNOWN, mark=mark, tone=tone),
+        cell(*(prose(score.reason) if score.reason else ()), tone=Tone.QUIET),
     )
