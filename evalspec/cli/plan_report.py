@@ -7,7 +7,8 @@ from evalspec.errors import ExitCode
 from evalspec.foreign_text import inert
 from evalspec.json_text import render_lines
 from evalspec.model import Direction
-from evalspec.planning.forecast import DatasetForecast, Forecast, MetricForecast, PartForecast
+from evalspec.planning.forecast import DatasetForecast, Forecast, PartForecast
+from evalspec.planning.metric_forecasts import MetricForecast
 from evalspec.plural import counted
 from evalspec.reporters.terminal import render_parts
 from evalspec.reporters.wording import UNKNOWN, render_delta

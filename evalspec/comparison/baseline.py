@@ -7,35 +7,25 @@ so that many small drops cannot pass one by one.
 
 import json
 import os
-from collections import Counter
 from collections.abc import Mapping
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from msgspec import Meta, Struct, to_builtins
 from pydantic import ValidationError
 
-from evalspec.attempts import combine_scores
+from evalspec.comparison.stored_scores import StoredDataset, from_stored, to_stored
 from evalspec.errors import InvalidInput, Problem
 from evalspec.json_text import compute_digest, render_line
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
-    Attempt,
     DatasetResult,
-    Direction,
     Run,
-    SampleResult,
-    SampleStatus,
-    Score,
-    ScoreStatus,
-    Threshold,
     VerdictStatus,
 )
-from evalspec.model.base import Interval, Number, Record, Statistic
+from evalspec.model.base import Number, Record
 from evalspec.model.fingerprints import Described
 from evalspec.output_files import is_stream
-from evalspec.summary import compute_summary, pool_scores
 from evalspec.typed_json import check_version, convert, malformed, parse_document, read_bytes
 
 KIND = "evalspec baseline"
@@ -58,40 +48,6 @@ _KEPT = (
 )
 _OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
 _OF_LIMIT = ("metric", "min", "max", "slice", "stat", "confidence")
-_WITHHELD = "not kept in a baseline"
-_ROUNDING = 1e-9
-
-StoredValue = Number | ScoreStatus
-"""A score's value, or its status if it has none."""
-
-
-class _Metric(Record, frozen=True):
-    statistic: Statistic
-    direction: Direction
-    bounds: Interval | None = None
-
-
-class StoredSample(Record, frozen=True, kw_only=True):
-    """A sample of a baseline.
-
-    `scores`: lists if there are several attempts. `passes`: whether each attempt passed. `slices`: with a limit.
-    """
-
-    id: str
-    digest: str | None = None
-    status: SampleStatus
-    pass_rate: Number | None
-    scores: Mapping[str, StoredValue | Annotated[tuple[StoredValue, ...], Meta(min_length=1)]]
-    passes: tuple[bool | None, ...] | UnsetType = UNSET
-    slices: tuple[str, ...] | UnsetType = UNSET
-
-
-class _Dataset(Record, frozen=True):
-    name: str
-    metrics: Mapping[str, _Metric]
-    samples: tuple[StoredSample, ...]
-    thresholds: tuple[Threshold, ...] = ()
-    cluster: str | None = None
 
 
 class _Stored(Record, frozen=True, kw_only=True):
@@ -99,7 +55,7 @@ class _Stored(Record, frozen=True, kw_only=True):
     fingerprint: Mapping[str, Any]
     verdict: VerdictStatus = VerdictStatus.NOT_GATED
     partial: bool = False
-    datasets: tuple[_Dataset, ...]
+    datasets: tuple[StoredDataset, ...]
 
 
 class Loss(Record, frozen=True):
@@ -302,128 +258,3 @@ def _render_dataset(dataset: DatasetResult) -> str:
     samples = ",\n".join(render_line(sample) for sample in described.pop("samples"))
     head = ",\n".join(f"{render_line(key)}: {render_line(value)}" for key, value in described.items())
     return f'{{{head},\n"samples": [\n{samples}\n]}}'
-
-
-def to_stored(dataset: DatasetResult) -> _Dataset:
-    """Return a dataset as a baseline keeps it."""
-    return _Dataset(
-        name=dataset.name,
-        metrics={
-            metric: _Metric(summary.statistic, summary.direction, summary.bounds)
-            for metric, summary in dataset.metrics.items()
-        },
-        samples=tuple(map(to_stored_sample, sorted(dataset.samples, key=lambda sample: sample.id))),
-        thresholds=tuple(limit.as_stated() for limit in dataset.thresholds),
-        cluster=dataset.cluster,
-    )
-
-
-def to_stored_sample(sample: SampleResult) -> StoredSample:
-    """Return a sample as a baseline keeps it."""
-    return StoredSample(
-        id=sample.id,
-        digest=sample.digest,
-        status=sample.status,
-        pass_rate=sample.pass_rate,
-        scores={metric: _describe_score(sample, metric) for metric in sample.scores},
-        passes=tuple(attempt.passed for attempt in sample.attempts) if sample.attempts else UNSET,
-        slices=sample.slices or UNSET,
-    )
-
-
-def _describe_score(sample: SampleResult, metric: str) -> StoredValue | tuple[StoredValue, ...]:
-    if sample.attempts:
-        return tuple(_value(attempt.scores.get(metric)) for attempt in sample.attempts)
-    return _value(sample.scores[metric])
-
-
-def _value(score: Score | None) -> StoredValue:
-    if score is None:
-        return ScoreStatus.FAILED
-    return score.status if score.value is None else score.value
-
-
-def from_stored(dataset: _Dataset) -> DatasetResult:
-    """Return a dataset of a baseline.
-
-    Raises:
-        ValueError: a sample lacks a score of a metric, or stands twice.
-    """
-    for id, count in Counter(sample.id for sample in dataset.samples).items():
-        if count > 1:
-            raise ValueError(f"sample {id} stands {count} times")
-    samples = tuple(_build_sample(sample, dataset) for sample in dataset.samples)
-    return DatasetResult(
-        name=dataset.name,
-        metrics={
-            name: compute_summary(
-                pool_scores(samples, name, metric.statistic)[0], metric.statistic, metric.direction, None, metric.bounds
-            )
-            for name, metric in dataset.metrics.items()
-        },
-        samples=samples,
-        thresholds=dataset.thresholds,
-        cluster=dataset.cluster,
-    )
-
-
-def _build_sample(sample: StoredSample, dataset: _Dataset) -> SampleResult:
-    """Return the scored sample, without texts.
-
-    Raises:
-        ValueError: it lacks a score of a metric of the dataset.
-    """
-    for name in dataset.metrics.keys() - sample.scores.keys():
-        raise ValueError(f"sample {sample.id} has no score for {name}")
-    attempts = _build_attempts(sample)
-    for name, metric in dataset.metrics.items():
-        if attempts and metric.statistic != "mean" and not isinstance(sample.scores[name], tuple):
-            raise ValueError(f"sample {sample.id} has no list of attempts for {name}")
-        _refuse_impossible(sample, name, metric)
-    return SampleResult(
-        id=sample.id,
-        status=sample.status,
-        error=_WITHHELD if sample.status is SampleStatus.FAILED else None,
-        scores={name: _build_score(value) for name, value in sample.scores.items()},
-        pass_rate=sample.pass_rate,
-        attempts=attempts,
-        digest=sample.digest,
-        slices=() if sample.slices is UNSET else sample.slices,
-    )
-
-
-def _build_attempts(sample: StoredSample) -> tuple[Attempt, ...]:
-    """Return the attempts with their scores, and whether each passed. The oldest files have only percentiles."""
-    kept = {name: values for name, values in sample.scores.items() if isinstance(values, tuple)}
-    passes = () if sample.passes is UNSET else sample.passes
-    lengths = {len(values) for values in [*kept.values(), *([passes] if passes else [])]}
-    if len(lengths) > 1:
-        raise ValueError(f"the lists of attempts of sample {sample.id} differ in length")
-    count = max(lengths, default=0)
-    return tuple(
-        Attempt(
-            SampleStatus.ANSWERED,
-            scores={name: _build_score(values[place]) for name, values in kept.items()},
-            passed=passed,
-        )
-        for place, passed in enumerate(passes or [None] * count)
-    )
-
-
-def _refuse_impossible(sample: StoredSample, name: str, metric: _Metric) -> None:
-    low, high = metric.bounds or (-inf, inf)
-    given = sample.scores[name]
-    for value in given if isinstance(given, tuple) else (given,):
-        if isinstance(value, float) and not low <= value <= high:
-            raise ValueError(f"{name} of sample {sample.id} is {value:g}, outside {low:g} to {high:g}")
-
-
-def _build_score(value: StoredValue | tuple[StoredValue, ...]) -> Score:
-    """Return the score of a value. Several values are combined like attempts.
-
-    Raises:
-        ValueError: a status that requires a value has none.
-    """
-    if isinstance(value, tuple):
-        return combine_scores([_build_score(part) for part in value])
-    return Score(value, reason=_WITHHELD) if isinstance(value, ScoreStatus) else Score.scored(value)

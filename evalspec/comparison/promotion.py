@@ -8,14 +8,9 @@ from evalspec.comparison.baseline import (
     Acceptance,
     Baseline,
     Loss,
-    StoredSample,
-    StoredValue,
     common_datasets,
     count_attempts,
-    from_stored,
     list_pooled,
-    to_stored,
-    to_stored_sample,
 )
 from evalspec.comparison.comparability import (
     explain_parts,
@@ -25,6 +20,7 @@ from evalspec.comparison.comparability import (
 )
 from evalspec.comparison.confirmation import ENOUGH_ATTEMPTS
 from evalspec.comparison.pairing import common_metrics, compute_delta, is_cost, pair_samples, pair_scores, sign_of
+from evalspec.comparison.stored_scores import StoredSample, StoredValue, from_stored, to_stored, to_stored_sample
 from evalspec.errors import InvalidInput
 from evalspec.model import DatasetResult, Run, SampleStatus
 

@@ -35,6 +35,7 @@ from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.plural import counted, pluralize
 from evalspec.runner.doubts import list_doubts
 from evalspec.runner.fingerprint import public_part
+from evalspec.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
 from evalspec.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.validity.coverage import exceeds_share
@@ -46,10 +47,6 @@ if TYPE_CHECKING:
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
 """Share of a failed latency threshold's value above which the lag of this process is reported."""
-
-
-SecondAttempts = tuple[RunOutline, Sequence[Sequence[SampleResult]]]
-"""Results of second attempts by dataset, with their outline."""
 
 
 class RunMetadata(Struct, frozen=True):
@@ -96,7 +93,7 @@ def conclude(
         *list_part_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
         *_baseline_notes(run_metadata, regressions),
-        *_second_notes(run_metadata.second),
+        *list_second_notes(run_metadata.second),
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
@@ -139,7 +136,7 @@ def _regressions(
     outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
     if run_metadata.unfinished is not None:
         return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
-    second = _list_second(run_metadata.second, datasets)
+    second = list_second(run_metadata.second, datasets)
     return confirm(outcomes, run_metadata.baseline, second, *compared, removed)
 
 
@@ -156,57 +153,6 @@ def _list_changes(
 
         baseline = run_metadata.baseline.run
         yield from list_measurement_changes(baseline, datasets, outline, run_metadata.fingerprint)
-
-
-def _list_second(second: SecondAttempts | str, datasets: Sequence[DatasetResult]) -> list[DatasetResult] | str:
-    """Return the datasets with second attempts, or why there are none."""
-    if isinstance(second, str):
-        return second
-    first, pairs = {dataset.name: dataset for dataset in datasets}, zip(second[0].datasets, second[1], strict=True)
-    return [_repeat_dataset(first[planned.name], planned, found) for planned, found in pairs]
-
-
-def _repeat_dataset(first: DatasetResult, planned: DatasetOutline, samples: Sequence[SampleResult]) -> DatasetResult:
-    """Return a dataset with second attempts, on some of its metrics."""
-    metrics = summarise(samples, planned.metrics, planned.cluster)
-    limits = tuple(limit for limit in first.thresholds if limit.metric in metrics)
-    return replace(first, samples=tuple(samples), metrics=metrics, thresholds=limits)
-
-
-def outline_second(outline: RunOutline, run: Run) -> RunOutline | None:
-    """Return the datasets and metrics with a drop to confirm; None if no test decides the verdict.
-
-    A run that breaks an absolute limit fails in any case, so nothing is asked again.
-    """
-    broken = any(limit.status is VerdictStatus.FAIL for dataset in run.datasets for limit in dataset.thresholds)
-    doubted = [one for one in run.regressions if one.rests_on_test]
-    if broken or not doubted:
-        return None
-    wanted: dict[str, set[str]] = {}
-    for one in doubted:
-        dataset = next(dataset for dataset in outline.datasets if dataset.name == one.dataset)
-        limited = {limit.metric for limit in dataset.thresholds}
-        wanted.setdefault(one.dataset, set()).update(limited if one.metric is None else {one.metric})
-    return replace(
-        outline,
-        datasets=tuple(
-            replace(
-                dataset,
-                metrics=tuple(metric for metric in dataset.metrics if metric.name in wanted[dataset.name]),
-                thresholds=tuple(limit for limit in dataset.thresholds if limit.metric in wanted[dataset.name]),
-            )
-            for dataset in outline.datasets
-            if dataset.name in wanted
-        ),
-    )
-
-
-def explain_no_second(fingerprint: Mapping[str, Any]) -> str | None:
-    """Return why the samples of a run cannot be asked again, None if they can."""
-    if fingerprint.get("responses"):
-        return "the replies are recorded, so they would be the same"
-    origin = fingerprint.get("rescoredFrom")
-    return f"the replies are those of run {origin}" if origin else None
 
 
 def _dataset(
@@ -362,14 +308,6 @@ def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionO
 
     note = describe_choice(run_metadata.baseline.run)
     return [*([note] if note else []), *list_advice(regressions, run_metadata.baseline)]
-
-
-def _second_notes(second: SecondAttempts | str) -> list[str]:
-    if isinstance(second, str):
-        return []
-    outline, results = second
-    attempts = outline.repeats * sum(map(len, results))
-    return [f"{counted(attempts, 'second attempt')} {pluralize(attempts, 'was', 'were')} made to confirm a drop"]
 
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:

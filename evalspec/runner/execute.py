@@ -13,9 +13,10 @@ from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.plural import counted
 from evalspec.runner.agent_process import agent_process
-from evalspec.runner.conclude import RunMetadata, explain_no_second, outline_second
+from evalspec.runner.conclude import RunMetadata
 from evalspec.runner.execution import Execution
 from evalspec.runner.results import Results
+from evalspec.runner.second_attempts import explain_no_second, outline_second
 from evalspec.runner.session import Session, keep_reuse
 from evalspec.runner.targets import ProgressListener
 

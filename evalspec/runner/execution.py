@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
@@ -36,9 +36,6 @@ from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agen
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
-
-if TYPE_CHECKING:
-    pass
 
 _AGENT = -1
 """The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""

@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from evalspec.attempts import combine_attempts
 from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score
 from evalspec.outline import DatasetOutline, RunOutline
-from evalspec.runner.conclude import RunMetadata, SecondAttempts, conclude, explain_no_second, outline_second
+from evalspec.runner.conclude import RunMetadata, conclude
 from evalspec.runner.diagnosing import diagnose
 from evalspec.runner.results import find_reply_limits
+from evalspec.runner.second_attempts import SecondAttempts, explain_no_second, outline_second
 from evalspec.store.log_index import AttemptKey, LogIndex
 from evalspec.store.stored_run import StoredRun
 

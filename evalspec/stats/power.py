@@ -198,8 +198,8 @@ def _is_rare_exchange(
 ) -> "NDArray[numpy.bool_]":
     """Return whether exchanging the attempts of each unit is significant, by its normal approximation.
 
-    Sums have steps of `grain`, of which half is taken off. `limit`: the normal quantile, which is corrected for
-    skewness (Cornish and Fisher 1938): one attempt against several is skewed.
+    Sums have steps of `grain`, and half a step is taken off. `limit`: the normal quantile, to be corrected for skewness
+    (Cornish and Fisher 1938): one attempt against several is skewed.
     """
     import numpy as np
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,9 +27,6 @@ from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import Alternative, compute_randomisation_test
 from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import Bounds, Estimate, estimate
-
-if TYPE_CHECKING:
-    pass
 
 RESAMPLES = 10_000
 _ROUNDING = 1e-9
