@@ -17,6 +17,7 @@ from evalspec.model import (
     Variance,
 )
 from evalspec.outline import DatasetOutline, MetricOutline
+from evalspec.stats import compute_statistic
 from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
 from evalspec.summary import in_slice
 
@@ -98,9 +99,9 @@ def combine_scores(scores: Sequence[Score]) -> Score:
         return (lacking or scores)[0]
     reason = f"mean of {', '.join(f'{value:.4g}' for value in values)}"
     if not lacking:
-        return Score.scored(fmean(values), reason)
+        return Score.scored(compute_statistic(values, "mean"), reason)
     reason = f"{reason}; {_of_how_many(lacking[0].reason, lacking, scores)}"
-    return Score(ScoreStatus.SCORED, fmean(values), reason, cause=lacking[0].cause)
+    return Score(ScoreStatus.SCORED, compute_statistic(values, "mean"), reason, cause=lacking[0].cause)
 
 
 def _of_how_many(reason: str | None, found: Sequence[object], of: Sequence[object]) -> str | None:

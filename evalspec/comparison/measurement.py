@@ -99,7 +99,7 @@ def _list_gate(runs: _Runs) -> _Found:
 def _show_setting(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {drop:g}" for name, drop in value.items())
-    return str(value) if isinstance(value, str) else json.dumps(value)
+    return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
 def _is_softer(key: str, old: Any, new: Any, sign: int) -> bool:

@@ -33,10 +33,11 @@ def promote(run: Run, over: Baseline | None, reason: str | None, at: str) -> Bas
     `reason`: why the run becomes the anchor itself, so that its losses are accepted; None if it does not. `at`: when.
     """
     anchor = None if over is None else over.anchor or over.run
+    accepted = None if over is None else over.accepted
     if anchor is None or anchor.id == run.id:
-        return Baseline(run)
+        return Baseline(run, accepted=accepted)
     if reason is None:
-        return Baseline(run, anchor, over.accepted if over else None)
+        return Baseline(run, anchor, accepted)
     losses = [Loss(dataset, metric, before, after) for dataset, metric, before, after in list_losses(anchor, run)]
     return Baseline(run, None, Acceptance(at, reason, anchor.id, tuple(losses)))
 

@@ -172,13 +172,12 @@ def _compute_detectable(
     """Return the range of the smallest drop that the gate's own test detects in four of five runs, or a reason."""
     scores, unit = evidence.scores, "cluster" if evidence.scores.is_clustered else "sample"
     count = counted(scores.count_units, unit)
-    if design.level is not None and not evidence.can_reach_alpha:
-        few = f"cannot show a change at alpha {evidence.rules.alpha:g}: at least {evidence.units_needed} are needed"
-        return None, f"{count} {few}"
+    needed = evidence.rules.count_needed(evidence.tests, design.luck)
+    if design.level is not None and scores.count_units < needed:
+        return None, f"{count} cannot show a change at alpha {evidence.rules.alpha:g}: at least {needed} are needed"
     if not noise.models[1].variance:
         return None, (
-            "no noise was observed, so its size is unknown; a change in at least "
-            f"{evidence.units_needed} {unit}s is detected"
+            f"no noise was observed, so its size is unknown; a change in at least {needed} {unit}s is detected"
         )
     least, most = (find_detectable(model, design) for model in noise.models)
     if most is None:

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from statistics import fmean
 
 from msgspec.structs import replace
 
 from evalspec.errors import InvalidInput, JudgeError, MetricError
 from evalspec.metrics.base import Metric
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.stats import compute_statistic
 from evalspec.user_code.calls import describe_exception, ends_the_run
 
 _ROUNDING = 1e-9
@@ -91,7 +91,9 @@ async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
     if odd is not None:
         return odd
     values = tuple(score.value for score in scores if score.value is not None)
-    return Score.scored(fmean(values), scores[0].reason, [score.evidence_or_none for score in scores], values)
+    return Score.scored(
+        compute_statistic(values, "mean"), scores[0].reason, [score.evidence_or_none for score in scores], values
+    )
 
 
 def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:

@@ -87,6 +87,13 @@ class Design(Struct, frozen=True):
         """Whether a drop beyond the margin is tested by the bounded test."""
         return self.margin > 0 and self.reach is not None and self.level is not None
 
+    @property
+    def luck(self) -> float:
+        """The probability that a unit is as much worse as it can be by luck alone."""
+        if self.is_bounded_test and self.reach is not None:
+            return (1 + self.margin / self.reach) / 2
+        return 1 / math.comb(self.attempts + self.own, self.own)
+
 
 def find_detectable(model: AttemptModel, design: Design, seed: int = 0) -> float | None:
     """Return the smallest true drop that four of five runs detect, in the unit of the score; None if none is."""

@@ -66,7 +66,7 @@ def describe_dominance(clusters: Sequence[Hashable]) -> str | None:
         return None
     name = "=".join(map(str, label[:2])) if isinstance(label, tuple) else str(label)
     share = f"{count} of {len(clusters)} scores"
-    return f"one cluster ({name}) has {share}, and an interval allows a quarter at most: add others"
+    return f"one cluster ({name}) has {share}, and an interval allows a quarter at most"
 
 
 def _estimate_percentile(

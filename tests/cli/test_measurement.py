@@ -6,6 +6,7 @@ import pytest
 
 from evalspec.comparison.measurement import KINDS
 from servers.faulty_agent import status
+from servers.scripted_judge import ScriptedJudge
 
 SAMPLES = 100
 
@@ -260,3 +261,16 @@ def test_an_honest_history_of_twenty_commits_is_incomplete_at_most_once(measured
         promote(measured)
     assert codes.count(3) <= 1
     assert 1 not in codes
+
+
+RUBRIC = {"name": "tone", "rubric": "Is it polite? {response}", "labels": {"yes": 1, "no": 0}}
+
+
+def test_a_judge_that_gives_one_value_to_everything_is_doubted(project, agent, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-scripted-key-000")
+    project.api = {"url": agent.url}
+    with ScriptedJudge() as judge:
+        project.evaluation["judge"] = {"model": "scripted", "baseUrl": judge.url}
+        project.samples(10, metrics=(RUBRIC,))
+        (found,) = (one for one in project.evaluate("--json").document["measurement"] if one["kind"] == "judge")
+    assert (found["text"], found["blocks"]) == ("the judge gave tone 1 to all 10 samples", False)

@@ -88,3 +88,16 @@ def test_a_cosine_has_the_interval_of_its_whole_range(project, agent):
     project.dataset("qa", [{"id": f"s{n}"} for n in range(20)], metrics=["answer_similarity"])
     found = project.evaluate("--json").document["datasets"][0]["metrics"]["answer_similarity"]
     assert (found["bounds"], found["intervalMethod"]) == ([-1.0, 1.0], "bounded")
+
+
+@pytest.mark.parametrize(("score", "ends"), [(0.7, [0.7, 1]), (0.1, [0, 0.1])])
+def test_a_mean_of_attempts_at_the_end_of_a_range_is_within_it(score, ends, project, agent):
+    """The sum of three times 0.7, divided by three, is below 0.7 by a rounding error."""
+    project.api = {"url": agent.url}
+    (project.folder / "scorer.py").write_text(f"def score(exchange):\n    return {score}\n")
+    project.dataset(
+        "qa", [{"id": f"s{n}"} for n in range(8)], metrics=[{"name": "m", "scorer": "scorer:score", "range": ends}]
+    )
+    outcome = project.evaluate("--repeat", "3", "--json")
+    assert (outcome.code, outcome.document["datasets"][0]["metrics"]["m"]["value"]) == (0, score)
+    assert project("report", "--json").document == outcome.document

@@ -93,7 +93,7 @@ def test_a_sample_with_more_attempts_got_worse_only_if_its_shown_values_say_so()
     after = dataset("d", [attempted("a", 0.0, 1.0, 1.0), attempted("b", 0.2, 0.5, 0.5)])
     (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, {})
     assert (found.status, found.worsened) == (VerdictStatus.FAIL, {"b": 0.9})
-    later = dataset("d", [sample("a", -0.9), sample("b", 0.1)])
+    later = dataset("d", [sample("a", 0.0), sample("b", 0.1)])
     (found,) = decide_regressions(Baseline(Run(id="main", datasets=(after,))), [later], policy, {})
     assert found.worsened == {"a": pytest.approx(2 / 3), "b": pytest.approx(0.4)}
 
