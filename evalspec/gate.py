@@ -79,7 +79,7 @@ def compute_outcome(
 
 
 class LostSamples(Struct, frozen=True):
-    """Samples of the baseline that no longer count: `removed` from the dataset's file, or `edited`, as they are now."""
+    """Samples of the baseline that no longer count: those `removed` from the dataset's file, and `edited` ones."""
 
     removed: tuple[SampleResult, ...] = ()
     edited: tuple[SampleResult, ...] = ()
@@ -87,17 +87,18 @@ class LostSamples(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.removed) + len(self.edited)
 
+    @property
+    def samples(self) -> tuple[SampleResult, ...]:
+        """All of them."""
+        return (*self.removed, *self.edited)
+
     def describe(self) -> str:
         """Return why they leave a limit undecided."""
-        return describe_lost(len(self.removed), len(self.edited))
-
-
-def describe_lost(removed: int, edited: int) -> str:
-    """Return why samples that were removed or edited leave a limit undecided."""
-    gone = f"{counted(removed, 'sample')} of the baseline {pluralize(removed, 'is', 'are')} gone from the dataset"
-    changed = f"{counted(edited, 'sample')} {pluralize(edited, 'was', 'were')} edited since the baseline"
-    said = " and ".join(text for count, text in ((removed, gone), (edited, changed)) if count)
-    return f"{said}, which could change the outcome: promote a new baseline, or allow the share with maxRemoved"
+        removed, edited = len(self.removed), len(self.edited)
+        gone = f"{counted(removed, 'sample')} of the baseline {pluralize(removed, 'is', 'are')} gone from the dataset"
+        changed = f"{counted(edited, 'sample')} {pluralize(edited, 'was', 'were')} edited since the baseline"
+        said = " and ".join(text for count, text in ((removed, gone), (edited, changed)) if count)
+        return f"{said}, which could change the outcome: promote a new baseline, or allow the share with maxRemoved"
 
 
 def doubt_lost(
@@ -117,7 +118,7 @@ def doubt_lost(
     attempts = tuple(replace(one, scores=worst) for one in (samples[0].attempts if samples else ()))
     edited = {one.id for one in lost.edited}
     kept = [one for one in samples if one.id not in edited]
-    filled = [*kept, *(replace(one, scores=worst, attempts=attempts) for one in (*lost.removed, *lost.edited))]
+    filled = [*kept, *(replace(one, scores=worst, attempts=attempts) for one in lost.samples)]
     if compute_outcome(outcome.as_stated(), metric, filled, policy, cluster).status is PASS:
         return outcome
     return replace(outcome, status=INCOMPLETE, reason=lost.describe())

@@ -216,6 +216,12 @@ def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:
     return next((entry for entry in found if isinstance(entry, dict) and entry.get("name") == name), {})
 
 
+def was_narrowed(baseline: Run, name: str) -> bool:
+    """Return whether a run's own selection left out samples of a dataset."""
+    described = describe_dataset(baseline, name)
+    return bool(described.get("selected", 0) < described.get("available", 0))
+
+
 def _differ(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> bool:
     """Return whether both sides have the key, with different values."""
     return before.get(key) is not None and after.get(key) is not None and before[key] != after[key]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from evalspec.comparison.comparability import describe_dataset
+from evalspec.comparison.comparability import was_narrowed
 from evalspec.comparison.drops import BY_VALUE, PROMOTE
 from evalspec.comparison.pairing import (
     LOST,
@@ -21,14 +21,13 @@ from evalspec.comparison.pairing import (
 )
 from evalspec.comparison.result import Delta
 from evalspec.comparison.wording import render_p
-from evalspec.gate import describe_lost
+from evalspec.gate import LostSamples
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     DatasetResult,
     Direction,
     RegressionOutcome,
     Run,
-    SampleResult,
     Score,
     VerdictStatus,
 )
@@ -47,20 +46,14 @@ _ROUNDING = 1e-9
 class Matched(Struct, frozen=True):
     """A dataset in both runs. `blocked`: why no samples can be compared, in which case none are paired.
 
-    `removed`: samples of the baseline that are gone from the dataset's file, and `edited` ones, if they are more than
-    maxRemoved: each counts at its worst.
+    `lost`: samples of the baseline, if they are more than maxRemoved: each counts at its worst.
     """
 
     before: DatasetResult | None
     after: DatasetResult
     blocked: str | None
     pairs: SamplePairs
-    removed: Sequence[SampleResult] = ()
-    edited: int = 0
-
-    def describe_lost(self) -> str:
-        """Return why samples that were removed or edited leave a limit undecided."""
-        return describe_lost(len(self.removed) - self.edited, self.edited)
+    lost: LostSamples = LostSamples()
 
 
 class Held(Struct, frozen=True):
@@ -131,7 +124,7 @@ def decide_drop(one: Held, policy: CiGate) -> RegressionOutcome:
     evidence, found = one.evidence, one.found
     decision = _judge(one, policy)
     if decision.status is PASS and _would_break(one, policy):
-        decision = _Decision(INCOMPLETE, one.dataset.describe_lost(), is_of_scores=False)
+        decision = _Decision(INCOMPLETE, one.dataset.lost.describe(), is_of_scores=False)
     return RegressionOutcome(
         one.after.name,
         one.metric,
@@ -155,13 +148,13 @@ def _would_break(one: Held, policy: CiGate) -> bool:
 
     The worst latency is unknown, so what has no range counts only if it is more than maxNotApplicable.
     """
-    removed, bounds = one.dataset.removed, one.after.metrics[one.metric].bounds
-    if not removed:
+    lost, bounds = one.dataset.lost.samples, one.after.metrics[one.metric].bounds
+    if not lost:
         return False
     if bounds is None or one.statistic != "mean":
-        return exceeds_share(len(removed), one.found.pairs + len(removed), policy.max_not_applicable)
+        return exceeds_share(len(lost), one.found.pairs + len(lost), policy.max_not_applicable)
     worst = {one.metric: Score.scored(bounds[sign_of(one.after.metrics[one.metric].direction) < 0])}
-    held = pair_held(one, policy, [(old, replace(old, scores=worst, attempts=())) for old in removed])
+    held = pair_held(one, policy, [(old, replace(old, scores=worst, attempts=())) for old in lost])
     if held.paired is not None:
         rules = one.evidence.rules if one.evidence is not None else Rules(policy.alpha or 0.05, two_sided=False)
         held = replace(held, evidence=weigh([[held.paired]], rules)[0][0])
@@ -281,10 +274,8 @@ def _find_gap(one: Held, policy: CiGate) -> str | None:
 
 def describe_selection(baseline: Run, after: DatasetResult, pairs: SamplePairs, policy: CiGate) -> str | None:
     """Return the reason if the baseline's own selection left out too many samples of this run. New ones are no gap."""
-    described = describe_dataset(baseline, after.name)
-    was_narrowed = described.get("selected", 0) < described.get("available", 0)
     unpaired, total = len(pairs.only_candidate), len(after.samples)
-    if not was_narrowed or not total or (total - unpaired) / total >= policy.min_coverage:
+    if not was_narrowed(baseline, after.name) or not total or (total - unpaired) / total >= policy.min_coverage:
         return None
     share = f"{unpaired} of {total} samples were not selected when the baseline was made"
     return f"{share}, minCoverage is {policy.min_coverage:g}: {PROMOTE}"

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 from evalspec.comparison.baseline import common_datasets
-from evalspec.comparison.comparability import describe_dataset
+from evalspec.comparison.comparability import was_narrowed
 from evalspec.comparison.pairing import is_edited, pair_samples
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
@@ -140,17 +140,15 @@ def _list_selected(runs: _Runs) -> _Found:
     if runs.before.partial:
         yield None, "the baseline is PARTIAL: it left out samples or metrics"
     for before, after in common_datasets(runs.before, runs.after):
-        described = describe_dataset(runs.before, after.name)
         missing = len(pair_samples(before, after).only_candidate)
-        if missing and described.get("selected", 0) < described.get("available", 0):
+        if missing and was_narrowed(runs.before, after.name):
             yield after.name, f"{counted(missing, 'sample')} of this run were not selected for the baseline"
 
 
 def _list_grown(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
-        described = describe_dataset(runs.before, after.name)
         new = len(pair_samples(before, after).only_candidate)
-        if new and described.get("selected", 0) >= described.get("available", 0):
+        if new and not was_narrowed(runs.before, after.name):
             yield after.name, f"{counted(new, 'sample')} added since the baseline"
 
 

@@ -22,6 +22,7 @@ from evalspec.comparison.pairing import (
     is_edited,
     pair_samples,
 )
+from evalspec.gate import LostSamples
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import (
     DatasetResult,
@@ -138,10 +139,10 @@ def _match(
     pairs = pair_samples(before, after)
     edited = {old.id for old, new in pairs.both if is_edited(old, new)}
     kept = structs.replace(pairs, both=tuple(pair for pair in pairs.both if pair[0].id not in edited))
-    lost = {*(pairs.only_baseline if removed is None else removed), *edited}
-    counted_ones = [one for one in before.samples if one.id in lost]
-    is_much = exceeds_share(len(counted_ones), len(before.samples), policy.max_removed)
-    return Matched(before, after, None, kept, counted_ones if is_much else (), len(edited))
+    gone = set(pairs.only_baseline if removed is None else removed)
+    lost = LostSamples(*(tuple(one for one in before.samples if one.id in ids) for ids in (gone, edited)))
+    is_much = exceeds_share(len(lost), len(before.samples), policy.max_removed)
+    return Matched(before, after, None, kept, lost if is_much else LostSamples())
 
 
 def _count_new_failures(dataset: Matched, policy: CiGate) -> RegressionOutcome:
@@ -151,14 +152,14 @@ def _count_new_failures(dataset: Matched, policy: CiGate) -> RegressionOutcome:
     kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
     found = decide_new_failures(dataset.before, replace(dataset.after, samples=tuple(kept)), policy)
     found = structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
-    if found.status is not PASS or not dataset.removed:
+    if found.status is not PASS or not len(dataset.lost):
         return found
-    lost = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
-    failing = [replace(old, status=SampleStatus.FAILED, scores=lost, attempts=()) for old in dataset.removed]
+    failed = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
+    failing = [replace(old, status=SampleStatus.FAILED, scores=failed, attempts=()) for old in dataset.lost.samples]
     at_worst = decide_new_failures(dataset.before, replace(dataset.after, samples=(*kept, *failing)), policy)
     if at_worst.status is PASS:
         return found
-    return structs.replace(found, status=INCOMPLETE, reason=dataset.describe_lost())
+    return structs.replace(found, status=INCOMPLETE, reason=dataset.lost.describe())
 
 
 def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
