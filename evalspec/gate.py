@@ -28,7 +28,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.outline import MetricOutline
-from evalspec.plural import counted, pluralize
+from evalspec.plural import counted, name_some, pluralize
 from evalspec.stats import compute_statistic
 from evalspec.summary import compute_summary, estimate_scores, in_slice, pool_scores, reply_limits
 from evalspec.validity.coverage import exceeds_share
@@ -36,7 +36,6 @@ from evalspec.validity.coverage import exceeds_share
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
-_NAMES_SHOWN = 5
 _REASONS_SHOWN = 3
 _BY_CAUSE = {
     Cause.DATASET: "by the dataset",
@@ -229,7 +228,7 @@ def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: Ci
     share = policy.max_not_applicable
     if not exceeds_share(len(lacking), total, share, at_least=len(attempts) // max(len(members), 1)):
         return None
-    names = _name(list(dict.fromkeys(name for name, score in of_samples if score.lacks_evidence)))
+    names = name_some(list(dict.fromkeys(name for name, score in of_samples if score.lacks_evidence)))
     said = f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}: {names}"
     return f"{said}; maxNotApplicable is {share:g}"
 
@@ -371,13 +370,8 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
 
 
 def _samples(samples: Sequence[SampleResult]) -> str:
-    shown = _name([s.id if s.pass_rate is None else f"{s.id} ({s.pass_rate:.2g})" for s in samples])
+    shown = name_some([s.id if s.pass_rate is None else f"{s.id} ({s.pass_rate:.2g})" for s in samples])
     return f"{counted(len(samples), 'sample')} ({shown})"
-
-
-def _name(names: Sequence[str]) -> str:
-    """Return the first names, with an ellipsis if there are more."""
-    return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
 
 
 def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate, lost: Mapping[str, LostSamples]) -> list[str]:

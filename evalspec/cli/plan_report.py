@@ -71,7 +71,7 @@ def _describe_dataset(forecast: Forecast, dataset: DatasetForecast) -> dict[str,
         "name": dataset.name,
         "samples": dataset.samples,
         "units": dataset.units,
-        "unitsNeeded": forecast.units_needed,
+        "unitsNeeded": forecast.count_units_needed(dataset),
         "cluster": dataset.cluster,
         "onlyInThisRun": dataset.unpaired,
         "retriever": dataset.retriever,
@@ -195,7 +195,7 @@ def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["Renderab
     if dataset.metrics:
         yield Padding(_table(dataset), (0, 0, 0, 2))
     lines = [f"{one.name}: {said}" for one in dataset.metrics for said in (one.reason, one.advice) if said]
-    needed = forecast.units_needed
+    needed = forecast.count_units_needed(dataset)
     if needed and dataset.cluster is not None and any(one.units >= needed for one in dataset.metrics):
         most = counted(needed - 1, "cluster")
         lines.append(f"a drop confined to at most {most} is never significant, however large")

@@ -7,9 +7,8 @@ from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.model import Need, Run
 from evalspec.model.fingerprints import describe_part, digest_parts
-from evalspec.plural import counted
+from evalspec.plural import counted, name_some
 
-_NAMES_SHOWN = 5
 _PARTS = {
     "settings": "its options",
     "scorer": "its scorer",
@@ -40,8 +39,7 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
         changed = [sample for sample, digest in before.items() if digest and after.get(sample) not in (None, digest)]
         if changed:
             count = f"{counted(len(changed), 'sample')} changed"
-            more = ", …" if len(changed) > _NAMES_SHOWN else ""
-            yield f"dataset {name}: {count}: {', '.join(changed[:_NAMES_SHOWN])}{more}"
+            yield f"dataset {name}: {count}: {name_some(changed)}"
     elif _differ(describe_dataset(baseline, name), describe_dataset(candidate, candidate_name), "sha256"):
         yield f"dataset {name}: its content changed"
 

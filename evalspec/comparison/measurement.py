@@ -14,9 +14,8 @@ from evalspec.comparison.pairing import is_edited, pair_samples
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
 from evalspec.outline import RunOutline
-from evalspec.plural import counted
+from evalspec.plural import counted, name_some
 
-_NAMES_SHOWN = 5
 _STRICTER = {
     "enabled": 1,
     "min_coverage": 1,
@@ -126,14 +125,14 @@ def _list_removed(runs: _Runs) -> _Found:
     for dataset in runs.outline.datasets:
         if dataset.removed:
             gone = counted(len(dataset.removed), "sample")
-            yield dataset.name, f"{gone} gone from the file since the baseline: {_name(dataset.removed)}"
+            yield dataset.name, f"{gone} gone from the file since the baseline: {name_some(dataset.removed)}"
 
 
 def _list_edited(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
         edited = [old.id for old, new in pair_samples(before, after).both if is_edited(old, new)]
         if edited:
-            yield after.name, f"{counted(len(edited), 'sample')} edited since the baseline: {_name(edited)}"
+            yield after.name, f"{counted(len(edited), 'sample')} edited since the baseline: {name_some(edited)}"
 
 
 def _list_selected(runs: _Runs) -> _Found:
@@ -156,10 +155,6 @@ def _list_recorded(runs: _Runs) -> _Found:
     was_asked = runs.before.datasets and not runs.before.fingerprint.get("recorded")
     if was_asked and runs.after.fingerprint.get("recorded"):
         yield None, "the replies are recorded, those of the baseline came from an agent"
-
-
-def _name(ids: Any) -> str:
-    return ", ".join(ids[:_NAMES_SHOWN]) + (", …" if len(ids) > _NAMES_SHOWN else "")
 
 
 class Kind(NamedTuple):

@@ -17,11 +17,9 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.plural import counted
+from evalspec.plural import counted, name_some
 from evalspec.stats.repeats import compute_new_failure_p_value
 from evalspec.summary import in_slice, reply_limits
-
-_NAMES_SHOWN = 5
 
 
 class OutcomePair(Struct, frozen=True):
@@ -142,5 +140,4 @@ def _weigh(pairs: Sequence[OutcomePair], policy: CiGate, said: str) -> tuple[Ver
 
 
 def _name(ids: Sequence[str]) -> str:
-    more = ", …" if len(ids) > _NAMES_SHOWN else ""
-    return f" ({', '.join(ids[:_NAMES_SHOWN])}{more})" if ids else ""
+    return f" ({name_some(ids)})" if ids else ""

@@ -17,10 +17,11 @@ from evalspec.planning.checks import check_manifest, require_datasets
 from evalspec.planning.draft import PlannedDataset, start_draft
 from evalspec.planning.foregone import leave_skipped_out, list_foregone, outline_run
 from evalspec.planning.inputs import list_removed
-from evalspec.planning.metric_forecasts import MetricForecast, PlannedComparison, choose_finer
+from evalspec.planning.metric_forecasts import MetricForecast, PlannedComparison, choose_finer, count_baseline
 from evalspec.planning.options import RunOptions
 from evalspec.planning.selecting import select_datasets
 from evalspec.plural import counted
+from evalspec.stats.power import Design
 from evalspec.validity.changes import Rules
 from evalspec.validity.estimates import describe_dominance
 
@@ -36,7 +37,7 @@ class DatasetForecast(Struct, frozen=True):
     """A dataset of a planned run. `samples`: the number selected. `units`: the number of independent ones.
 
     `requests`: to the agent, or queries to `retriever`. `judge_calls`: by metric, without retries. `unpaired`: selected
-    samples that the baseline lacks.
+    samples that the baseline lacks. `attempts`: of each sample in the baseline.
     """
 
     name: str
@@ -48,6 +49,7 @@ class DatasetForecast(Struct, frozen=True):
     judge_calls: Mapping[str, int]
     metrics: tuple[MetricForecast, ...]
     unpaired: int = 0
+    attempts: int = 1
 
 
 class PartForecast(Struct, frozen=True):
@@ -79,10 +81,12 @@ class Forecast(Struct, frozen=True):
     foregone: tuple[str, ...] = ()
     part: PartForecast | None = None
 
-    @property
-    def units_needed(self) -> int | None:
+    def count_units_needed(self, dataset: DatasetForecast) -> int | None:
         """Return how many independent units must change for a drop to be significant; None if nothing is tested."""
-        return None if self.policy.alpha is None else Rules(self.policy.alpha, two_sided=False).count_needed()
+        if self.policy.alpha is None:
+            return None
+        luck = Design(dataset.attempts, self.options.repeat, self.policy.alpha).luck
+        return Rules(self.policy.alpha, two_sided=False).count_needed(luck=luck)
 
     @property
     def may_confirm(self) -> bool:
@@ -183,6 +187,7 @@ def _describe(
         judge_calls=_count_judge_calls(dataset, options),
         metrics=metrics,
         unpaired=sum(sample.id not in known for sample in dataset.samples),
+        attempts=count_baseline(baseline, after, options),
     )
 
 

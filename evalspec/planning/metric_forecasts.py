@@ -59,6 +59,12 @@ def find_dataset(run: Run | None, name: str) -> DatasetResult | None:
     return next((found for found in run.datasets if found.name == name), None) if run is not None else None
 
 
+def count_baseline(baseline: Run | None, after: DatasetResult, options: RunOptions) -> int:
+    """Return the number of attempts per sample in the baseline; without one, it is assumed to be made like this run."""
+    before = find_dataset(baseline, after.name)
+    return options.repeat if before is None else count_attempts(before.samples)
+
+
 class PlannedComparison(Struct, frozen=True):
     """A planned run, to be compared with a baseline. `planned`: its datasets without skipped metrics."""
 
@@ -77,8 +83,7 @@ class PlannedComparison(Struct, frozen=True):
         evidence = weigh(noises, Rules(share * (self.policy.alpha or _ALPHA), two_sided=False))
         forecasts = []
         for after, family, found in zip(self.planned, families, evidence, strict=True):
-            before, weighed = find_dataset(baseline, after.name), iter(found)
-            attempts = self.options.repeat if before is None else count_attempts(before.samples)
+            weighed, attempts = iter(found), count_baseline(baseline, after, self.options)
             forecasts.append(
                 tuple(
                     self._foresee(one.forecast, one.noise, next(weighed), attempts) if one.noise else one.forecast

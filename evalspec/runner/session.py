@@ -18,6 +18,7 @@ from evalspec.http.text import strip_userinfo
 from evalspec.model import Run
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.planning.build import Plan
+from evalspec.plural import name_some
 from evalspec.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runner.known_attempts import KnownAttempts
 from evalspec.store.damage import list_damaged_inputs
@@ -31,7 +32,6 @@ from evalspec.store.stored_run import StoredRun
 from evalspec.summary import add_slices, limited_slices
 from evalspec.trust import in_force
 
-_NAMES_SHOWN = 5
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
 
@@ -203,8 +203,7 @@ def _refuse_lost(
         keys = (key for key in index.list_hiding(reference) if datasets is None or key.dataset in datasets)
         names = sorted({key.sample_id for key in keys})
         if names:
-            more = ", …" if len(names) > _NAMES_SHOWN else ""
-            samples = f"{', '.join(names[:_NAMES_SHOWN])}{more}"
+            samples = name_some(names)
             state = "has changed" if reference in known else "is not set"
             message = f"run {stored.id}: ${reference} {state}, and the replies to {samples} quote the original value"
             problems.append(Problem(message, "restore the value that it had when the run started, or start a new run"))
