@@ -233,7 +233,7 @@ def test_retry_errors_judges_again_what_the_judge_failed_at(project, agent):
         rubric = {"name": "tone", "rubric": "Is it kind?", "labels": {"good": 1, "bad": 0}}
         project.samples(6, metrics=("string_match", rubric))
         project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k", "maxRetries": 0}
-        judge.script = ["refusal"] * 4
+        judge.script = ["refusal"] * 4 + ["ok"] * 2 + ["refusal"] * 2  # two of the four fail in the second pass too
         first = project.evaluate("--json").document["datasets"][0]["metrics"]["tone"]
         asked = len(judge.chats)
         again = project.evaluate("--retry-errors", "--json").document
