@@ -121,7 +121,7 @@ class Project:
         return self("validate", "agent.yaml", *arguments)
 
 
-def without_few(notes):
+def without_few(notes: list[str]) -> list[str]:
     """The notes of a run but for the cautions about few samples and copies, which small test datasets get."""
     return [note for note in notes if "independent sample" not in note and "copies of each other" not in note]
 
