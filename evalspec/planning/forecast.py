@@ -1,6 +1,6 @@
 """Forecast the calls of a run and the detectable change of its comparison with a baseline, without calling anything."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -136,21 +136,19 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     )
     removed = {dataset.name: dataset.removed for dataset in datasets}
     foregone = list_foregone(run, outlined, planned, policy, removed) if run else []
-    foregone += _list_dominated(datasets, planned, policy)
+    foregone += _list_large(datasets, planned, policy)
     part = _foresee_part(datasets, wanted, options)
     warnings = tuple(draft.warnings)
     return Forecast(forecasts, policy, options, baseline, tests, notes, warnings, tuple(foregone), part)
 
 
-def _list_dominated(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetResult], policy: CiGate) -> list[str]:
-    """Return a line for each dataset whose largest cluster allows no interval, where the gate needs one."""
-    found = []
+def _list_large(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetResult], policy: CiGate) -> Iterator[str]:
+    """Yield a line for each dataset whose largest cluster allows no interval, where the gate needs one."""
     for dataset, after in zip(datasets, planned, strict=True):
         clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
         needs_one = policy.regression == "notWorse" or any(limit.confidence for limit in dataset.thresholds)
-        reason = describe_dominance(clusters) if clusters and needs_one else None
-        found += [f"{dataset.name}: {reason}"] if reason else []
-    return found
+        if clusters and needs_one and (reason := describe_dominance(clusters)):
+            yield f"{dataset.name}: {reason}"
 
 
 def _foresee_part(
