@@ -141,11 +141,11 @@ class Execution(Struct):
             await scoring
             await preload
             await queue.join()
-            notes = await self._score_failed(queue)
+            await self._score_failed(queue)
             for worker in workers:
                 worker.cancel()
         self._keep_known()
-        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes), *notes)
+        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes))
         self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
 
     def conclude(self, second: "Execution | str | None" = None) -> Run:
@@ -276,20 +276,21 @@ class Execution(Struct):
         else:
             self._add(job, exchange, scores)
 
-    async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> tuple[str, ...]:
-        """Score again what the judge failed to score, and return a note. A judge that scored nothing is down."""
+    async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> None:
+        """Score again what the judge failed to score. A judge that scored nothing is down."""
         failed, self.failed = self.failed or [], None
         if not self.is_judged:
             for one in failed:
                 self._add(*one)
-            return ()
+            return
+        if failed:
+            self.progress.say(
+                f"asking the judge again about {counted(len(failed), 'reply', 'replies')} that it failed on"
+            )
         for job, exchange, scores in failed:
             known = {name: score for name, score in scores.items() if not _failed_by_judge(score)}
             await queue.put((job, exchange, known))
         await queue.join()
-        if not failed:
-            return ()
-        return (f"the judge failed on {counted(len(failed), 'reply', 'replies')}, which it was asked about again",)
 
     def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
         """Add a scored reply to the results."""

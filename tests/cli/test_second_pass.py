@@ -29,8 +29,8 @@ def test_what_the_judge_fails_to_score_is_scored_once_more(judged, judge):
     outcome = judged.evaluate("--json")
     found = outcome.document["datasets"][0]["metrics"]["tone"]
     assert (outcome.code, found["scored"], found["value"]) == (0, 4, 1.0)
-    note = "the judge failed on 2 replies, which it was asked about again"
-    assert note in outcome.document["notes"]
+    assert "asking the judge again about 2 replies that it failed on" in outcome.err
+    assert judged("report", "--json").document == outcome.document
     assert len(judge.chats) == 6
     again = judged("report", "--json").document
     assert again["datasets"] == outcome.document["datasets"]

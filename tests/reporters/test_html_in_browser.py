@@ -94,7 +94,7 @@ def rag_quality(opened):
 
 def test_it_opens_with_the_verdict_and_every_part(rag_quality):
     page = rag_quality.page
-    expect(page).to_have_title("support-bot: FAIL")
+    expect(page).to_have_title("support-bot: FAIL (PARTIAL)")
     expect(page.locator(".verdict")).to_have_text("✗ FAIL")
     expect(page.locator("header")).to_contain_text("rag-quality: Recall@5 [advanced]: 0.25 is below 0.9")
     expect(page.locator("header")).to_contain_text("Partial.")
