@@ -106,7 +106,7 @@ def _say_thresholds(run: Run) -> str:
     Failed comparisons with the baseline are counted apart.
     """
     worse = sum(one.status is VerdictStatus.FAIL for one in run.regressions)
-    compared = f", {counted(worse, 'comparison')} with the baseline failed" if worse else ""
+    compared = f", {worse} worse than the baseline" if worse else ""
     statuses = [threshold.status for dataset in run.datasets for threshold in dataset.thresholds]
     if not statuses:
         return f"no thresholds{compared}"
