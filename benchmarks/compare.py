@@ -60,9 +60,7 @@ def write_report(path: Path, samples: int, seed: int) -> None:
             )
         )
     outlines = [
-        MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0), reach=(0.0, 1.0))
-        for metric in results[0].scores
-        if metric != LATENCY
+        MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0)) for metric in results[0].scores if metric != LATENCY
     ]
     outlines.append(MetricOutline(LATENCY, "p95", Direction.LOWER, (0.0, None)))
     dataset = DatasetResult(
