@@ -111,7 +111,7 @@ def doubt_lost(
     """Return the outcome, INCOMPLETE if it passes only because samples were lost: if each had the worst score."""
     end = metric.bounds[outcome.min is None]
     is_mean = (outcome.stat or metric.statistic) == "mean"
-    if outcome.status is not PASS or not len(lost) or (end is None and is_mean):
+    if outcome.status is not PASS or not lost or (end is None and is_mean):
         return outcome
     worst = {outcome.metric: Score.scored((-1) ** (outcome.min is not None) * LARGEST_VALUE if end is None else end)}
     attempts = tuple(replace(one, scores=worst) for one in (samples[0].attempts if samples else ()))
@@ -289,6 +289,7 @@ def compute_verdict(
 
     `lost`: samples that count as failed where replies are counted, by dataset.
     """
+    lost = lost or {}
     if not policy.enabled:
         return Verdict(NOT_GATED, ("ciGate is off",), partial)
     outcomes = [(dataset.name, outcome) for dataset in datasets for outcome in dataset.thresholds]
@@ -300,9 +301,9 @@ def compute_verdict(
         reasons[status].append(reason)
     for status, reason in _pass_rates(datasets, policy):
         reasons[status].append(reason)
-    reasons[INCOMPLETE] += _error_rates(datasets, policy, lost or {})
+    reasons[INCOMPLETE] += _error_rates(datasets, policy, lost)
     if policy.min_pass_rate:
-        reasons[INCOMPLETE] += [f"{name}: {one.describe()}" for name, one in (lost or {}).items() if len(one)]
+        reasons[INCOMPLETE] += [f"{name}: {one.describe()}" for name, one in lost.items() if one]
     if reasons[FAIL]:
         return Verdict(FAIL, (*reasons[FAIL], *(f"{UNDECIDED}{reason}" for reason in reasons[INCOMPLETE])), partial)
     statuses = [outcome.status for _, outcome in outcomes] + [outcome.status for outcome in regressions]
@@ -387,8 +388,8 @@ def _error_rates(datasets: Sequence[DatasetResult], policy: CiGate, lost: Mappin
             share = f"{failed} of {len(attempts)} {what} have no usable reply"
             reasons.append(f"{dataset.name}: {share}, maxErrorRate is {policy.max_error_rate:g}")
             continue
-        removed = len(lost.get(dataset.name, LostSamples()).removed)
-        more = is_stated and removed * len(attempts) // max(1, len(dataset.samples))
+        removed = len(lost.get(dataset.name, LostSamples()).removed) if is_stated else 0
+        more = removed * len(attempts) // max(1, len(dataset.samples))
         if more and (failed + more) / (len(attempts) + more) > policy.max_error_rate:
             reasons.append(f"{dataset.name}: {lost[dataset.name].describe()}")
     return reasons

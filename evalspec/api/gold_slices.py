@@ -143,7 +143,7 @@ def _read_dataset(stored: StoredRun, name: str) -> tuple[Run | None, DatasetResu
         run = read_report(stored.report)
     except EvalspecError:
         return None, None
-    return run, next((dataset for dataset in run.datasets if dataset.name == name), None)
+    return run, run.find_dataset(name)
 
 
 def _find_leading(dataset: DatasetResult) -> str | None:

@@ -9,9 +9,9 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Struct, to_builtins
 from pydantic import ValidationError
 
 from evalspec.comparison.stored_scores import StoredDataset, from_stored, to_stored
@@ -139,28 +139,14 @@ def _describe_run(run: Run) -> dict[str, Any]:
     return {"id": run.id, "startedAt": run.fingerprint.get("startedAt"), "attempts": repeats.get("agent", 1)}
 
 
-class _PooledRun(Record, frozen=True):
-    id: str
-    attempts: Annotated[int, Meta(ge=1)]
-    started_at: str | None = None
-
-
-class _Kept(Record, frozen=True):
-    """The parts of a baseline's fingerprint that this module reads."""
-
-    runs: tuple[_PooledRun, ...] = ()
-    ci_gate: Mapping[str, Any] | None = None
-
-
-def _refuse_unreadable(fingerprint: Mapping[str, Any], shown_as: str, place: str) -> None:
-    """Check the pooled runs and the gate that a baseline kept.
+def _check_gate(fingerprint: Mapping[str, Any], shown_as: str, place: str) -> None:
+    """Check the gate that a baseline kept.
 
     Raises:
-        InvalidInput: they have other types, or the gate has a key of another version.
+        InvalidInput: it has a key or a type of another version.
     """
     try:
-        kept = convert(fingerprint, _Kept, shown_as)
-        CiGate.model_validate(kept.ci_gate or {})
+        CiGate.model_validate(fingerprint.get("ciGate") or {})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, (place, "ciGate", *first["loc"])))
@@ -192,7 +178,7 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
         raise InvalidInput(Problem("this baseline was edited: its content does not match its sha256", fix, shown_as))
     for one, place in ((baseline, "fingerprint"), (baseline.anchor, "anchor.fingerprint")):
         if one is not None:
-            _refuse_unreadable(one.fingerprint, shown_as, place)
+            _check_gate(one.fingerprint, shown_as, place)
     anchor = None if baseline.anchor is None else _build_run(baseline.anchor, shown_as, "anchor.datasets")
     return Baseline(_build_run(baseline, shown_as, "datasets"), anchor, baseline.accepted)
 

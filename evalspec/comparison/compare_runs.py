@@ -82,15 +82,7 @@ def compare_runs(
     """
     chosen = choice or Choice()
     _check_reach(rules)
-    matches: list[_Match] = []
-    rivals: dict[tuple[int, int], _Match] = {}
-    for number, candidate in enumerate(candidates, 1):
-        match = _match(baseline, candidate, chosen)
-        others = matches if len(candidates) <= _MOST_RIVALS else ()
-        against = {(rank, number): _match_rivals(one, match, chosen) for rank, one in enumerate(others, 1)}
-        mismatches = (mismatch for one in (match, *against.values()) for mismatch in one.mismatches)
-        matches.append(replace(match, mismatches=tuple(mismatches)))
-        rivals |= against
+    matches, rivals = _match_all(baseline, candidates, chosen)
     refused = [
         Problem(mismatch, file=one.candidate.name, fix=_FIX if number == 0 else "")
         for one in matches
@@ -117,6 +109,22 @@ def compare_runs(
     return Comparison(
         baseline, compared, rules.alpha, rules.resamples, rules.seed, tests, rules.confidence, between, best
     )
+
+
+def _match_all(
+    baseline: NamedRun, candidates: Sequence[NamedRun], choice: Choice
+) -> tuple[list["_Match"], dict[tuple[int, int], "_Match"]]:
+    """Return each candidate paired with the baseline, and the candidates with each other, by their numbers from 1."""
+    matches: list[_Match] = []
+    rivals: dict[tuple[int, int], _Match] = {}
+    for number, candidate in enumerate(candidates, 1):
+        match = _match(baseline, candidate, choice)
+        others = matches if len(candidates) <= _MOST_RIVALS else ()
+        against = {(rank, number): _match_rivals(one, match, choice) for rank, one in enumerate(others, 1)}
+        mismatches = (mismatch for one in (match, *against.values()) for mismatch in one.mismatches)
+        matches.append(replace(match, mismatches=tuple(mismatches)))
+        rivals |= against
+    return matches, rivals
 
 
 def _compare(

@@ -115,10 +115,8 @@ def _is_softer(key: str, old: Any, new: Any, sign: int) -> bool:
 def _list_clusters(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
         if before.cluster != after.cluster:
-            yield (
-                after.name,
-                f"cluster changed since the baseline: {before.cluster or 'none'} → {after.cluster or 'none'}",
-            )
+            shown = " → ".join(one.cluster or "none" for one in (before, after))
+            yield after.name, f"cluster changed since the baseline: {shown}"
 
 
 def _list_removed(runs: _Runs) -> _Found:

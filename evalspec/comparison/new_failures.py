@@ -31,7 +31,7 @@ class OutcomePair(Struct, frozen=True):
     id: str
     before: Sequence[bool | None]
     after: Sequence[bool | None]
-    unit: str = ""
+    unit: str
 
     @property
     def fails_newly(self) -> bool:

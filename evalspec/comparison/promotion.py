@@ -75,9 +75,8 @@ def add_run(baseline: Baseline, run: Run) -> Baseline:
     fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats}
     partial = baseline.run.partial or run.partial
     anchor = baseline.anchor or (baseline.run if count_attempts(baseline.run) >= ENOUGH_ATTEMPTS else None)
-    return replace(
-        baseline, anchor=anchor, run=replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial)
-    )
+    pool = replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial)
+    return replace(baseline, run=pool, anchor=anchor)
 
 
 def _list_unequal(baseline: Run, run: Run) -> Iterator[str]:

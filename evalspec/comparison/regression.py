@@ -67,17 +67,15 @@ def decide_regressions(
         _match(baseline.run, candidate, dataset, policy, None if removed is None else removed.get(dataset.name, ()))
         for dataset in datasets
     ]
-    families = _hold_all(baseline.run, candidate, matched, policy, "baseline", only)
+    families = _choose(_hold_all(baseline.run, candidate, matched, policy), "baseline", only)
     # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
     of_anchor = policy.model_copy(update={"regression": "drop", "new_failures": None, "max_removed": 1.0})
     anchored: list[list[Held]] = []
     if baseline.anchor is not None:
         old = [_match(baseline.anchor, candidate, dataset, policy) for dataset in datasets]
-        anchored = _hold_all(baseline.anchor, candidate, old, of_anchor, "anchor", None)
+        anchored = _hold_all(baseline.anchor, candidate, old, of_anchor)
     is_shared = policy.regression == "drop" and any(one.paired for family in anchored for one in family)
-    anchored = [
-        [one for one in family if only is None or (one.after.name, one.metric, "anchor") in only] for family in anchored
-    ]
+    anchored = _choose(anchored, "anchor", only)
     outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
     if only is None:
         outcomes += list_unmeasured(baseline.run, candidate, policy)
@@ -89,23 +87,16 @@ def decide_regressions(
     return tuple(outcomes)
 
 
-def _hold_all(
-    baseline: Run,
-    candidate: Run,
-    matched: Sequence[Matched],
-    policy: CiGate,
-    against: str,
-    only: Collection[OutcomeKey] | None,
-) -> list[list[Held]]:
+def _hold_all(baseline: Run, candidate: Run, matched: Sequence[Matched], policy: CiGate) -> list[list[Held]]:
     """Return the metrics with a maxDrop by dataset, with the scores of both runs."""
-    return [
-        [
-            pair_held(one, policy)
-            for one in _hold(baseline, candidate, dataset, policy)
-            if only is None or (one.after.name, one.metric, against) in only
-        ]
-        for dataset in matched
-    ]
+    return [[pair_held(one, policy) for one in _hold(baseline, candidate, dataset, policy)] for dataset in matched]
+
+
+def _choose(families: Sequence[list[Held]], against: str, only: Collection[OutcomeKey] | None) -> list[list[Held]]:
+    """Return the metrics to decide. `only`: their keys; None for all."""
+    if only is None:
+        return list(families)
+    return [[one for one in family if (one.after.name, one.metric, against) in only] for family in families]
 
 
 def _decide_all(families: Sequence[Sequence[Held]], policy: CiGate, share: float) -> list[RegressionOutcome]:
@@ -132,7 +123,7 @@ def _match(
     baseline: Run, candidate: Run, after: DatasetResult, policy: CiGate, removed: Collection[str] | None = ()
 ) -> Matched:
     """Return a dataset with its pairs, without edited samples. `removed`: ids; None: of all that this run lacks."""
-    before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
+    before = baseline.find_dataset(after.name)
     blocked = explain_block(baseline, candidate, after.name)
     if blocked or before is None:
         return Matched(before, after, blocked, SamplePairs())
@@ -152,7 +143,7 @@ def _count_new_failures(dataset: Matched, policy: CiGate) -> RegressionOutcome:
     kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
     found = decide_new_failures(dataset.before, replace(dataset.after, samples=tuple(kept)), policy)
     found = structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
-    if found.status is not PASS or not len(dataset.lost):
+    if found.status is not PASS or not dataset.lost:
         return found
     failed = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
     failing = [replace(old, status=SampleStatus.FAILED, scores=failed, attempts=()) for old in dataset.lost.samples]

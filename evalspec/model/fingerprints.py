@@ -64,6 +64,12 @@ class _Repeats(Struct):
     judge: int = 1
 
 
+class _PooledRun(Struct, rename="camel"):
+    id: str
+    attempts: Annotated[int, Meta(ge=1)]
+    started_at: str | None = None
+
+
 class CiBuild(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
     """The CI build that evaluated or pushed a run. None: the CI service does not say.
 
@@ -98,12 +104,16 @@ class _Fingerprint(Struct, rename="camel"):
     versions: dict[str, str] = {}
     best_of: int | None = None
     ci: CiBuild | None = None
+    recorded: bool = False
+    runs: list[_PooledRun] = []
+    ci_gate: dict[str, Any] | None = None
 
 
 class Described(Struct):
-    """A document with a fingerprint."""
+    """A document with a fingerprint. `anchor`: of a baseline."""
 
     fingerprint: _Fingerprint
+    anchor: "Described | None" = None
 
 
 class _Path(Struct):

@@ -206,6 +206,10 @@ class Run(Record, frozen=True, kw_only=True):
         datasets = ", ".join(f"{dataset.name} ({dataset.selected})" for dataset in self.datasets)
         return f"<Run {self.id}: {self.verdict_text}, {datasets}>"
 
+    def find_dataset(self, name: str) -> DatasetResult | None:
+        """Return the dataset of a name, None if the run has none."""
+        return next((dataset for dataset in self.datasets if dataset.name == name), None)
+
     def to_frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
         """Return a data frame with a row for each sample: dataset, id, status, latency and each score (null: none).
 

@@ -172,8 +172,8 @@ def _describe(
     options: RunOptions,
     metrics: tuple[MetricForecast, ...],
 ) -> DatasetForecast:
-    before = [found for found in baseline.datasets if found.name == after.name] if baseline else [after]
-    known = {sample.id for found in before for sample in found.samples}
+    before = baseline.find_dataset(after.name) if baseline else after
+    known = {sample.id for sample in before.samples} if before else set()
     clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
     return DatasetForecast(
         name=dataset.name,

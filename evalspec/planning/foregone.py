@@ -83,7 +83,7 @@ def _find_in_dataset(
     policy: CiGate,
     removed: Mapping[str, Collection[str]],
 ) -> list[str]:
-    before = next((dataset for dataset in baseline.datasets if dataset.name == after.name), None)
+    before = baseline.find_dataset(after.name)
     limits = resolve_limits(policy, before or after, after)
     if not limits and policy.new_failures is None:
         return []

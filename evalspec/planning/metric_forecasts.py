@@ -6,6 +6,7 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
+from evalspec.comparison.confirmation import ENOUGH_ATTEMPTS
 from evalspec.comparison.drops import BY_VALUE, NO_SCORES, explain_block, resolve_limits
 from evalspec.comparison.pairing import is_cost
 from evalspec.manifest.gate_schema import CiGate
@@ -22,7 +23,6 @@ from evalspec.validity.changes import Evidence, Rules, weigh
 _ALPHA = 0.05
 _LITTLE = 0.02
 """Share of a detectable drop that is not worth advice."""
-_MORE_ATTEMPTS = 5
 
 
 class MetricForecast(Struct, frozen=True):
@@ -54,14 +54,9 @@ class _Limited(Struct, frozen=True):
     noise: Noise | None = None
 
 
-def find_dataset(run: Run | None, name: str) -> DatasetResult | None:
-    """Return a dataset of a run; None without a run, or if it has none of this name."""
-    return next((found for found in run.datasets if found.name == name), None) if run is not None else None
-
-
 def count_baseline(baseline: Run | None, after: DatasetResult, options: RunOptions) -> int:
     """Return the number of attempts per sample in the baseline; without one, it is assumed to be made like this run."""
-    before = find_dataset(baseline, after.name)
+    before = baseline.find_dataset(after.name) if baseline else None
     return options.repeat if before is None else count_attempts(before.samples)
 
 
@@ -94,7 +89,7 @@ class PlannedComparison(Struct, frozen=True):
 
     def _limit(self, dataset: PlannedDataset, after: DatasetResult, baseline: Run | None) -> list[_Limited]:
         """Return the metrics of a dataset with a maxDrop, each with its noise or the reason why it is unknown."""
-        before, policy = find_dataset(baseline, after.name), self.policy
+        before, policy = baseline.find_dataset(after.name) if baseline else None, self.policy
         blocked = explain_block(baseline, self.outlined, after.name) if baseline is not None else None
         metrics = {metric.name: metric for metric in dataset.metrics}
         limited = []
@@ -197,8 +192,8 @@ def _advise(noise: Noise, design: Design, detectable: float) -> str | None:
     if alone is None or detectable <= alone * (1 + _LITTLE):
         return None
     cost = f"a second run has to confirm a drop, so {detectable:.3g} is detected instead of {alone:.3g}"
-    if design.attempts >= _MORE_ATTEMPTS:
+    if design.attempts >= ENOUGH_ATTEMPTS:
         return cost
-    more = find_detectable(loud, replace(design, attempts=_MORE_ATTEMPTS))
-    advice = f"evaluate --repeat {_MORE_ATTEMPTS}, then promote"
-    return cost if more is None else f"{cost}; with {_MORE_ATTEMPTS} attempts in the baseline {more:.3g} ({advice})"
+    more = find_detectable(loud, replace(design, attempts=ENOUGH_ATTEMPTS))
+    advice = f"evaluate --repeat {ENOUGH_ATTEMPTS}, then promote"
+    return cost if more is None else f"{cost}; with {ENOUGH_ATTEMPTS} attempts in the baseline {more:.3g} ({advice})"

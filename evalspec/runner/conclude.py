@@ -198,7 +198,7 @@ def _find_lost(
 
     A baseline knows the slices that were limited then. Any of its samples may be in another slice.
     """
-    before = next((one for one in baseline.run.datasets if one.name == planned.name), None) if baseline else None
+    before = baseline.run.find_dataset(planned.name) if baseline else None
     if before is None:
         return LostSamples()
     from evalspec.comparison.pairing import is_edited

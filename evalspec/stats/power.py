@@ -29,6 +29,15 @@ _DIGITS = 9
 _NORMAL = NormalDist()
 
 
+def compute_luck(attempts: int, own: int, margin: float = 0.0) -> float:
+    """Return the probability that a unit is as much worse as it can be by luck alone.
+
+    `attempts`, `own`: of the baseline and of the run, which are exchanged. `margin`: if the bounded test of a margin is
+    made instead, its share of the largest possible difference.
+    """
+    return (1 + margin) / 2 if margin else 1 / math.comb(attempts + own, own)
+
+
 class AttemptModel(Struct, frozen=True):
     """How the attempts of an unchanged agent vary, in the unit of the score.
 
@@ -90,9 +99,9 @@ class Design(Struct, frozen=True):
     @property
     def luck(self) -> float:
         """The probability that a unit is as much worse as it can be by luck alone."""
-        if self.is_bounded_test and self.reach is not None:
-            return (1 + self.margin / self.reach) / 2
-        return 1 / math.comb(self.attempts + self.own, self.own)
+        return compute_luck(
+            self.attempts, self.own, self.margin / self.reach if self.is_bounded_test and self.reach else 0.0
+        )
 
 
 def find_detectable(model: AttemptModel, design: Design, seed: int = 0) -> float | None:
@@ -113,7 +122,7 @@ def compute_power(model: AttemptModel, design: Design, seed: int = 0) -> Callabl
 
     count = design.attempts + 2 * design.own
     most = _SIMULATIONS_EXACT if design.is_bounded_test else _SIMULATIONS
-    simulations = max(_FEWEST, min(most, _CELLS // max(1, max(model.units, len(model.rates)) * count)))
+    simulations = max(_FEWEST, min(most, _CELLS // max(1, (len(model.rates) or model.units) * count)))
     rng = np.random.default_rng(seed)
     draw = _draw_passes if model.rates else _draw_scores
     attempts = draw(model, (simulations, model.units, count), design.attempts, rng)
@@ -179,11 +188,11 @@ def _is_significant(
     """Return whether the gate's test is significant in each simulation."""
     import numpy as np
 
-    if design.is_bounded_test:
-        return _exceeds_margin(before, after, sizes, design)
     beyond = after + (design.margin * sizes)[:, None]
     if design.level is None:
         return np.asarray((before.mean(axis=2) - beyond.mean(axis=2)).sum(axis=1) > 0)
+    if design.is_bounded_test:
+        return _exceeds_margin(before, after, sizes, design, design.level)
     if model.rates and not model.sizes and before.shape[2] == after.shape[2] == 1:
         return _has_many_losses(before[:, :, 0] - after[:, :, 0], design.level)
     return _is_rare_exchange(before, beyond, _NORMAL.inv_cdf(1 - design.level), model.grain)
@@ -223,7 +232,11 @@ def _is_rare_exchange(
 
 
 def _exceeds_margin(
-    before: "NDArray[numpy.float64]", after: "NDArray[numpy.float64]", sizes: "NDArray[numpy.float64]", design: Design
+    before: "NDArray[numpy.float64]",
+    after: "NDArray[numpy.float64]",
+    sizes: "NDArray[numpy.float64]",
+    design: Design,
+    level: float,
 ) -> "NDArray[numpy.bool_]":
     """Return whether the bounded test is significant, as `compute_bounded_p_value` decides it."""
     import numpy as np
@@ -239,4 +252,4 @@ def _exceeds_margin(
     cells = np.searchsorted((terms[1:] + terms[:-1]) / 2, lost)
     shapes = np.ones((len(lost), len(terms) + 1))
     shapes[:, :-1] = [np.bincount(row, minlength=len(terms)) for row in cells]
-    return compute_tails(np.broadcast_to(np.append(-terms, unseen), shapes.shape), shapes) < (design.level or 0.0)
+    return compute_tails(np.broadcast_to(np.append(-terms, unseen), shapes.shape), shapes) < level

@@ -25,6 +25,7 @@ from evalspec.stats.detection import (
 )
 from evalspec.stats.max_t import Family, compute_max_t
 from evalspec.stats.paired import Alternative, compute_randomisation_test
+from evalspec.stats.power import compute_luck
 from evalspec.validity.coverage import exceeds_share
 from evalspec.validity.estimates import Bounds, Estimate, estimate
 
@@ -77,9 +78,8 @@ class PairedScores(Struct, frozen=True, dict=True):
     @property
     def luck(self) -> float:
         """The probability that a unit is as much worse as it can be by luck alone."""
-        if self.is_bounded_test and self.bounds is not None:
-            return (1 + self.margin / (self.bounds[1] - self.bounds[0])) / 2
-        return 1 / math.comb(len(self.attempts[0]), self.own) if self.attempts else 0.5
+        margin = self.margin / self.reach[1] if self.is_bounded_test and self.reach else 0.0
+        return compute_luck(len(self.attempts[0]) - self.own if self.attempts else 1, self.own, margin)
 
     @property
     def clusters(self) -> Sequence[Hashable] | None:
