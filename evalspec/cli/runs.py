@@ -131,7 +131,8 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
 
     \b
     Examples:
-      evalspec evaluate agent.yaml --repeat 5 && evalspec runs promote latest --as main
+      evalspec evaluate agent.yaml --repeat 5
+      evalspec runs promote latest --as main
       evalspec runs promote latest --as main --add
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
