@@ -13,6 +13,7 @@ from evalspec.http.pacing import persist
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import JudgeParameters
+from evalspec.judge.quoting import quote_foreign
 from evalspec.judge.usage import JudgeListener, UsageLedger
 from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.model import is_cut_off
@@ -36,7 +37,7 @@ class _Conversation(Struct):
 
     def complain(self, answer: str, why: str) -> None:
         self.messages.append({"role": "assistant", "content": answer})
-        self.messages.append({"role": "user", "content": _REPAIR.format(why=why)})
+        self.messages.append({"role": "user", "content": _REPAIR.format(why=quote_foreign(why))})
 
 
 class ChatClient:

@@ -18,6 +18,7 @@ numbers, else missing. Toxicity and bias are lists of words. A rubric gets its f
 names as [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
 
 Modes: ok · prose · fenced · empty · refusal · malformed · wrong_schema · no_statements (an empty list of them) ·
+hasty (only the first of the statements) ·
 wrong_count (one verdict less) · extra (the first verdict again) · out_of_range (verdicts of 2) · negative (of -1) ·
 reversed (verdicts, last first) · restyled (their statements numbered, quoted, in capitals) · foreign (all on one
 statement that nobody sent) · repeated (the first verdict in place of the last) · parrot (the answer of the prompt's
@@ -281,8 +282,8 @@ class ScriptedJudge:
 
 def _label(prompt: str, schema: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     labels = schema["properties"]["value"]["enum"]
-    response = re.search(r"<response>\n(.*)\n</response>", prompt, re.DOTALL)
-    found = words(response[1] if response else prompt)
+    response = re.search(r"^response: (.*)$", prompt, re.MULTILINE)
+    found = words(json.loads(response[1]) if response else prompt)
     for kind, adjective, listed in (("toxicity", "toxic", TOXIC), ("bias", "biased", BIASED)):
         if f" is {adjective}" in prompt and "severe" in labels:
             grades = [listed[word] for word in found if word in listed]
@@ -435,6 +436,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = parrot(request.prompt)
         if mode == "no_statements" and request.kind == "statements":
             answer = {"statements": []}
+        if mode == "hasty" and request.kind in ("statements", "claims"):
+            answer = {name: found[:1] for name, found in answer.items()}
         text = json.dumps(answer)
         limits = [
             sent.body.get("max_tokens") or sent.body.get("max_completion_tokens")
