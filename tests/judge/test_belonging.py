@@ -70,7 +70,7 @@ DECOMPOSITIONS = [
     json.loads(line)
     for line in (Path(__file__).parent / "decompositions.jsonl").read_text(encoding="utf-8").splitlines()
 ]
-"""Answers with greetings, thanks and offers to help, and their statements: one for each sentence that states something."""
+"""Answers with greetings, thanks and offers to help, and a statement for each sentence that states something."""
 
 
 @pytest.mark.parametrize("kind", DECOMPOSING)

@@ -107,6 +107,8 @@ def test_a_key_like_a_word_of_json_breaks_no_answer(agent):
     ("model", "fixed"),
     {
         "o3": True, "o4-mini": True, "gpt-5": True, "gpt-5.1-mini": True, "openai/gpt-5-nano": True, "gpt-12": True,
+        "global.openai.gpt-5.6": True, "bedrock/us.openai.gpt-5.6-luna": True, "ft:gpt-5-mini:team": True,
+        "us.anthropic.claude-opus-5": False, "openai.gpt-oss-120b": False, "marco-o1": False,
         "gpt-4o": False, "gpt-4.1": False, "olmo-2": False, "o300": False, "meta/gpt-50b": False,
     }.items(),
 )  # fmt: skip
