@@ -164,7 +164,6 @@ class ChatClient:
         content = read_content(message.get("content")) or ""
         misplaced = next((name for name in _REASONING if message.get(name)), None)
         if misplaced and not content.strip():
-            raise JudgeError(
-                _MISPLACED.format(name=misplaced, setting=self._service.setting), retryable=True, retry_after=0.0
-            )
+            message = _MISPLACED.format(name=misplaced, setting=self._service.setting)
+            raise JudgeError(message, retryable=True, retry_after=0.0)
         return content

@@ -27,7 +27,6 @@ _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _LEFT_OUT = "left out"
 _SYSTEM_ROLE = "system role"
-_OWN = ("model", "messages")
 
 
 def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class JudgeParameters:
 
         `sent`: the body of the refused request. Another request may have had the same refusal before.
         """
-        names = list_refused(error, [name for name in sent if name not in _OWN])
+        names = list_refused(error, [name for name in sent if name not in ("model", "messages")])
         for name in names:
             if self._still_sends(name, sent[name]):
                 self.refused[name] = self._replace(name)
@@ -92,7 +91,7 @@ class JudgeParameters:
         return bool(names)
 
     def place_system(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
-        """Return the messages, of which the first is the system's, with its text where the endpoint accepts it."""
+        """Return the messages with the text of the first one, the system's, where the endpoint accepts it."""
         if _SYSTEM_ROLE not in self.refused:
             return messages
         system, user, *others = messages

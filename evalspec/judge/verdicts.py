@@ -32,7 +32,7 @@ _LEAST_COVERAGE = 0.5
 _MOST_REPLACED = 3
 """Texts with so few content words may be paraphrased without any of them."""
 _NOTHING = "states nothing:"
-"""What the judge writes, if it is asked again, before a sentence of which it made no statement on purpose."""
+"""What a judge that is asked again writes before a sentence that it left out on purpose."""
 _QUOTED = 80
 
 _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
@@ -207,7 +207,7 @@ def _check_texts(field: str, texts: Sequence[str], source: str, question: str = 
 
 
 def _check_coverage(field: str, texts: Sequence[str], source: str, name: str, way_on: str) -> None:
-    """Check that the texts have enough of the words of the source, of which courtesies are no part."""
+    """Check that the texts have enough of the words of the source, not counting its courtesies."""
     stated = strip_courtesies(source)
     coverage = compute_coverage(texts, stated)
     if coverage < _LEAST_COVERAGE and len(content_words(stated)) > _MOST_REPLACED:
