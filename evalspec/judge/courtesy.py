@@ -17,9 +17,8 @@ pregunta quedo saludo sí tengas útil aiut assistenza buon certo ciao client co
 felice gentil grazie piacere purtroppo richiesta ringrazi salut spero stato util
 agrade ajud boa contat dúvida feliz infelizmente mensagem obrigad olá pergunt prazer tarde tenha ótimo
 bedankt bericht fijne graag helaas hoop laat vraag vrag weten dig fler fråg gärna hej hjälp hoppas hör tack tyvärr
-chętnie dobry dzień dzięk kontakt mam nadziej niestety pomo prosz pyta razie
-благодар буд вопрос всего день добр если есть ещё здравств надеюсь обращ пожалуйста помо рад сожалению спасибо дяку
-допомо жаль запитан звертай маєте сподіва ще якщо
+chętnie dobry dzień dzięk kontakt nadziej niestety pomo prosz pyta допомо дяку жаль запитан звертай маєте сподіва якщо
+благодар буд вопрос всего день добр если есть ещё здравств надеюсь обращ пожалуйста помо рад сожалению спасибо ще
 감사 기꺼이 다른 도와 도움 되셨 드리 문의 바랍니다 안녕 언제든 있으시면 주세요 주셔서 질문
 başka duyar lütfen maalesef memnun merhaba mutlu olmak size soru sorun teşekkür umarım varsa yardım
 آمل أخرى أسئلة التواصل تتردد سؤال شكر لديك مساعد مرحب مفيد يسعد يكون

@@ -93,7 +93,7 @@ def test_a_sentence_may_be_left_out_if_the_judge_says_that_it_states_nothing(kin
     stated = ["Kirjasto aukeaa kello 9."]
     with pytest.raises(UnusableVerdict, match=r"list one that states nothing as 'states nothing: …'"):
         settle_answer(kind, sent, {field: stated})
-    listed = [f"States nothing: {text}" for text in ("Kiitos kysymyksestäsi.", "Autan mielelläni.")]
+    listed = ["States nothing: Kiitos kysymyksestäsi.", "- **states nothing**: Autan mielelläni."]
     assert settle_answer(kind, sent, {field: [*stated, *listed]}) == {field: stated}
 
 

@@ -135,6 +135,7 @@ def test_json_in_a_fence_is_accepted(judge):
         "truncated": "increase spec.evaluation.judge.maxTokens",
         "html": "returned an HTML page instead of JSON; check spec.evaluation.judge.baseUrl",
         "not_an_object": "the reply is a string, not a JSON object; check spec.evaluation.judge.baseUrl",
+        "stream": "returned a stream instead of JSON; turn streaming off there",
         "huge": "larger than 10,485,760 bytes",
         "drop": "was closed before the reply was complete",
         "hang": "within 0.2 s (spec.evaluation.judge.timeoutSeconds)",

@@ -318,7 +318,11 @@ SENT = {"temperature": 0.0, "max_tokens": 4096, "response_format": {}, "seed": 7
         (bad("'messages' has a field that is unsupported", "messages", "unsupported_parameter"), []),
         ("temperature is not supported", ["temperature"]),
         (bad("Argument not supported on this model: maxTokens"), ["max_tokens"]),
-        (bad("Remove max_tokens and try again."), ["max_tokens"]),
+        (bad("This model doesn't support the maxTokens field. Remove maxTokens and try again."), ["max_tokens"]),
+        (
+            bad("The additional field max_tokens conflicts with maxTokens. Remove max_tokens and try again."),
+            ["max_tokens"],
+        ),
         (bad("invalid seed: only 1 is allowed for this model"), ["seed"]),
         (bad("openai does not support parameters: ['top_p'], for model=m. Received seed=7"), []),
         (bad("This model does not support images. The temperature was 0."), []),

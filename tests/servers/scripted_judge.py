@@ -24,7 +24,8 @@ restyled (their statements numbered, quoted, in capitals) · foreign (all on one
 (the first verdict in place of the last) · parrot (the answer of the prompt's first example) · reasoned (a draft with
 other verdicts in <think>) · unfinished (the same, never closed) · parts (the content as a list) · no_choices ·
 truncated (finish_reason length) · truncated_once (below twice the first limit) · filtered (finish_reason
-content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge · not_an_object, or
+content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge ·
+stream · not_an_object, or
 `status(code, headers, message)`, of which `unauthorized(key)` and `throttled(seconds)` are short forms.
 `embedding_fault` is None, "short" (one vector less), "reversed" (last index first), "ragged", "text", a status.
 """
@@ -144,7 +145,12 @@ def _all_sentences(text: str) -> list[str]:
     return sentences(text) or [text]
 
 
-_BODIES = {"html": b"<html>Sign in</html>", "huge": b'"' + b"x" * 11_000_000 + b'"', "not_an_object": b'"good"'}
+_BODIES = {
+    "html": b"<html>Sign in</html>",
+    "huge": b'"' + b"x" * 11_000_000 + b'"',
+    "not_an_object": b'"good"',
+    "stream": b'data: {"choices": [{"delta": {"content": "{"}}]}\n\ndata: [DONE]\n\n',
+}
 
 
 @dataclass
