@@ -6,7 +6,7 @@ from typing import Any
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.model import Need, Run
-from evalspec.model.fingerprints import describe_part, digest_parts
+from evalspec.model.fingerprints import describe_part, digest_parts, find_judge_models, name_models
 from evalspec.plural import counted, name_some
 
 _PARTS = {
@@ -68,10 +68,22 @@ def list_metric_mismatches(
     old, new = digest_parts(before), digest_parts(after)
     shared = [part for part in new if part in old and old[part] != new[part]]
     changes = [_describe_change(part, before[part], after[part]) for part in shared]
-    return [
-        *changes,
-        *(_list_refusal_mismatches(baseline, candidate) if {"judge"} <= before.keys() & after.keys() else ()),
-    ]
+    if "judge" in before and "judge" in after:
+        changes += _list_refusal_mismatches(baseline, candidate)
+        changes += () if "judge" in shared else list_model_mismatches(baseline, candidate)
+    return changes
+
+
+def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield a phrase if the candidate's judge stated a model that the baseline's never did. Unstated models are equal.
+
+    The configured name does not matter: it may be an alias.
+    """
+    before, after = (find_judge_models(run.fingerprint) for run in (baseline, candidate))
+    new = [label for digest, label in after.items() if digest not in before]
+    if before and new:
+        said = f"the judge's replies state the model {name_models(new)}"
+        yield f"{said}, those of the baseline only {name_models(before.values())}"
 
 
 def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
@@ -143,6 +155,7 @@ def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str])
         yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
     if judged:
         yield from _list_refusal_mismatches(baseline, candidate)
+        yield from list_model_mismatches(baseline, candidate)
     if embedded and _differ(before, after, "embeddingsSha256"):
         yield "embeddings: provider, model or address differ"
 

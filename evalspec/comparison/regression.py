@@ -13,10 +13,10 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from evalspec.comparison.baseline import Baseline
-from evalspec.comparison.comparability import list_metric_mismatches
+from evalspec.comparison.comparability import list_metric_mismatches, list_model_mismatches
 from evalspec.comparison.drop_decision import Held, Matched, decide_drop, pair_held
-from evalspec.comparison.drops import NO_SCORES, PROMOTE, explain_block, resolve_limits
-from evalspec.comparison.new_failures import decide_new_failures
+from evalspec.comparison.drops import NO_SCORES, PROMOTE, REJUDGE, explain_block, resolve_limits
+from evalspec.comparison.new_failures import decide_new_failures, list_compared
 from evalspec.comparison.pairing import (
     SamplePairs,
     is_edited,
@@ -82,7 +82,7 @@ def decide_regressions(
     if policy.new_failures is not None:
         wanted = [one for one in matched if only is None or (one.after.name, None, "baseline") in only]
         shared = policy.model_copy(update={"alpha": policy.alpha and policy.alpha / len(datasets)})
-        outcomes += [_count_new_failures(dataset, shared) for dataset in wanted]
+        outcomes += [_count_new_failures(baseline.run, candidate, dataset, shared) for dataset in wanted]
     outcomes += map(_as_anchored, _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0))
     return tuple(outcomes)
 
@@ -136,9 +136,12 @@ def _match(
     return Matched(before, after, None, kept, lost if is_much else LostSamples())
 
 
-def _count_new_failures(dataset: Matched, policy: CiGate) -> RegressionOutcome:
-    if dataset.blocked or dataset.before is None:
-        return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
+def _count_new_failures(baseline: Run, candidate: Run, dataset: Matched, policy: CiGate) -> RegressionOutcome:
+    compared = list_compared(dataset.before, dataset.after) if dataset.before and not dataset.blocked else ()
+    changed = {metric: _explain_change(baseline, candidate, dataset.after.name, metric) for metric in compared}
+    blocked = dataset.blocked or next((f"{metric}: {why}" for metric, why in changed.items() if why), None)
+    if blocked or dataset.before is None:
+        return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=blocked)
     known = {sample.id: sample for sample in dataset.before.samples}
     kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
     found = decide_new_failures(dataset.before, replace(dataset.after, samples=tuple(kept)), policy)
@@ -175,13 +178,21 @@ def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[Regre
     return gone
 
 
+def _explain_change(baseline: Run, candidate: Run, dataset: str, metric: str) -> str | None:
+    """Return why a metric is not the same in both runs and what to do, or None."""
+    changed = list_metric_mismatches(baseline, candidate, dataset, metric)
+    if not changed:
+        return None
+    fix = REJUDGE if changed == list(list_model_mismatches(baseline, candidate)) else PROMOTE
+    return f"{', '.join(changed)}: {fix}"
+
+
 def _hold(baseline: Run, candidate: Run, dataset: Matched, policy: CiGate) -> list[Held]:
     """Return the metrics of a dataset with a maxDrop, and why they cannot be decided, if so."""
     before, after = dataset.before, dataset.after
     held = []
     for metric, limit in resolve_limits(policy, before or after, after).items():
-        changed = list_metric_mismatches(baseline, candidate, after.name, metric)
-        why = dataset.blocked or (f"{', '.join(changed)}: {PROMOTE}" if changed else None)
+        why = dataset.blocked or _explain_change(baseline, candidate, after.name, metric)
         if before is not None and metric not in before.metrics:
             why = why or NO_SCORES
         summary = after.metrics[metric]

@@ -105,6 +105,7 @@ class ChatClient:
     async def _request(self, conversation: _Conversation) -> dict[str, Any]:
         answer = await self._post_first(conversation) if self._is_first else await self._post(conversation)
         self._ledger.count_call(conversation.metric, read_usage(answer.get("usage")))
+        self._listener.replied(answer)
         choice = first_choice(answer)
         if choice is None:
             said = self._service.excerpt(json.dumps(answer))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import reduce
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -48,8 +49,9 @@ class JudgeListener(Struct, frozen=True):
     """Functions that are called with events of the judge.
 
     `refused`: what is sent instead of each refused parameter, by name. `waits`: seconds until the next request, after
-    the judge was rate limited.
+    the judge was rate limited. `replied`: a whole reply, which states the model that wrote it.
     """
 
     refused: Callable[[Mapping[str, str]], None] = _ignore
     waits: Callable[[float], None] = _ignore
+    replied: Callable[[Mapping[str, Any]], None] = _ignore

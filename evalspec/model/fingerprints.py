@@ -1,11 +1,13 @@
 """The parts of a fingerprint that readers of stored runs, reports and baselines rely on."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 
 from evalspec.model.base import built
+
+_MODELS_NAMED = 5
 
 
 class _Manifest(Struct):
@@ -99,6 +101,8 @@ class _Fingerprint(Struct, rename="camel"):
     judge: dict[str, Any] | None = None
     judge_sha256: str | None = None
     judge_refused: dict[str, str] = {}
+    judge_models: list[str] = []
+    judge_system_fingerprints: list[str] = []
     embeddings: dict[str, Any] | None = None
     embeddings_sha256: str | None = None
     versions: dict[str, str] = {}
@@ -209,7 +213,24 @@ def _describe_cost(part: str, dataset: Mapping[str, Any], repeats: int) -> str:
 
 
 def list_judge_notes(fingerprint: Mapping[str, Any]) -> list[str]:
-    """Return a note on the parameters that the judge's endpoint refused; empty if there are none."""
+    """Return notes on the parameters that the judge's endpoint refused, and on the models that its replies state, if
+    they are not the configured one.
+    """
     refused = fingerprint.get("judgeRefused") or {}
     named = ", ".join(f"{name} ({instead})" for name, instead in sorted(refused.items()))
-    return [f"the judge's endpoint refused parameters: {named}"] if named else []
+    notes = [f"the judge's endpoint refused parameters: {named}"] if named else []
+    stated, configured = list(find_judge_models(fingerprint).values()), (fingerprint.get("judge") or {}).get("model")
+    if stated and stated != [configured]:
+        notes.append(f"the judge is configured as {configured}; its replies state the model {name_models(stated)}")
+    return notes
+
+
+def find_judge_models(fingerprint: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the models that the judge's replies stated, by their digests; empty: none was stated."""
+    parts = (str(one).rpartition(" #") for one in fingerprint.get("judgeModels") or ())
+    return {digest: label for label, _, digest in parts}
+
+
+def name_models(names: Collection[str]) -> str:
+    """Return the names of models in a text, the first ones of many."""
+    return ", ".join([*list(names)[:_MODELS_NAMED], *(["…"] if len(names) > _MODELS_NAMED else [])])

@@ -38,7 +38,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
-    plan.services.listener = JudgeListener(execution.keep_refused, progress.judge_waits)
+    plan.services.listener = JudgeListener(execution.keep_refused, progress.judge_waits, execution.keep_stated)
     execution.sort_out()
     run = None
     try:

@@ -18,6 +18,7 @@ from evalspec.http.text import strip_userinfo
 from evalspec.model import Run
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.planning.build import Plan
+from evalspec.planning.outlining import mark
 from evalspec.plural import name_some
 from evalspec.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runner.known_attempts import KnownAttempts
@@ -34,6 +35,12 @@ from evalspec.trust import in_force
 
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
+
+_STATED = {"judgeModels": "model", "judgeSystemFingerprints": "system_fingerprint"}
+"""Keys of the fingerprint, and what of the judge's replies they have: each text with a digest, as it may be redacted."""
+_OF_REPLIES = ("judgeRefused", *_STATED)
+_MOST_STATED = 100
+_LONGEST_STATED = 200
 
 
 class Session(Struct, frozen=True):
@@ -155,6 +162,32 @@ def keep_refused(
     """
     known = fingerprint.get("judgeRefused") or {}
     return _keep(plan, outline, log, {**fingerprint, "judgeRefused": {**known, **refused}})
+
+
+def keep_stated(
+    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], reply: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return the fingerprint with the model that a reply of the judge states, and store it if it is new.
+
+    Raises:
+        StoreError: The fingerprint cannot be written.
+    """
+    added = {}
+    for key, name in _STATED.items():
+        known, text = fingerprint.get(key) or [], reply.get(name)
+        if isinstance(text, str) and text and len(known) < _MOST_STATED:
+            stated = f"{text[:_LONGEST_STATED]} {mark(text)}"
+            added |= {} if stated in known else {key: sorted([*known, stated])}
+    return _keep(plan, outline, log, {**fingerprint, **added}) if added else fingerprint
+
+
+def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts) -> dict[str, Any]:
+    """Return what the fingerprint of a stored run says about its judge's replies, if any judged score is reused."""
+    usable = known.usable or {}
+    judged = any(
+        one.judged and one.name in usable[dataset.name] for dataset in outline.datasets for one in dataset.metrics
+    )
+    return {key: stored.fingerprint[key] for key in _OF_REPLIES if judged and key in stored.fingerprint}
 
 
 def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, Any]) -> dict[str, Any]:
