@@ -6,7 +6,7 @@ from typing import Any
 from evalspec.comparison.pairing import has_all_attempts
 from evalspec.manifest.metric_spec import parse_metric_spec
 from evalspec.model import Need, Run
-from evalspec.model.fingerprints import describe_part, digest_parts, find_judge_models, name_models
+from evalspec.model.fingerprints import describe_part, digest_parts
 from evalspec.plural import counted, name_some
 
 _PARTS = {
@@ -79,11 +79,11 @@ def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
 
     The configured name does not matter: it may be an alias.
     """
-    before, after = (find_judge_models(run.fingerprint) for run in (baseline, candidate))
-    new = [label for digest, label in after.items() if digest not in before]
+    before, after = (run.fingerprint.get("judgeModels") or {} for run in (baseline, candidate))
+    new = [name for digest, name in after.items() if digest not in before]
     if before and new:
-        said = f"the judge's replies state the model {name_models(new)}"
-        yield f"{said}, those of the baseline only {name_models(before.values())}"
+        said = f"the judge's replies state the model {name_some(new)}"
+        yield f"{said}, those of the baseline only {name_some([*before.values()])}"
 
 
 def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
@@ -155,7 +155,6 @@ def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str])
         yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
     if judged:
         yield from _list_refusal_mismatches(baseline, candidate)
-        yield from list_model_mismatches(baseline, candidate)
     if embedded and _differ(before, after, "embeddingsSha256"):
         yield "embeddings: provider, model or address differ"
 

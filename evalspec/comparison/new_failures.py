@@ -69,22 +69,13 @@ def decide_new_failures(before: DatasetResult, after: DatasetResult, policy: CiG
 
 def pair_outcomes(before: DatasetResult, after: DatasetResult) -> tuple[list[OutcomePair], dict[str, None]]:
     """Return the common samples with their outcomes, and the limited metrics that the baseline did not compute."""
-    limits = _list_limits(after)
+    statistics = {metric: summary.statistic for metric, summary in after.metrics.items()}
+    gated = (outcome for outcome in after.thresholds if outcome.status is not VerdictStatus.NOT_GATED)
+    limits = reply_limits(gated, statistics)
     shared = [limit for limit in limits if _computes(before, limit.metric)]
     known = {sample.id: sample for sample in before.samples}
     pairs = [_pair(known[new.id], new, shared) for new in after.samples if new.id in known]
     return pairs, dict.fromkeys(limit.metric for limit in limits if limit not in shared)
-
-
-def list_compared(before: DatasetResult, after: DatasetResult) -> list[str]:
-    """Return the limited metrics that decide whether a sample passes, as far as both runs computed them."""
-    return [*dict.fromkeys(limit.metric for limit in _list_limits(after) if _computes(before, limit.metric))]
-
-
-def _list_limits(after: DatasetResult) -> Sequence[Threshold]:
-    statistics = {metric: summary.statistic for metric, summary in after.metrics.items()}
-    gated = (outcome for outcome in after.thresholds if outcome.status is not VerdictStatus.NOT_GATED)
-    return reply_limits(gated, statistics)
 
 
 def _computes(dataset: DatasetResult, metric: str) -> bool:

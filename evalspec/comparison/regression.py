@@ -16,7 +16,7 @@ from evalspec.comparison.baseline import Baseline
 from evalspec.comparison.comparability import list_metric_mismatches, list_model_mismatches
 from evalspec.comparison.drop_decision import Held, Matched, decide_drop, pair_held
 from evalspec.comparison.drops import NO_SCORES, PROMOTE, REJUDGE, explain_block, resolve_limits
-from evalspec.comparison.new_failures import decide_new_failures, list_compared
+from evalspec.comparison.new_failures import decide_new_failures
 from evalspec.comparison.pairing import (
     SamplePairs,
     is_edited,
@@ -137,20 +137,25 @@ def _match(
 
 
 def _count_new_failures(baseline: Run, candidate: Run, dataset: Matched, policy: CiGate) -> RegressionOutcome:
-    compared = list_compared(dataset.before, dataset.after) if dataset.before and not dataset.blocked else ()
-    changed = {metric: _explain_change(baseline, candidate, dataset.after.name, metric) for metric in compared}
-    blocked = dataset.blocked or next((f"{metric}: {why}" for metric, why in changed.items() if why), None)
-    if blocked or dataset.before is None:
-        return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=blocked)
-    known = {sample.id: sample for sample in dataset.before.samples}
+    name, before = dataset.after.name, dataset.before
+    if before is None:
+        return RegressionOutcome(name, None, INCOMPLETE, reason=dataset.blocked)
+    gated = {
+        limit.metric for limit in dataset.after.thresholds if limit.status is not NOT_GATED
+    } & before.metrics.keys()
+    changes = ((metric, _explain_change(baseline, candidate, name, metric)) for metric in sorted(gated))
+    blocked = dataset.blocked or next((f"{metric}: {why}" for metric, why in changes if why), None)
+    if blocked:
+        return RegressionOutcome(name, None, INCOMPLETE, reason=blocked)
+    known = {sample.id: sample for sample in before.samples}
     kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
-    found = decide_new_failures(dataset.before, replace(dataset.after, samples=tuple(kept)), policy)
+    found = decide_new_failures(before, replace(dataset.after, samples=tuple(kept)), policy)
     found = structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
     if found.status is not PASS or not dataset.lost:
         return found
     failed = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
     failing = [replace(old, status=SampleStatus.FAILED, scores=failed, attempts=()) for old in dataset.lost.samples]
-    at_worst = decide_new_failures(dataset.before, replace(dataset.after, samples=(*kept, *failing)), policy)
+    at_worst = decide_new_failures(before, replace(dataset.after, samples=(*kept, *failing)), policy)
     if at_worst.status is PASS:
         return found
     return structs.replace(found, status=INCOMPLETE, reason=dataset.lost.describe())

@@ -1,13 +1,11 @@
 """The parts of a fingerprint that readers of stored runs, reports and baselines rely on."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, ValidationError, convert, field
 
 from evalspec.model.base import built
-
-_MODELS_NAMED = 5
 
 
 class _Manifest(Struct):
@@ -101,8 +99,8 @@ class _Fingerprint(Struct, rename="camel"):
     judge: dict[str, Any] | None = None
     judge_sha256: str | None = None
     judge_refused: dict[str, str] = {}
-    judge_models: list[str] = []
-    judge_system_fingerprints: list[str] = []
+    judge_models: dict[str, str] = {}
+    judge_system_fingerprints: dict[str, str] = {}
     embeddings: dict[str, Any] | None = None
     embeddings_sha256: str | None = None
     versions: dict[str, str] = {}
@@ -219,18 +217,8 @@ def list_judge_notes(fingerprint: Mapping[str, Any]) -> list[str]:
     refused = fingerprint.get("judgeRefused") or {}
     named = ", ".join(f"{name} ({instead})" for name, instead in sorted(refused.items()))
     notes = [f"the judge's endpoint refused parameters: {named}"] if named else []
-    stated, configured = list(find_judge_models(fingerprint).values()), (fingerprint.get("judge") or {}).get("model")
-    if stated and stated != [configured]:
-        notes.append(f"the judge is configured as {configured}; its replies state the model {name_models(stated)}")
+    stated, configured = fingerprint.get("judgeModels") or {}, (fingerprint.get("judge") or {}).get("model")
+    if stated and [*stated.values()] != [configured]:
+        named = ", ".join(stated.values())
+        notes.append(f"the judge is configured as {configured}; its replies state the model {named}")
     return notes
-
-
-def find_judge_models(fingerprint: Mapping[str, Any]) -> dict[str, str]:
-    """Return the names of the models that the judge's replies stated, by their digests; empty: none was stated."""
-    parts = (str(one).rpartition(" #") for one in fingerprint.get("judgeModels") or ())
-    return {digest: label for label, _, digest in parts}
-
-
-def name_models(names: Collection[str]) -> str:
-    """Return the names of models in a text, the first ones of many."""
-    return ", ".join([*list(names)[:_MODELS_NAMED], *(["…"] if len(names) > _MODELS_NAMED else [])])

@@ -112,20 +112,20 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     package, _, prompt = metric.definition.engine.partition(", ")
     installed = None if package == evalspec.__name__ else _installed(package)
     parts = {
-        "settings": mark(_keep_settings(entry, _OTHER_PARTS) | _keep_settings(rules, (), asdict(RelevanceRules()))),
+        "settings": _mark(_keep_settings(entry, _OTHER_PARTS) | _keep_settings(rules, (), asdict(RelevanceRules()))),
         "version": ".".join(str(one.definition.version) for one in (root, metric) if one is not None),
         "engine": " ".join(filter(None, [package, installed])),
     }
     if scorer:
-        parts["scorer"] = f"{scorer} {mark(hash_module(plan, scorer))}"
+        parts["scorer"] = f"{scorer} {_mark(hash_module(plan, scorer))}"
     if prompt or rubric:
-        parts["prompt"] = mark(rubric) if rubric else prompt
+        parts["prompt"] = _mark(rubric) if rubric else prompt
     if Need.JUDGE in metric.needs and plan.judge is not None:
-        parts["judge"] = f"{plan.judge.model} {mark(describe_judge(plan))}"
+        parts["judge"] = f"{plan.judge.model} {_mark(describe_judge(plan))}"
     if Need.EMBEDDINGS in metric.needs:
         described = describe_embeddings(plan)
         computed_by = _installed("wordllama") if described.get("provider") == "local" else None
-        parts["embeddings"] = f"{described.get('model') or described.get('provider')} {mark([described, computed_by])}"
+        parts["embeddings"] = f"{described.get('model') or described.get('provider')} {_mark([described, computed_by])}"
     return parts
 
 
@@ -136,7 +136,7 @@ def _keep_settings(
     return {key: value for key, value in given.items() if key not in apart and value != (usual or {}).get(key)}
 
 
-def mark(value: Any) -> str:
+def _mark(value: Any) -> str:
     """Return `#` and a short digest of a value."""
     return f"#{compute_digest(value)[:_MARK_LENGTH]}"
 

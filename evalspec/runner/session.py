@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.http.text import strip_userinfo
+from evalspec.judge.usage import Learned
 from evalspec.model import Run
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.planning.build import Plan
-from evalspec.planning.outlining import mark
 from evalspec.plural import name_some
 from evalspec.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runner.known_attempts import KnownAttempts
@@ -36,11 +36,9 @@ from evalspec.trust import in_force
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
 
-_STATED = {"judgeModels": "model", "judgeSystemFingerprints": "system_fingerprint"}
-"""Keys of the fingerprint, and what of the judge's replies they have: each text with a digest, as it may be redacted."""
-_OF_REPLIES = ("judgeRefused", *_STATED)
-_MOST_STATED = 100
-_LONGEST_STATED = 200
+_OF_JUDGE = ("judgeRefused", "judgeModels", "judgeSystemFingerprints")
+_MOST_LEARNED = 100
+"""Names of models of one judge. More are of an endpoint that makes them up."""
 
 
 class Session(Struct, frozen=True):
@@ -152,33 +150,19 @@ def keep_reuse(session: Session, url: str) -> dict[str, Any]:
     return _keep(session.plan, session.outline, session.log, fingerprint)
 
 
-def keep_refused(
-    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], refused: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the fingerprint of a run whose judge refuses parameters, and store it. `refused`: what is sent instead.
-
-    Raises:
-        StoreError: The fingerprint cannot be written.
-    """
-    known = fingerprint.get("judgeRefused") or {}
-    return _keep(plan, outline, log, {**fingerprint, "judgeRefused": {**known, **refused}})
-
-
-def keep_stated(
-    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], reply: Mapping[str, Any]
+def keep_learned(
+    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], learned: Learned
 ) -> Mapping[str, Any]:
-    """Return the fingerprint with the model that a reply of the judge states, and store it if it is new.
+    """Return the fingerprint with what its replies say about the judge, and store it if it is new.
 
     Raises:
         StoreError: The fingerprint cannot be written.
     """
-    added = {}
-    for key, name in _STATED.items():
-        known, text = fingerprint.get(key) or [], reply.get(name)
-        if isinstance(text, str) and text and len(known) < _MOST_STATED:
-            stated = f"{text[:_LONGEST_STATED]} {mark(text)}"
-            added |= {} if stated in known else {key: sorted([*known, stated])}
-    return _keep(plan, outline, log, {**fingerprint, **added}) if added else fingerprint
+    known = {key: fingerprint.get(key) or {} for key in learned}
+    added = {key: {**known[key], **found} for key, found in learned.items() if len(known[key]) < _MOST_LEARNED}
+    if all(known[key] == found for key, found in added.items()):
+        return fingerprint
+    return _keep(plan, outline, log, {**fingerprint, **added})
 
 
 def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts) -> dict[str, Any]:
@@ -187,7 +171,7 @@ def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts
     judged = any(
         one.judged and one.name in usable[dataset.name] for dataset in outline.datasets for one in dataset.metrics
     )
-    return {key: stored.fingerprint[key] for key in _OF_REPLIES if judged and key in stored.fingerprint}
+    return {key: stored.fingerprint[key] for key in _OF_JUDGE if judged and key in stored.fingerprint}
 
 
 def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ def changed_judge(document):
 
 
 def names_in(document, key="judgeModels"):
-    return [one.partition(" #")[0] for one in document["fingerprint"].get(key, ())]
+    return list(document["fingerprint"].get(key, {}).values())
 
 
 def stated(project):
@@ -198,7 +198,7 @@ def test_a_stated_model_that_is_redacted_is_the_same_model(judged, judge, monkey
 
 
 def test_a_judge_that_states_another_model_each_time_is_stored_up_to_a_limit(judged, judge, monkeypatch):
-    monkeypatch.setattr("evalspec.runner.session._MOST_STATED", 3)
+    monkeypatch.setattr("evalspec.runner.session._MOST_LEARNED", 3)
     names = iter(range(1000))
     counting = property(lambda _: {"model": f"m-{next(names)}"})
     monkeypatch.setattr(type(judge), "states", counting, raising=False)
