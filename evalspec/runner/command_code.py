@@ -23,8 +23,8 @@ _MOST_BYTES = 20 << 20
 _MOST_CHANGED = 10_000
 """Files that are changed or unknown to git above which they are not compared."""
 
-_OF_AGENTS = (".log", ".pid", ".db", ".sqlite", ".sqlite3", ".gitignore")
-"""Endings of files that agents write while they run, and of the list where a person names more of them."""
+_OF_AGENTS = (".log", ".pid", ".db", ".sqlite", ".sqlite3", ".pyc", ".gitignore")
+"""Endings of files that agents and Python write, and of the list where a person names more of them."""
 _REPORTS = (".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".sarif", ".xml")
 """Endings of files that evalspec writes. They count only if git tracks them."""
 
@@ -51,13 +51,13 @@ def describe_code(plan: Plan) -> dict[str, str | None]:
 
 
 def explain_unknown(plan: Plan, agent: Mapping[str, Any]) -> str | None:
-    """Return what cannot be told about the agent of a resumed run; None: its code was compared.
+    """Return what is unknown about the agent of a resumed run; None: its code was compared.
 
     `agent`: that of the fingerprint.
     """
     if plan.url is None or (find_command(plan) and agent.keys().isdisjoint(("gitSha256", "reusedUrl"))):
         return None
-    said = f"evalspec cannot tell whether the agent at {shown_url(plan.url)} is the one that the run began with"
+    said = f"cannot tell whether the agent at {shown_url(plan.url)} is the one that the run began with"
     return f"{said}; the project's files that git does not ignore are unchanged" if agent.get("gitSha256") else said
 
 
