@@ -57,7 +57,7 @@ def explain_unknown(plan: Plan, agent: Mapping[str, Any]) -> str | None:
     """
     if plan.url is None or (find_command(plan) and agent.keys().isdisjoint(("gitSha256", "reusedUrl"))):
         return None
-    said = f"cannot tell whether the agent at {shown_url(plan.url)} is the one that the run began with"
+    said = f"evalspec cannot tell whether the agent at {shown_url(plan.url)} is the one that the run began with"
     return f"{said}; the project's files that git does not ignore are unchanged" if agent.get("gitSha256") else said
 
 

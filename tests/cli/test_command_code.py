@@ -25,7 +25,7 @@ SERVER = """
         def log_message(self, *arguments): ...
     http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 """
-UNKNOWN = "evalspec: cannot tell whether the agent at http://127.0.0.1:"
+UNKNOWN = "evalspec cannot tell whether the agent at http://127.0.0.1:"
 CHANGED = "agent: the code of spec.api.command changed"
 CHANGED_FILES = "agent: files of the project changed (see git status and git log)"
 
