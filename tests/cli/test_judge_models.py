@@ -68,6 +68,7 @@ def stated(project):
         ({}, NEW, "PASS"),
         (OLD, {"model": ""}, "PASS"),
         (OLD, {"model": 7}, "PASS"),
+        ({}, {"model": "m\ud800" * 1000}, "PASS"),
         (OLD | {"system_fingerprint": "fp_1"}, OLD | {"system_fingerprint": "fp_2"}, "PASS"),
     ],
 )
@@ -78,6 +79,7 @@ def test_a_model_that_the_baseline_does_not_know_blocks_what_is_judged(before, a
     code, found = decide(judged)
     assert (code, found["tone"][0]) == (3 if status == "INCOMPLETE" else 0, status)
     assert found["string_match"][0] == "PASS"
+    assert judged("report").code == code
     if status == "INCOMPLETE":
         assert "state the model m-2026-11-20, those of the baseline only m-2026-08-06" in found["tone"][1]
 
