@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from evalspec.errors import JudgeError, ServiceError
 from evalspec.http.completions import first_choice, read_content, read_usage
 from evalspec.http.pacing import persist
+from evalspec.json_text import compute_digest
 from evalspec.judge.endpoint import Endpoint
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.parameters import JudgeParameters
@@ -30,6 +31,9 @@ _MISPLACED = (
     "reasoning_effort: none or chat_template_kwargs: {{enable_thinking: false}}, or fix the server's reasoning parser"
 )
 _REPAIR = "That answer cannot be used: {why}. Answer again, with one JSON object that complies with the JSON Schema."
+
+_STATED = {"judgeModels": "model", "judgeSystemFingerprints": "system_fingerprint"}
+"""Keys of the fingerprint, and of replies. Providers change the system fingerprint often, so it is only shown."""
 
 
 class _Conversation(Struct):
@@ -112,6 +116,7 @@ class ChatClient:
     async def _request(self, conversation: _Conversation) -> dict[str, Any]:
         answer = await self._post_first(conversation) if self._is_first else await self._post(conversation)
         self._ledger.count_call(conversation.metric, read_usage(answer.get("usage")))
+        self._listener.learns(_find_stated(answer))
         choice = first_choice(answer)
         if choice is None:
             said = self._service.excerpt(json.dumps(answer))
@@ -143,7 +148,7 @@ class ChatClient:
                         raise
                     raise JudgeError(f"{error}; {advice}", status=error.status, reply=error.reply) from None
             self._ledger.count_retry(conversation.metric)
-            self._listener.refused(self._parameters.refused)
+            self._listener.learns({"judgeRefused": self._parameters.refused})
 
     def _explain_truncation(self, conversation: _Conversation) -> str:
         if not self._parameters.has_limit:
@@ -167,3 +172,11 @@ class ChatClient:
             message = _MISPLACED.format(name=misplaced, setting=self._service.setting)
             raise JudgeError(message, retryable=True, retry_after=0.0)
         return content
+
+
+def _find_stated(reply: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return what a reply states about its model, by digest: a name may be redacted in one of two runs."""
+    found = {key: reply.get(name) for key, name in _STATED.items()}
+    return {
+        key: {compute_digest(text)[:12]: text[:200]} for key, text in found.items() if text and isinstance(text, str)
+    }

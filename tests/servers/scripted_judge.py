@@ -211,6 +211,7 @@ class ScriptedJudge:
         self.mode: str | Status = "ok"
         self.script: Sequence[str | Status] = []
         self.in_turn = False
+        self.states: Mapping[str, str] = {}
         self.embedding_fault: str | Status | None = None
         self.chats: list[Request] = []
         self.embeddings: list[Request] = []
@@ -482,7 +483,11 @@ class _Handler(BaseHTTPRequestHandler):
             choice["message"]["refusal"] = "I cannot help with that."
         usage = {"prompt_tokens": len(request.prompt) // 4, "completion_tokens": len(text) // 4}
         choices = [] if mode == "no_choices" else [choice]
-        self._send(json.dumps({"object": "chat.completion", "choices": choices, "usage": usage}).encode())
+        self._send(
+            json.dumps(
+                {"object": "chat.completion", "choices": choices, "usage": usage, **self.server.judge.states}
+            ).encode()
+        )
 
     def _embed(self, request: Request) -> None:
         judge = self.server.judge
