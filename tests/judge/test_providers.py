@@ -248,13 +248,15 @@ def test_each_wording_of_a_refused_temperature_is_understood_once(name):
 )  # fmt: skip
 def test_a_refused_system_role_moves_its_text_into_the_users_message(error, message):
     wire = Wire(name="roles", path="/v1", model="m", missing="", error=error, no_system=message)
-    refused: list[dict[str, str]] = []
-    listener = JudgeListener(refused=lambda found: refused.append(dict(found)))
+    learnt: list[dict[str, str]] = []
+    listener = JudgeListener(
+        learns=lambda found: learnt.extend([found["judgeRefused"]] if "judgeRefused" in found else [])
+    )
     with ScriptedJudge(wire=wire) as judge:
         judge.script = ["malformed"]
         asking = Asking(judge.base_url, model="m", api_key=KEY, listener=listener, max_retries=1)
         assert [answers[0]["value"] for answers in asking.waves(1, 1)] == ["good"] * 2
-    assert refused == [{"system role": "sent in the user's message"}]
+    assert learnt == [{"system role": "sent in the user's message"}]
     [only] = judge.refusals
     system, user = (message["content"] for message in only["messages"])
     assert [[said["role"] for said in chat.body["messages"]] for chat in judge.chats] == [
