@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +106,7 @@ EXEMPTIONS = [
     Exemption("docs/explanation/retrievers.md", "text", 1, "needs the data of Cranfield, a download", None),
     Exemption("docs/explanation/statuses.md", "indented", 1, "a formula", None),
     Exemption("docs/how-to/retrievers.md", "text", 5, "needs the data of Cranfield, a download", None),
-    Exemption("docs/tutorials/first-gate.md", "text", 14, "builds a wheel from PATH_TO_EVALSPEC; init prints it", None),
+    Exemption("docs/tutorials/first-gate.md", "text", 12, "builds a wheel from PATH_TO_EVALSPEC; init prints it", None),
     Exemption("docs/reference/gold-reference.md", "text", 1, "a drawing of folders", None),
     Exemption("docs/reference/gold-reference.md", "text", 2, "a drawing", None),
 ]
@@ -410,7 +411,13 @@ def run_page(page: Path, needs: Page, folder: Path, monkeypatch: pytest.MonkeyPa
     assert unknown == [], f"the page does not have {unknown}"
     with contextlib.ExitStack() as stack:
         port = str(find_free_port())
-        variables = {"COLUMNS": "100", "EVALSPEC_PORT": port, "LOCAL": f"localhost:{port}", "SERVICE": f"http://127.0.0.1:{port}", **needs.variables}
+        variables = {
+            "COLUMNS": "100",
+            "EVALSPEC_PORT": port,
+            "LOCAL": f"localhost:{port}",
+            "SERVICE": f"http://127.0.0.1:{port}",
+            **needs.variables,
+        }
         for stand_in in needs.stand_ins:
             variables |= stack.enter_context(STAND_INS[stand_in]())
         for variable, value in variables.items():
@@ -466,24 +473,47 @@ def check_commands(script: str) -> None:
     missing = [file for file in files if not (ROOT / file).exists()]
     assert missing == [], f"no such files: {missing}"
     for line in script.replace("\\\n", "").splitlines():
-        if line.startswith("evalspec "):
-            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-            lexer.whitespace_split = True
-            words = list(lexer)
-            end = next((place for place, word in enumerate(words) if set(word) <= set("&|;<>")), len(words))
-            _check_command(words[1:end])
+        for words in _split_commands(line):
+            _check_command(words)
+
+
+def _split_commands(line: str) -> Iterator[list[str]]:
+    """The arguments of each `evalspec` in a line of a script."""
+    if "evalspec " not in line:
+        return
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        found = list(lexer)
+    except ValueError:  # the beginning of a text of several lines
+        assert not line.lstrip().startswith("evalspec "), line
+        return
+    for is_sign, words in groupby(found, lambda word: set(word) <= set("&|;<>()")):
+        command = list(dropwhile(lambda word: re.match(r"\w+=|\$$", word), words))
+        if not is_sign and command[:1] == ["evalspec"]:
+            yield command[1:]
 
 
 def _check_command(words: list[str]) -> None:
     command: click.Command | None = group
     context = click.Context(group)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and words:
         name, *words = words
         command = command.get_command(context, name)
         assert command, f"evalspec has no command {name}"
         context = click.Context(command, parent=context)
     assert command
-    command.make_parser(context).parse_args(list(words))
+    if not isinstance(command, click.Group):
+        given, *_ = command.make_parser(context).parse_args(list(words))
+        for parameter in command.params:
+            _check_choice(parameter, given.get(parameter.name or ""))
+
+
+def _check_choice(parameter: click.Parameter, given: Any) -> None:
+    values = given if isinstance(given, list | tuple) else (given,)
+    for value in values if isinstance(parameter.type, click.Choice) else ():
+        if isinstance(value, str) and not value.isupper():
+            parameter.type.convert(value, parameter, None)
 
 
 def check_requirement(requirement: str) -> None:

@@ -19,6 +19,7 @@ from evalspec.service.erasure_api import ErasureRequest
 from shell_pages import DOCUMENTS, ROOT, find_missing, name_page, read_blocks
 
 GOLDEN = {
+    ("docs/how-to/remap.md", "text", 1): "remap/golden/terminal.txt",
     ("docs/reference/compare.md", "text", 1): "comparison/golden/comparison.txt",
     ("docs/reference/compare.md", "text", 2): "comparison/golden/candidates.txt",
     ("docs/reference/reports.md", "csv", 1): "reporters/golden/report.csv",
@@ -42,7 +43,8 @@ def list_blocks(language):
 def test_what_is_shown_is_in_the_golden_file(place, file):
     name, *found = place
     (code,) = (block.code for block in read_blocks(ROOT / name) if [block.language, block.number] == found)
-    assert find_missing(code, (ROOT / "tests" / file).read_text(encoding="utf-8")) == []
+    shown = code.partition("\n")[2] if code.startswith("$ ") else code
+    assert find_missing(shown, (ROOT / "tests" / file).read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("code", list_blocks("jsonl"))

@@ -18,7 +18,6 @@ ELSEWHERE = {
     ("CONTRIBUTING.md", "markdown", 2): "test_contributing.py",
     ("docs/explanation/architecture.md", "diff", 1): "test_two_patches.py",
     ("docs/explanation/architecture.md", "diff", 2): "test_two_patches.py",
-    ("docs/how-to/remap.md", "text", 1): "remap/test_remap_command.py",
     ("docs/reference/reports.md", "text", 1): "cli/test_golden_demo.py",
     ("docs/reference/reports.md", "text", 2): "cli/test_golden_demo.py",
     **{("docs/reference/score.md", "text", number): "cli/test_score.py" for number in range(1, 8)},
@@ -91,6 +90,8 @@ def test_exemptions_are_of_blocks_that_exist():
 
 
 def test_what_pages_print_is_of_blocks_that_exist():
-    places = {(name_page(page), block.number) for page in DOCUMENTS for block in read_blocks(page) if block.language == "text"}
+    places = {
+        (name_page(page), block.number) for page in DOCUMENTS for block in read_blocks(page) if block.language == "text"
+    }
     named = {(name, number) for name, needs in NEEDS.items() for number in (*needs.prints, *needs.other_numbers)}
     assert named <= places

@@ -144,7 +144,10 @@ PAGES = {
     "docs/how-to/migrating-from-ragas.md": Page({"results.jsonl": f"{FOREIGN}/ragas.jsonl"}),
     "docs/how-to/own-agent.md": SHOWN,
     "docs/how-to/pytest.md": Page(
-        SHOP, CAPITALS, stand_ins=("judge",), prints={1: "cd ../capitals; python -m pytest -p no:cacheprovider agent.yaml"}
+        SHOP,
+        CAPITALS,
+        stand_ins=("judge",),
+        prints={1: "cd ../capitals; python -m pytest -p no:cacheprovider agent.yaml"},
     ),
     "docs/how-to/retrievers.md": Page(
         {"support-faq.unrag.json": "evals/support-faq.unrag.json"},
