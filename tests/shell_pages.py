@@ -452,8 +452,8 @@ def squeeze(text: str) -> list[str]:
 def find_missing(shown: str, printed: str, *, other_numbers: bool = False) -> list[str]:
     """The shown lines that were not printed in this order.
 
-    In a shown line, … stands for any text and the id of a run for any id. So do numbers for any number, if they are those
-    of another run, and in lines about times.
+    In a shown line, … stands for any text, and the id of a run for any id. In lines about times, and everywhere with
+    `other_numbers`, a number stands for any number.
     """
     lines = iter(squeeze(printed))
     patterns = {line: _to_pattern(line, other_numbers or bool(_TIME.search(line))) for line in squeeze(shown)}
@@ -473,11 +473,11 @@ def check_commands(script: str) -> None:
     missing = [file for file in files if not (ROOT / file).exists()]
     assert missing == [], f"no such files: {missing}"
     for line in script.replace("\\\n", "").splitlines():
-        for words in _split_commands(line):
+        for words in split_commands(line):
             _check_command(words)
 
 
-def _split_commands(line: str) -> Iterator[list[str]]:
+def split_commands(line: str) -> Iterator[list[str]]:
     """The arguments of each `evalspec` in a line of a script."""
     if "evalspec " not in line:
         return

@@ -1,13 +1,14 @@
 """The commands in the help, in the text of pages and in comments: evalspec has them, with their options and choices."""
 
 import re
+import shutil
 
 import click
 import pytest
 from markdown_it import MarkdownIt
 
 from evalspec.cli.main import group
-from shell_pages import DOCUMENTS, ROOT, check_commands, name_page
+from shell_pages import DOCUMENTS, ROOT, STAND_INS, check_commands, name_page, split_commands
 
 COMMENTED = [
     ROOT / "agent.yaml.example",
@@ -16,6 +17,23 @@ COMMENTED = [
     *sorted((ROOT / "examples").rglob("*.yaml")),
 ]
 IN_COMMENT = re.compile(r"#.*?[:`] ?(evalspec [a-z][^`#\n]*)")
+NOT_RUN = (
+    "gold init gold/help",
+    "label",
+    "gold review",
+    "serve",
+    "worker",
+    "token",
+    "runs push",
+    "evaluate agent.yaml --push",
+)
+"""A second gold set, sessions, servers, and what speaks to one."""
+ABSENT = re.compile(
+    r"no such file|cannot be read|there is no module|no (run|slice|label|triple|retriever|person)\b"
+    r"|has no|already|is taken|are unchanged|no accepted triple|cannot (hold|resolve)|adjudicates only"
+)
+"""What an example names and the shop does not have, or not in that state. Any other error is a wrong example."""
+GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "ada"}
 ENDS_IN_OPTION = re.compile(r" --[\w-]+$")
 
 
@@ -66,3 +84,22 @@ def test_the_commands_in_the_text_of_a_page_are_accepted(page):
 def test_the_commands_in_the_comments_of_a_file_are_accepted(file):
     for command in IN_COMMENT.findall(file.read_text(encoding="utf-8")):
         check_mention(command.strip())
+
+
+def test_the_examples_of_the_help_run(project, monkeypatch):
+    """In the shop of the pages, after a run, one after the other."""
+    for name, text in GIT.items():
+        monkeypatch.setenv(name, text)
+    shutil.copytree(ROOT / "tests" / "pages" / "shop", project.folder, dirs_exist_ok=True)
+    with STAND_INS["agent"]() as found:
+        manifest = (project.folder / "agent.yaml").read_text().replace("http://localhost:4000", found["AGENT"])
+        (project.folder / "agent.yaml").write_text(manifest)
+        examples = [line for command in COMMANDS.values() for line in read_examples(command)]
+        wrong = []
+        for line in ("evalspec evaluate agent.yaml", "evalspec runs label latest main", *examples):
+            for words in split_commands(line):
+                if not " ".join(words).startswith(NOT_RUN):
+                    outcome = project(*words)
+                    if outcome.code == 2 and not ABSENT.search(outcome.err + outcome.out):
+                        wrong.append(f"{line}: {outcome.err}")
+    assert not wrong, "\n".join(wrong)

@@ -38,7 +38,11 @@ spec:
   evaluation:
     retrievers: {pages: {python: "rerank:Reranked"}}
     datasets:
-      - {name: rag-quality, path: $file:evals/rag.jsonl, retriever: pages, mode: retrieve+rerank, metrics: [nDCG@5, Recall@5]}
+      - name: rag-quality
+        path: $file:evals/rag.jsonl
+        retriever: pages
+        mode: retrieve+rerank
+        metrics: [nDCG@5, Recall@5]
 END_OF_FILE
 """
 PAGES = {
@@ -78,8 +82,8 @@ PAGES = {
             1: "cd ../squares; WRONG='5 7 10' LUCKY= evalspec evaluate agent.yaml; evalspec runs label latest main\n"
             "flock .evalspec/runs/latest/.lock evalspec evaluate agent.yaml --resume",
             2: "cd ../squares; WRONG='7 8' LUCKY= evalspec evaluate agent.yaml\n"
-            "WRONG='1 2 3 4 5 6' LUCKY= evalspec evaluate agent.yaml || INTERRUPT_AT=7 evalspec evaluate agent.yaml -j 1 ||\n"
-            "evalspec runs list",
+            "WRONG='1 2 3 4 5 6' LUCKY= evalspec evaluate agent.yaml ||\n"
+            "INTERRUPT_AT=7 evalspec evaluate agent.yaml -j 1 || evalspec runs list",
             3: "cd ../squares; INTERRUPT_AT=7 evalspec evaluate agent.yaml -j 1",
             4: "cd ../squares; evalspec report",
             5: "cd ../squares; evalspec evaluate agent.yaml --repeat 4",
