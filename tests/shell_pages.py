@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,6 +163,7 @@ def name_page(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
 def read_blocks(page: Path) -> list[Block]:
     """Return the blocks of a page as GitHub sees them. The language of an indented block is `indented`."""
     found, counts = [], dict[str, int]()
