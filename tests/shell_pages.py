@@ -39,11 +39,14 @@ DOCUMENTS = [
 _FILE = re.compile(r"# (\w+\.py)\b.*\n")
 _LANGUAGES = {"bash": "sh", "shell": "sh", "console": "sh", "py": "python", "yml": "yaml"}
 """Other names of the languages whose blocks run."""
-_RUN_OR_NUMBER = re.compile(r"(?P<run>\d{8}T\d{6}(\\\.\d+)?Z\\-[0-9a-f]{8})|(\\\+|[−±])?\d(\\\.|[\d,])*")
-"""The id of a run, or a number, in the pattern of a line."""
+_NUMBER = r"(?:\\\+|[−±])?\d(?:\\\.|[\d,])*"
+_RUN_OR_NUMBER = re.compile(
+    r"(?P<run>\d{8}T\d{6}(\\\.\d+)?Z\\-[0-9a-f]{8})"
+    rf"|(?P<time>{_NUMBER}(?=\\ ms)|(?<=latency_p95\\ ){_NUMBER})|{_NUMBER}"
+)
+"""The id of a run, a time or another number, in the pattern of a line."""
 _ANY_RUN = r"\d{8}T\d{6}(\.\d+)?Z-[0-9a-f]{8}"
 _ANY_NUMBER = r"[+−±]?\d[\d.,]*"
-_TIME = re.compile(r"\bms\b|latency")
 
 _ADDRESSES = {
     "http://localhost:4000": "AGENT",
@@ -454,17 +457,17 @@ def squeeze(text: str) -> list[str]:
 def find_missing(shown: str, printed: str, *, other_numbers: bool = False) -> list[str]:
     """The shown lines that were not printed in this order.
 
-    In a shown line, … stands for any text, and the id of a run for any id. In lines about times, and everywhere with
-    `other_numbers`, a number stands for any number.
+    In a shown line, … stands for any text, the id of a run for any id, and a time for any time. With `other_numbers`, a
+    number stands for any number.
     """
     lines = iter(squeeze(printed))
-    patterns = {line: _to_pattern(line, other_numbers or bool(_TIME.search(line))) for line in squeeze(shown)}
+    patterns = {line: _to_pattern(line, other_numbers) for line in squeeze(shown)}
     return [line for line in squeeze(shown) if not any(patterns[line].fullmatch(other) for other in lines)]
 
 
 def _to_pattern(line: str, other_numbers: bool) -> re.Pattern[str]:
     def widen(found: re.Match[str]) -> str:
-        return _ANY_RUN if found["run"] else _ANY_NUMBER if other_numbers else found[0]
+        return _ANY_RUN if found["run"] else _ANY_NUMBER if found["time"] or other_numbers else found[0]
 
     return re.compile(_RUN_OR_NUMBER.sub(widen, re.escape(line)).replace("…", ".*"))
 
