@@ -29,7 +29,7 @@ from servers.judge_wires import (
     gemini_error,
     openai_error,
 )
-from servers.scripted_judge import ScriptedJudge, throttled
+from servers.scripted_judge import ScriptedJudge, status, throttled
 
 DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "judges.md").read_text(encoding="utf-8")
 LIMIT = {"max_tokens": "sent as max_completion_tokens"}
@@ -134,6 +134,15 @@ def test_headers_replace_the_key_and_are_not_quoted():
         assert "provided: [redacted]" in asking.failure()
         Asking(judge.base_url, model=OPENAI.model, headers={"AUTHORIZATION": f"Bearer {KEY}", "X-Team": "search"})()
         assert judge.chats[0].headers["x-team"] == "search"
+
+
+@pytest.mark.parametrize("said", ["{}", "{:20.20}...", "no, {} is wrong", "%70ass&#32;" + "x" * 120 + "{}"])
+def test_a_rejected_key_with_spaces_is_hidden_whole(said):
+    key = "pass phrase of 4 Words"
+    with ScriptedJudge() as judge:
+        judge.mode = status(401, {}, said.format(key))
+        line = Asking(judge.url, api_key=key).failure()
+    assert "phrase" not in line and "Words" not in line and "[redacted]" in line
 
 
 def test_embeddings_at_azure_take_the_key_in_a_header_of_its_own_and_no_file_has_it(project, monkeypatch):
