@@ -29,6 +29,16 @@ _NEW_FILE: int = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW"
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Linux constants for renameat2: relative to the working directory, and exchange the two paths."""
 _MOVED: dict[int, int] = {}
+_REPORT = re.compile(
+    rb'\A\{\s*"schemaVersion": \d+,\s*"(?:runId": "|kind": "evalspec comparison")|\A\{"run_id": "[^"]*", "has_texts": '
+    rb'|\Arun_id,has_texts,|<testsuites name="evalspec"|"driver": \{\s*"name": "evalspec"'
+    rb'|<meta name="generator" content="evalspec">|^run `[^`]+`, exit code \d|^baseline: `[^`]+`  `'
+    rb"|\APAR1.*evalspec report",
+    re.DOTALL | re.MULTILINE,
+)
+"""What a report has near its beginning or its end."""
+_SEEN = 65_536
+"""Bytes at each end of a file that are searched for what marks it as evalspec's own."""
 
 
 class Input(Struct, frozen=True):
@@ -103,7 +113,7 @@ def find_input(path: Path, inputs: Iterable[Input]) -> Input | None:
 
 
 def write_file(path: Path, parts: Iterable[bytes]) -> None:
-    """Write a whole file from its parts, and create its parent folders. The mode of an existing file is kept.
+    """Write a whole file from its parts. The mode of an existing file is kept.
 
     Raises:
         OSError: The file cannot be written. An existing regular file is unchanged.
@@ -113,9 +123,7 @@ def write_file(path: Path, parts: Iterable[bytes]) -> None:
         _write_stream(path, parts)
         return
     require(Act.WRITE_FILE, str(path))
-    place = resolve_place(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(place, parts)
+    replace_file(resolve_place(path), parts)
 
 
 def replace_file(path: Path, parts: Iterable[bytes], *, temporary: Path | None = None, mode: int = 0o666) -> None:
@@ -323,3 +331,33 @@ def refuse_inputs(targets: Sequence[Path], inputs: Sequence[Input], field: str =
     problems += [Problem(*reason, file=str(target), field=field) for target, reason in refused if reason is not None]
     if problems:
         raise InvalidInput(problems)
+
+
+def refuse_others(targets: Iterable[Path], *, force: bool, own: re.Pattern[bytes] = _REPORT) -> None:
+    """Check that files can be created, and replace only files that evalspec wrote, unless that is forced.
+
+    `own`: what marks such a file near its beginning or its end. An empty file may be replaced too.
+
+    Raises:
+        InvalidInput: A target is in no folder, or is another file.
+    """
+    problems = []
+    for target in targets:
+        if is_stream(target):
+            continue
+        place = Path(os.path.realpath(target))
+        if not place.parent.is_dir():
+            fix = "create it first, or choose another place"
+            problems.append(Problem(f"there is no folder {place.parent.name}", fix, str(target), field="-o"))
+        elif not force and place.is_file() and not _is_marked(place, own):
+            message = "this file exists, and evalspec did not write it"
+            problems.append(Problem(message, "choose another name, or pass --force", str(target), field="-o"))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _is_marked(path: Path, own: re.Pattern[bytes]) -> bool:
+    with path.open("rb") as file:
+        content = file.read(_SEEN)
+        file.seek(max(_SEEN, path.stat().st_size - _SEEN))
+        return not content or own.search(content + file.read()) is not None

@@ -270,7 +270,9 @@ class TestPullRequestsFromForks:
         (script,) = [step["run"] for step in self.steps(workflows[0]) if step.get("name") == "Evaluate"]
         for written, here in {"http://127.0.0.1:8918": agent.url, "$RUNNER_TEMP": "temporary", "\\\n": ""}.items():
             script = script.replace(written, here)
-        program, *arguments = shlex.split(script)
+        folder, command = script.strip().split("\n")
+        (project.folder / shlex.split(folder)[1]).mkdir(parents=True)
+        program, *arguments = shlex.split(command)
         done = project(*arguments)
         assert (program, done.code) == ("evalspec", 1), done.err  # the agent here knows Paris only
         assert agent.requests

@@ -342,3 +342,20 @@ def test_loading_the_plugin_imports_nothing_heavy():
     program = "import evalspec.pytest_plugin, sys; print({'pydantic', 'msgspec', 'httpx', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("arguments", [["agent.yaml"], ["agent.yaml", "--collect-only"], ["--evalspec"]])
+def test_nothing_of_an_untrusted_project_is_imported(qa, monkeypatch, arguments):
+    code = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\ndef ask(q): return 'Paris'\n"
+    for name in ("own", "conftest"):
+        (qa.folder / f"{name}.py").write_text(code)
+    qa.api = {"python": "own:ask"}
+    qa.write()
+    assert "passed" in Session(qa.folder, "agent.yaml").out
+    for file in qa.folder.glob("*.ran"):
+        file.unlink()
+    monkeypatch.setenv("EVALSPEC_UNTRUSTED", "1")
+    session = Session(qa.folder, *arguments)
+    assert session.code == pytest.ExitCode.USAGE_ERROR
+    assert "evalspec: EVALSPEC_UNTRUSTED is set, and pytest runs a project's code" in session.out
+    assert not list(qa.folder.glob("*.ran"))

@@ -192,7 +192,7 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
     with session.log as log:
         measured = await execute(session, progress, read_stored_baseline(stored))
         redaction = session.plan.loaded.references.redaction
-        run = diagnose(redact_run(measured, redaction.mask_data, redaction.is_clean), open_run(log.place))
+        run = diagnose(redact_run(measured, redaction.mask_data, redaction.is_readable), open_run(log.place))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(iterate_json(run))

@@ -24,6 +24,7 @@ from evalspec.http.failures import Service
 from evalspec.http.pacing import parse_retry_after, persist
 from evalspec.http.routes import choose_route, is_loopback
 from evalspec.http.text import one_line
+from evalspec.manifest.redaction import hide_all
 from evalspec.model.base import built
 from evalspec.runner.ci_variables import detect_ci_build
 from evalspec.store.damage import refuse_damage
@@ -170,7 +171,7 @@ class _Pushing:
         self._client = client
         self._server = server
         self._say = say
-        self._service = Service("the server", "--to", secrets=(server.token,))
+        self._service = Service("the server", "--to", hide=hide_all([server.token]))
 
     async def push(self, folder: Path, files: tuple[PushedFile, ...]) -> bool:
         """Push a run unless the server has it, and return whether it was new.
@@ -248,7 +249,7 @@ class _Pushing:
         if response.headers.get("content-type", "").startswith(_PROBLEM_TYPE):
             with suppress(ServiceError, TypeError, KeyError):
                 said = str(parse_body(body, "", self._service)["detail"])
-        detail = self._service.hide(one_line(said))
+        detail = one_line(self._service.hide(said))
         if status == HTTPStatus.UNAUTHORIZED:
             detail = f"the token in EVALSPEC_TOKEN is not valid on {self._server.url}: unknown, expired or revoked"
         if "X-Namespace" in detail:

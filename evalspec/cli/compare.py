@@ -17,6 +17,7 @@ from evalspec.cli.run_output import (
     Shape,
     decide_exit_code,
     is_nameless,
+    output_options,
     print_failures,
     shape_options,
     write_output,
@@ -69,15 +70,7 @@ _SAMPLES_SHOWN = 10
 )
 @option("--fail-on", type=click.Choice(["degraded"]), help="Exit with 1 if a metric is degraded.")
 @shape_options
-@option(
-    "-o",
-    "--output",
-    "outputs",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="PATH",
-    help="Also write the comparison to a .html, .json or .md file; repeatable.",
-)
+@output_options("Also write the comparison to a .html, .json or .md file; repeatable.")
 def command(
     baseline: str,
     candidates: Sequence[str],

@@ -111,6 +111,7 @@ def command(
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}
+    options["dry_run"] = dry_run
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
         kept = options.pop("retriever", None)

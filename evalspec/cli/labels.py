@@ -92,11 +92,10 @@ def _list_cells(label: Label) -> list[str]:
 
 @command.command("export")
 @click.argument("runs", metavar="[RUN]...", nargs=-1, shell_complete=complete_run)
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to write, .jsonl or .csv; replaced."
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="File to write, .jsonl or .csv.")
+@click.option("--force", is_flag=True, help="Replace a file with something else.")
 @_history_option
-def export_command(runs: Sequence[str], output: Path | None, history: bool) -> ExitCode:
+def export_command(runs: Sequence[str], output: Path | None, history: bool, force: bool) -> ExitCode:
     """Write the labels of RUN (default: the latest) as JSON Lines or CSV. Without -o, print them as JSON Lines.
 
     The file has everybody's labels. To keep yours blind, label first.
@@ -114,7 +113,7 @@ def export_command(runs: Sequence[str], output: Path | None, history: bool) -> E
         every = [label for run in names for label in list_labels(run, history=history)]
         emit(render_labels(every, JSONL).decode(), nl=False)
         return ExitCode.OK
-    count = export_labels(output, names, history=history)
+    count = export_labels(output, names, history=history, force=force)
     notify(f"wrote {counted(count, 'label')} to {inert(str(output))}")
     return ExitCode.OK
 

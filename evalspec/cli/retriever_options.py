@@ -32,7 +32,7 @@ retriever_options = group_options(
            metavar="WHEN", help="Delete the documents: none, on-success or always."),
     option("--allow-custom-prefix", is_flag=True, help="Allow a prefix other than eval: and deletions in it."),
     option("-y", "--yes", is_flag=True, help="Do not ask before deletions in such a prefix."),
-    option("--dry-run", is_flag=True, help="Check everything, print the steps, call nothing."),
+    option("--dry-run", is_flag=True, help="Print the steps; call nothing and import none of your code."),
     option("--depth", type=click.IntRange(min=0), default=100, show_default=True, metavar="N",
            help="Search for missing documents to rank N; 0: do not."),
     option("--best-by", metavar="METRIC", help="Choose the best retriever by this metric."),

@@ -16,17 +16,33 @@ from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import detect_terminal
 from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.model import Run
-from evalspec.output_files import is_stream, write_file
+from evalspec.output_files import is_stream, refuse_others, write_file
 from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, reporter_for
 from evalspec.reporters.json_report import JSON, iterate_json
 
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
 
-output_option = option(
-    "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
-    help="Also write a report, in the format of the suffix; repeatable. A pipe or /dev/stdout gets JSON.",
-)  # fmt: skip
+
+def _check_outputs(context: click.Context, _parameter: click.Parameter, outputs: Sequence[Path]) -> Sequence[Path]:
+    refuse_others(outputs, force=context.params.pop("force"))
+    return outputs
+
+
+def output_options(text: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds `-o` with this help. It is checked before the command does anything."""
+    return group_options(
+        option("--force", is_flag=True, is_eager=True, help="Let -o replace files that evalspec did not write."),
+        option(
+            "-o", "--output", "outputs", multiple=True, type=click.Path(path_type=Path), metavar="PATH",
+            callback=_check_outputs, help=text,
+        ),
+    )  # fmt: skip
+
+
+output_option = output_options(
+    "Also write a report, in the format of the suffix; repeatable. A pipe or /dev/stdout gets JSON."
+)
 
 
 def resolve_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
@@ -156,7 +172,7 @@ def _render(reporter: Reporter, run: Run, exchanges: StoredExchanges) -> str | b
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:
-    """Write one file of `-o` and create its parent folders. Return the problem if anything fails.
+    """Write one file of `-o`. Return the problem if anything fails.
 
     A reporter from another package may raise any exception; the result must still be printed.
     """

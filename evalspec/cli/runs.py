@@ -168,6 +168,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     baseline = add_run(over, concluded) if add and over else promote_over(concluded, over, reason, now)
     with store_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, [render_baseline(baseline).encode()])
     if concluded.partial:
         said = f"run {stored.id} is PARTIAL: nothing is compared with it that it left out"

@@ -273,6 +273,7 @@ def write_text(path: Path, text: str) -> None:
         if len(content) > MAX_BYTES:
             message = f"the file would have {len(content):,} bytes; at most {MAX_BYTES:,} are accepted"
             raise InvalidInput(Problem(message, "shorten its texts", str(path)))
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, [content])
     except (OSError, UnicodeEncodeError) as error:
         if isinstance(error, OSError) and error.errno in FULL:

@@ -1,7 +1,7 @@
 """One OpenAI-compatible url: sends a JSON object and returns a JSON object. Each call is one attempt."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -22,8 +22,8 @@ from evalspec.http.pacing import AdaptiveLimit
 from evalspec.http.routes import choose_route
 from evalspec.judge.refusals import lacks_model
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.manifest.redaction import hide_all
 
-_SHORTEST_SECRET = 4
 _DEPLOYMENTS = "/openai/deployments/"
 _MIN_SILENT_REQUESTS = 10
 """Requests without any response in a row after which the service counts as down; more with a high concurrency."""
@@ -51,7 +51,7 @@ class Endpoint:
             request_keys="",
             credentials_key=_name_credentials(config),
             place_key="baseUrl and model",
-            secrets=_list_secrets(headers.values()),
+            hide=hide_all(text for value in headers.values() for text in (value, value.partition(" ")[2])),
         )
         self._model = config.model
         self._path = path
@@ -134,12 +134,6 @@ def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
     if not config.headers:
         return "apiKey"
     return "apiKey and headers" if config.api_key else "headers"
-
-
-def _list_secrets(headers: Iterable[str]) -> tuple[str, ...]:
-    """Return the texts that messages must not quote: values of headers, whole and without `Bearer`, longest first."""
-    texts = {text for value in headers for text in (value, value.rpartition(" ")[2])}
-    return tuple(sorted((text for text in texts if len(text) >= _SHORTEST_SECRET), key=len, reverse=True))
 
 
 def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:

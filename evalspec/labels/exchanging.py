@@ -1,5 +1,6 @@
 """Export labels as JSON Lines or CSV, and import them: all labels of a file or none."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,10 +22,11 @@ from evalspec.labels.listing import find_labelled, list_labels
 from evalspec.labels.records import KEYS, Fault, parse_given, render_time
 from evalspec.labels.tables import read_label_table, render_label_table
 from evalspec.model.labels import Label, LabelVerdict
-from evalspec.output_files import Input, refuse_inputs, write_file
+from evalspec.output_files import Input, refuse_inputs, refuse_others, write_file
 from evalspec.store.run_store import STORE, RunStore
 
 JSONL, CSV = ".jsonl", ".csv"
+_LABELS = re.compile(rb'"labeller": ?"|\A[a-zA-Z,]*\blabeller\b')
 _READERS: Mapping[str, Callable[[Path, str, list[Problem]], Iterator[tuple[int, Any]]]] = {
     JSONL: read_json_lines,
     CSV: read_label_table,
@@ -61,9 +63,14 @@ def render_labels(labels: Iterable[Label], suffix: str) -> bytes:
 
 
 def export_labels(
-    path: Path | str, runs: Sequence[str] = ("latest",), *, history: bool = False, store: Path | str = STORE
+    path: Path | str,
+    runs: Sequence[str] = ("latest",),
+    *,
+    history: bool = False,
+    store: Path | str = STORE,
+    force: bool = False,
 ) -> int:
-    """Write the labels of runs to a file, and return their number. An existing file is replaced.
+    """Write the labels of runs to a file, and return their number. An earlier export is replaced.
 
     The file shows everybody's labels, so who reads it does not label blindly afterwards.
 
@@ -72,6 +79,7 @@ def export_labels(
         runs: Ids, their beginnings, names of runs, or `latest`.
         history: Include labels that were replaced or withdrawn.
         store: Folder of the runs.
+        force: Replace any file.
 
     Raises:
         InvalidInput: There is no such run, or labels cannot be written to such a file.
@@ -80,6 +88,7 @@ def export_labels(
     place, opened = Path(path), RunStore(Path(store))
     check_suffix(place)
     refuse_inputs([place], [Input(opened.root, "evalspec's own store")])
+    refuse_others([place], force=force, own=_LABELS)
     names = dict.fromkeys(find_labelled(opened, run) for run in runs)
     labels = [one for name in names for one in list_labels(name, history=history, store=store)]
     write_file(place, [render_labels(labels, place.suffix)])

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import Problem
+from evalspec.manifest.credentials import find_literals, is_secret_variable
 from evalspec.manifest.redaction import Redaction
-from evalspec.trust import Act, explain
+from evalspec.manifest.yaml_source import find_texts, render_path
+from evalspec.trust import Act, explain, permitted_variables
 
 _WHOLE = re.compile(r"^\$(env|secret|file|func):(.*)$", re.DOTALL)
 _INLINE = re.compile(r"\$\{(env|secret):([^}]*)\}")
@@ -55,13 +57,16 @@ class RefusedReference(UnresolvedReference):
 class References:
     """The references of a manifest, resolved from the environment and the manifest's folder.
 
-    `redaction` collects the values to redact.
+    `redaction` collects the values to redact: those of references, of variables that look like secrets, and literals.
     """
 
     def __init__(self, base: Path, environ: Mapping[str, str] | None = None) -> None:
         self.base = base
         self._environ = os.environ if environ is None else environ
         self.redaction = Redaction()
+        for name, value in permitted_variables(self._environ).items():
+            if is_secret_variable(name, value):
+                self.redaction.add(f"env:{name}", value, is_ambient=True)
 
     def resolve(self, text: str) -> str:
         """Return the text with its references replaced by their values.
@@ -90,20 +95,16 @@ class References:
         return self.redaction.mask_data(value)
 
     def learn(self, value: Any) -> None:
-        """Redact the variables and secrets that occur in a JSON value from now on. Unset ones are skipped."""
-        if isinstance(value, Mapping):
-            for item in value.values():
-                self.learn(item)
-        elif isinstance(value, list):
-            for item in value:
-                self.learn(item)
-        elif isinstance(value, str):
-            self.recover(map(":".join, _SECRETS.findall(value)))
+        """Redact the variables, secrets and literal credentials of a manifest from now on. Unset ones are skipped."""
+        for _, text in find_texts(value):
+            self.recover(map(":".join, _SECRETS.findall(text)))
+        for place, literal in find_literals(value):
+            self.redaction.add(f"literal:{render_path(place)}", literal)
 
     def recover(self, references: Iterable[str]) -> None:
         """Resolve the references that a stored run has redacted, so that it can be restored. Unset ones are skipped."""
         for reference in references:
-            with suppress(UnresolvedReference):
+            with suppress(UnresolvedReference, KeyError):  # a literal cannot be looked up
                 self._resolve_one(*reference.split(":", 1))
 
     def _resolve_one(self, kind: str, name: str) -> str:
@@ -122,6 +123,8 @@ class References:
             raise UnresolvedReference(f"environment variable {name} {state}", f"export {name}=… before the run")
         if name == given:
             self.redaction.add(f"env:{name}", value)
+        else:
+            self.redaction.drop_ambient(f"env:{name}")
         return value
 
     def _secret(self, name: str) -> str:

@@ -4,6 +4,7 @@ PyYAML's safe loader creates no objects. This module also refuses duplicate keys
 aliases that expand to far more than was written, and files over MAX_BYTES.
 """
 
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -249,6 +250,15 @@ def _scalar(loader: "_Loader", node: yaml.Node) -> Any:
     if node.tag == _INTEGER and node.value.isascii() and node.value.isdecimal() and node.value[0] != "0":
         return int(node.value)
     return loader.construct_object(node, deep=True)
+
+
+def find_texts(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """Yield every text in a value of a manifest, with its place."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping | list):
+        for step, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from find_texts(item, (*place, step))
 
 
 def render_path(path: Place) -> str:

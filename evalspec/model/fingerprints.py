@@ -122,7 +122,7 @@ class _Path(Struct):
     path: str
 
 
-_Reference = Annotated[str, Meta(pattern="^(?:env|secret):.")]
+_Reference = Annotated[str, Meta(pattern="^(?:env|secret|literal):.")]
 _SaltedDigest = Annotated[str, Meta(pattern="^[0-9a-f]{160}$")]
 
 

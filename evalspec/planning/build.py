@@ -109,8 +109,8 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     """
     draft = start_draft(loaded, options)
     judge = loaded.manifest.spec.evaluation.judge  # may be an argument of the caller, in place of the file's
-    own = [judge.api_key, judge.headers, judge.parameters] if judge else []
-    loaded.references.learn([loaded.source.data, *own])
+    loaded.references.learn(loaded.source.data)
+    loaded.references.learn({"judge": judge.model_dump(by_alias=True, exclude_unset=True)} if judge else {})
     if options.responses is not None and options.repeat > 1:
         fix = "query a live agent, or remove the option"
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
@@ -135,6 +135,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     judge = _resolve_services(draft, needs)
     _check_routes(draft, target, judge, needs)
     draft.raise_problems()
+    asks_agent = asks_agent and not options.dry_run
     if asks_agent and draft.own_agent is not None:
         with _LOADING:
             renew_module(loaded.path.parent, _name_module(draft.own_agent))  # before retrievers import from it
@@ -155,7 +156,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         target=target,
         replies=replies,
         agent=agent,
-        own_agent=draft.own_agent if asks_agent else None,
+        own_agent=draft.own_agent if asks_agent or options.dry_run else None,
         owns_agent=owns_agent,
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),

@@ -8,6 +8,7 @@ from evalspec.datasets.filters import TAGS
 from evalspec.datasets.load import Collect, LoadedDataset, discard
 from evalspec.datasets.spooling import spool
 from evalspec.errors import Problem
+from evalspec.manifest.credentials import find_literals
 from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.references import References
@@ -133,6 +134,9 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
         draft.add((*API_PLACE, "python"), message, fix)
     if draft.loaded.manifest.spec.api.headers is not None:
         draft.warn((*API_PLACE, "headers"), "these headers are not sent", "move them to spec.api.chatEndpoint.headers")
+    for place, _ in find_literals(draft.loaded.source.data):
+        fix = "export it as a variable, and write $env:NAME, or ${env:NAME} within a text"
+        draft.warn(place, "a credential is written in the manifest", fix)
     check_retrievers(draft)
     checked = _check_datasets(draft)
     _check_gate(draft, checked)

@@ -7,6 +7,8 @@ import ast
 import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -39,6 +41,9 @@ from evalspec.retrievers.query_input import list_unfilled
 from evalspec.retrievers.scope_check import Checkable
 from evalspec.retrievers.vectors import KnownVectors, TextVectors
 from evalspec.user_code.modules import list_module_files
+
+_UNOPENED = cast(Retriever, SimpleNamespace(**dict.fromkeys(("search", "aclose", "rerank", "ingest", "delete"), print)))
+"""In a dry run in place of the user's own retriever. It has every method."""
 
 
 def open_retrievers(
@@ -84,6 +89,10 @@ class _Opening(Struct):
 
     def _open(self, planned: PlannedRetriever) -> Retriever:
         name = planned.settings.name
+        if self.draft.options.dry_run and isinstance(planned.target, PythonTarget):
+            message = f"{planned.target.python} is not imported, so its methods are not checked"
+            self.draft.warnings.append(Problem(f"the retriever '{name}': {message}"))
+            return _UNOPENED
         if name not in self.opened:
             vectors = TextVectors(self.draft.services.embedder, self.known)
             folder = self.draft.loaded.path.parent
@@ -125,6 +134,8 @@ def _load(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> t
     if planned.documents is None:
         return None
     config = _config_of(draft.loaded, dataset.name)
+    if draft.options.dry_run and config.loader is not None:
+        return planned.documents
     folder = draft.loaded.references.path(config.path).parent
     loader = open_loader(folder, config.loader, draft.loaded.path.parent)
     assets = count_assets(planned.documents)

@@ -37,6 +37,8 @@ class RunOptions(Struct, frozen=True):
     `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
     `slice`, `held_out`: use only that slice of a gold set, or its held-out share.
 
+    `dry_run`: the plan is only shown, so the project's code is not imported.
+
     `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
 
     `retriever`: the variant for all datasets, which overrides their own; `mode` to `depth`: its settings. `no_ingest`:
@@ -61,6 +63,7 @@ class RunOptions(Struct, frozen=True):
     repeat: int = 1
     judge_repeat: int = 1
     no_content: bool = False
+    dry_run: bool = False
     agent: Callable[[Any], Any] | None = None
     stored: Mapping[str, frozenset[str]] | None = None
     only: Mapping[str, frozenset[str]] | None = None

@@ -5,13 +5,13 @@ stores. Other checks refuse code, datasets, baselines and plugins when they read
 """
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.manifest.references import References, RefusedReference, UnresolvedReference
-from evalspec.manifest.yaml_source import Place
+from evalspec.manifest.yaml_source import Place, find_texts
 from evalspec.model import Need
 from evalspec.planning.draft import Draft
 from evalspec.planning.retrievers import RETRIEVERS_PLACE
@@ -58,7 +58,7 @@ def check_trust(draft: Draft) -> None:
     }
     scratch = References(draft.loaded.path.parent)
     for section in [place for place, is_used in sections.items() if is_used]:
-        for place, text in _find_texts(_find_section(draft, section), section):
+        for place, text in find_texts(_find_section(draft, section), section):
             _check_text(draft, scratch, place, text)
 
 
@@ -125,15 +125,3 @@ def _find_section(draft: Draft, place: Place) -> Any:
             value = value[step]
         return value
     return None
-
-
-def _find_texts(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Yield every text in a value of the manifest, with its place."""
-    if isinstance(value, str):
-        yield place, value
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            yield from _find_texts(item, (*place, key))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _find_texts(item, (*place, index))

@@ -4,6 +4,7 @@ A plain `pytest` collects no manifest. Each dataset is evaluated once, when its 
 that are selected (`-k`, `-m TAG`, `--lf`). xdist workers share the run.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".yaml", ".yml")
 _MARK = b"agentspec.io/"
+_OFF = ("", "0", "f", "false", "n", "no", "off")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -37,6 +39,20 @@ def _count(text: str) -> int:
     if number < 1:
         raise ValueError(text)
     return number
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Refuse manifests with EVALSPEC_UNTRUSTED before pytest imports the project's conftest.py, and any other code.
+
+    Raises:
+        UsageError: A manifest is to be collected.
+    """
+    asked = early_config.known_args_namespace
+    paths = [Path(name.partition("::")[0]) for name in asked.file_or_dir]
+    is_untrusted = os.environ.get("EVALSPEC_UNTRUSTED", "").casefold() not in _OFF
+    if is_untrusted and (asked.evalspec or any(path.suffix in _SUFFIXES for path in paths)):
+        message = "EVALSPEC_UNTRUSTED is set, and pytest runs a project's code"
+        raise pytest.UsageError(f"evalspec: {message}. use evalspec evaluate --untrusted, or unset it")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -51,7 +51,8 @@ def _schema() -> Any:
             "response": text,
             "retrieved_contexts": texts,
             "retrieved_context_ids": texts,
-        }
+        },
+        metadata={"kind": "evalspec report"},
     )
 
 

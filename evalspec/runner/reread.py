@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evalspec.attempts import combine_attempts
+from evalspec.manifest.redaction import FOR_READERS
 from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score
 from evalspec.outline import DatasetOutline, RunOutline
+from evalspec.reporters.redaction import redact_run
 from evalspec.runner.conclude import RunMetadata, conclude
 from evalspec.runner.diagnosing import diagnose
 from evalspec.runner.results import find_reply_limits
@@ -51,7 +53,7 @@ def conclude_stored(stored: StoredRun) -> Run:
         if can_go_on and not stored.report.exists():
             run_metadata = replace(run_metadata, unfinished=_UNCONFIRMED)
         run = conclude(outline, stored.id, results, replace(run_metadata, second=found))
-    return diagnose(run, stored)
+    return diagnose(redact_run(run, FOR_READERS.mask_data, FOR_READERS.is_readable), stored)
 
 
 def _find_second(stored: StoredRun, index: LogIndex, second: RunOutline) -> SecondAttempts | str:

@@ -71,7 +71,7 @@ def begin_run(
         "references": redaction.describe(),
         "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
     }
-    log = store.create(now, short_id, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
+    log = store.create(now, short_id, **_log_options(plan, outline))
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, log.folder, ignore_errors=True)  # nothing was measured yet
         undo.callback(log.close)
@@ -83,6 +83,16 @@ def begin_run(
         )  # last: it marks a complete folder
         undo.pop_all()
     return Session(plan, outline, log, fingerprint)
+
+
+def _log_options(plan: Plan, outline: RunOutline) -> dict[str, Any]:
+    hidden = plan.loaded.references.redaction
+    return {
+        "redact": hidden.hide_data,
+        "is_clean": hidden.is_clean,
+        "describe": hidden.describe,
+        "texts": outline.has_texts,
+    }
 
 
 def _read_baseline(plan: Plan) -> bytes | None:
@@ -122,7 +132,7 @@ def resume_run(
         fix = f"undo the change, start a new run, or use `evalspec rescore {stored.id} {plan.loaded.path}`"
         problems = [Problem(f"run {stored.id} cannot be resumed: {change}") for change in changes]
         raise InputsChanged([*problems[:-1], replace(problems[-1], fix=fix)])  # one fix for all of them
-    log = RunLog(stored.folder, redact=redaction.hide_data, is_clean=redaction.is_clean, texts=outline.has_texts)
+    log = RunLog(stored.folder, **_log_options(plan, outline))
     with ExitStack() as undo:
         undo.callback(log.close)
         index = log.go_on_from(stored.read_index(redaction.restore_known))
@@ -132,9 +142,10 @@ def resume_run(
         lost = redaction.list_changed(described)
         _refuse_lost(stored, index, lost, redaction.names)
         known = stored.fingerprint
-        if lost or redaction.names - described.keys():
+        log.description = known, outline_to_json(outline, redaction.hide_data)
+        if lost or redaction.describe().keys() - described.keys():
             known = {**known, "references": described | redaction.describe()}
-            log.write_description(known, outline_to_json(outline, redaction.hide_data))
+            log.write_description(known, log.description[1])
         known_attempts = KnownAttempts(index, retry_errors=retry_errors, texts=outline.has_texts)
         undo.pop_all()
     return Session(plan, outline, log, known, known_attempts)

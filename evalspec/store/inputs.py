@@ -13,9 +13,10 @@ from typing import Any
 from msgspec import ValidationError, convert
 
 from evalspec.errors import StoreError
+from evalspec.manifest.redaction import FOR_READERS
 from evalspec.model import Sample
 from evalspec.model.base import built
-from evalspec.store.log_records import read_log, to_fields
+from evalspec.store.log_records import change_texts, read_log, to_fields
 
 INPUTS_NAME = "inputs.jsonl"
 
@@ -42,6 +43,13 @@ def read_inputs(path: Path) -> Iterator[tuple[str, Sample]]:
     """
     for number, (_, record) in enumerate(read_log(path), 1):
         yield parse_input(record, f"{path}:{number}")
+
+
+def mask_sample(sample: Sample) -> Sample:
+    """Return the sample with well-known kinds of keys in its texts masked, for readers."""
+    record = input_record("", sample)
+    masked = change_texts(record, FOR_READERS.mask_data)
+    return sample if masked == record else parse_input(masked, "")[1]
 
 
 def parse_input(record: Mapping[str, Any], place: str) -> tuple[str, Sample]:

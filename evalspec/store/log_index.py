@@ -11,7 +11,7 @@ from msgspec import MsgspecError, Struct, convert, field
 from msgspec.json import Decoder
 
 from evalspec.errors import StoreError
-from evalspec.manifest.redaction import has_placeholders, list_references
+from evalspec.manifest.redaction import FOR_READERS, has_placeholders, list_references
 from evalspec.model import (
     Attempt,
     Cause,
@@ -26,6 +26,7 @@ from evalspec.model import (
 )
 from evalspec.model.base import built
 from evalspec.store.files import store_errors
+from evalspec.store.inputs import mask_sample
 from evalspec.store.log_records import (
     ERASED,
     NOT_A_RECORD,
@@ -100,13 +101,13 @@ class StoredText(NamedTuple):
 class LogIndex(Struct):
     """All attempts of a run. If an attempt was repeated, the last record counts.
 
-    `restore`: restores redacted values in texts. `texts`: by digest.
+    `restore`: restores redacted values in texts; by default, masks keys in them for readers. `texts`: by digest.
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
     """
 
     path: Path
-    restore: Change = _as_it_is
+    restore: Change = FOR_READERS.mask_data
     texts: dict[str, StoredText] = field(default_factory=dict)
     report: str | None = None
     run: str | None = None
@@ -150,6 +151,8 @@ class LogIndex(Struct):
         Raises:
             StoreError: The log can no longer be read.
         """
+        if self.restore == FOR_READERS.mask_data:
+            sample = mask_sample(sample)
         with store_errors(self.path), self.path.open("rb") as log:
             reply, *scored = [self._read_record(log, place) for place in places]
             if reply.get("retrieved_texts") is not None:
@@ -204,7 +207,7 @@ class _Line(Struct, rename="camel"):
 _REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"%s"' % REPORT.encode())
 
 
-def read_log_index(path: Path, restore: Change = _as_it_is) -> LogIndex:
+def read_log_index(path: Path, restore: Change = FOR_READERS.mask_data) -> LogIndex:
     """Read a log in one pass. A torn line after the last newline is ignored.
 
     `restore`: restores redacted values in texts, and leaves unknown ones redacted. Damaged lines are skipped, as are

@@ -62,14 +62,20 @@ class RunLog:
 
     Opening locks the folder and removes a partial line that a killed process left. Without `texts`, only measurements
     are written. `redact`: redacts the secrets of a JSON value. It is skipped for lines that have no secrets according
-    to `is_clean`.
+    to `is_clean`. `describe`: returns the digests of the values that may be redacted.
 
     Raises:
         StoreError: The folder cannot be written, or another process is writing this run.
     """
 
     def __init__(
-        self, folder: Path, *, redact: Change, is_clean: Callable[[bytes], bool] = _is_doubtful, texts: bool = True
+        self,
+        folder: Path,
+        *,
+        redact: Change,
+        is_clean: Callable[[bytes], bool] = _is_doubtful,
+        describe: Callable[[], Mapping[str, str]] = dict,
+        texts: bool = True,
     ) -> None:
         self.folder = folder
         """As messages show it."""
@@ -77,6 +83,9 @@ class RunLog:
         """Where it is, also if the agent changes the working directory."""
         self._redact = redact
         self._is_clean = is_clean
+        self._describe = describe
+        self.description: tuple[Mapping[str, Any], Any] | None = None
+        """The fingerprint and the outline of `run.json`."""
         self._texts = texts
         self._path = self.place / LOG_NAME
         self._failure: str | None = None
@@ -105,6 +114,9 @@ class RunLog:
             StoreError: The file cannot be written.
         """
         self._refuse_failed()
+        if references := self._describe():
+            fingerprint = {**fingerprint, "references": {**references, **fingerprint.get("references", {})}}
+        self.description = fingerprint, outline
         described = change_fingerprint(fingerprint, self._redact)
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
         document["sha256"] = compute_checksum(document)
@@ -142,13 +154,20 @@ class RunLog:
         if kept.get("trace") is None:
             self._write(self._encode(kept, self._number + 1))
         else:
-            for part in self._take_out_texts(change_texts(kept, self._redact)):
+            for part in self._take_out_texts(self._redact_record(kept)):
                 self._append(part)
 
     def _encode(self, record: Mapping[str, Any], number: int) -> bytes:
         """Return a line with its secrets redacted. Most lines have none, as a check of their bytes shows."""
         line = encode_record(record, number)
-        return line if self._is_clean(line) else encode_record(change_texts(record, self._redact), number)
+        return line if self._is_clean(line) else encode_record(self._redact_record(record), number)
+
+    def _redact_record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the record redacted. First store how to recognise a value that is redacted for the first time."""
+        redacted = change_texts(record, self._redact)
+        if self.description and self._describe().keys() - self.description[0].get("references", {}).keys():
+            self.write_description(*self.description)
+        return redacted
 
     def _take_out_texts(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the texts of a retriever's reply that are not stored yet, then the record that refers to them."""

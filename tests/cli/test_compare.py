@@ -174,6 +174,7 @@ def test_several_candidates_in_json(two_runs):
 
 
 def test_files(two_runs):
+    (two_runs.folder / "out").mkdir()
     outcome = two_runs("compare", "good", "bad", "-o", "out/c.md", "-o", "c.json", "-o", "c.html")
     assert outcome.code == 0
     page = (two_runs.folder / "c.html").read_text()

@@ -98,6 +98,7 @@ def test_the_run_is_in_the_store(gated):
 
 
 def test_output_files(gated):
+    (gated.folder / "out").mkdir()
     assert gated.evaluate("-o", "out/report.json").code == 0
     assert json.loads((gated.folder / "out" / "report.json").read_text())["verdict"] == "PASS"
     outcome = gated.evaluate("-o", "report.pdf")

@@ -267,6 +267,7 @@ def test_the_workflow_runs_as_written(workflow, scaffold, key, told, tmp_path):
     scripts = [step["run"] for step in workflow if "run" in step and step["name"] != "Install"]
     assert len(scripts) == 2
     temporary = tmp_path / "temporary"
+    temporary.mkdir()
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     for script in scripts:
         command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", script]

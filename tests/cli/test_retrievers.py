@@ -274,6 +274,29 @@ def test_a_query_has_the_last_word(faq, service):
     assert asked["how long is the trial"] == (9, SCOPE)
 
 
+@pytest.mark.parametrize(
+    "command", [["evaluate", "--dry-run"], ["plan"], ["validate"], ["evaluate", "--dry-run", "--json"]]
+)
+def test_what_calls_nothing_imports_nothing(project, command):
+    """No agent, scorer, retriever or loader: each module of the project would write a file."""
+    code = "open('imported', 'a').close()\ndef ask(q): pass\nclass R:\n    def search(self, q): pass\n"
+    for name in ("of_agent", "of_scorer", "of_retriever", "of_loader"):
+        (project.folder / f"{name}.py").write_text(code)
+    project.api = {"python": "of_agent:ask"}
+    project.evaluation["retrievers"] = {"mine": {"python": "of_retriever:R"}}
+    project.samples(1, metrics=("string_match", {"name": "m", "scorer": "of_scorer:ask"}))
+    (project.folder / "corpus.jsonl").write_text('{"id": "d1", "text": "a"}\n')
+    found = {"corpus": "corpus.jsonl", "retriever": "mine", "loader": "of_loader:ask", "metrics": ["Recall@1"]}
+    project.dataset("found", [{"id": "f1", "relevant": ["d1"]}], **found)
+    project.write()
+    outcome = project(command[0], "agent.yaml", *command[1:])
+    assert outcome.code == 0, outcome.err
+    assert not (project.folder / "imported").exists()
+    if command == ["evaluate", "--dry-run"]:
+        assert "1. send 1 sample to of_agent:ask" in outcome.out and "2. ingest 1 document" in outcome.out
+        assert "of_retriever:R is not imported, so its methods are not checked" in outcome.err
+
+
 def test_a_dry_run_calls_nothing(faq, service):
     outcome = faq.evaluate("--dry-run")
     assert outcome.code == 0

@@ -39,6 +39,7 @@ def test_a_report_made_again_is_the_report(stored, agent):
     again = stored("report", "latest", "--json")
     assert (again.code, again.document) == (0, stored.first)
     assert len(agent.requests) == 12
+    (stored.folder / "out").mkdir()
     assert stored("report", "-o", "out/again.json").code == 0
     assert json.loads((stored.folder / "out" / "again.json").read_text()) == stored.first
 

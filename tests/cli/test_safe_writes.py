@@ -49,6 +49,7 @@ def test_no_report_is_written_over_what_the_run_reads(shop, agent, command):
     """By its name, by a name with `..` in it, by another case, by a symbolic link, by a hard link."""
     folder, asked = shop.folder, len(agent.requests)
     (folder / "sub").mkdir()
+    (folder / "evals" / "Baselines").mkdir(exist_ok=True)
     for number, name in enumerate(READ):
         (folder / f"link{number}.json").symlink_to(name)
         os.link(folder / name, folder / f"hard{number}.json")
@@ -56,12 +57,47 @@ def test_no_report_is_written_over_what_the_run_reads(shop, agent, command):
     targets = [f"{kind}{number}.json" for number in range(len(READ)) for kind in ("link", "hard")]
     targets += ["sub/../evals/baselines/main.json", "evals/Baselines/MAIN.json", ".evalspec/runs/latest/report.json"]
     for target in targets:
-        outcome = shop(*COMMANDS[command], "-o", target)
+        outcome = shop(*COMMANDS[command], "-o", target, "--force")
         assert outcome.code == 2, (target, outcome)
         assert outcome.err.count("\n") == 1 and f"{target}: -o: writing here would change" in outcome.err
     assert snapshot(folder) == before
     assert len(agent.requests) == asked, "refused before anything is spent"
     assert shop(*COMMANDS[command], "-o", "out.json").code == 0
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_report_replaces_a_file_that_evalspec_did_not_write(shop, agent, command):
+    """Another manifest's dataset, say. Nothing is spent before it is refused, and no folder is created unasked."""
+    others = [f"other.{suffix}" for suffix in ("json", "jsonl", "csv", "md", "html", "junit.xml", "sarif", "parquet")]
+    others = [name for name in others if command != "compare" or name.endswith(("json", ".md", ".html"))]
+    for name in others:
+        (shop.folder / name).write_text('{"id": "s0", "run_id": "x", "input": "evalspec report"}\n')
+    (shop.folder / "empty.json").touch()
+    before, asked = snapshot(shop.folder), len(agent.requests)
+    for name in [name for name in others if command != "compare" or not name.endswith(".jsonl")]:
+        outcome = shop(*COMMANDS[command], "-o", name)
+        assert (outcome.code, f"{name}: -o: this file exists, and evalspec did not write it" in outcome.err) == (
+            2,
+            True,
+        )
+    missing = shop(*COMMANDS[command], "-o", "missing/out.json")
+    assert (missing.code, "missing/out.json: -o: there is no folder missing" in missing.err) == (2, True)
+    assert snapshot(shop.folder) == before and len(agent.requests) == asked
+    assert not (shop.folder / "missing").exists()
+    assert shop(*COMMANDS[command], "-o", "other.json", "-o", "empty.json", "--force").code == 0
+    for name in others:
+        (shop.folder / name).unlink()
+    own = [part for name in others if command != "compare" or not name.endswith(".jsonl") for part in ("-o", name)]
+    for _ in range(2):
+        assert shop(*COMMANDS[command], *own, "-o", "empty.json").code == 0, "reports are replaced by reports"
+
+
+def test_exported_labels_replace_exported_labels_and_nothing_else(shop):
+    assert shop("labels", "export", "latest", "-o", "qa.jsonl").code == 2
+    assert (shop.folder / "qa.jsonl").read_text() == FAQ
+    for options in ([], [], ["--force"]):
+        assert shop("labels", "export", "latest", "-o", "labels.csv", *options).code == 0
+    assert shop("labels", "export", "latest", "-o", "missing/labels.csv").code == 2
 
 
 def test_no_report_goes_into_a_dataset_that_is_a_folder(project, agent):
@@ -115,7 +151,7 @@ def test_convert_and_remap_never_write_over_what_they_read(project):
 def test_a_symbolic_link_stays_and_its_file_is_replaced_with_its_mode(shop):
     kept = shop.folder / "kept"
     kept.mkdir()
-    (kept / "report.json").write_text("old")
+    (kept / "report.json").write_text("")
     (kept / "report.json").chmod(0o640)
     (shop.folder / "report.json").symlink_to("kept/report.json")
     (shop.folder / "new.json").symlink_to("kept/later.json")
@@ -139,7 +175,7 @@ def spawn(folder: Path, *arguments: str, limit: int | None = None, **keywords) -
 
 
 def test_a_full_disk_leaves_the_old_report_the_old_baseline_and_the_old_dataset(shop):
-    (shop.folder / "report.html").write_text("old report")
+    (shop.folder / "report.html").write_text('<meta name="generator" content="evalspec">old report')
     baseline = shop.folder / "evals" / "baselines" / "main.json"
     (shop.folder / "big.jsonl").write_text(FAQ * 1 + "".join(FAQ.replace("s0", f"t{n}") for n in range(90)))
     (shop.folder / "huge.jsonl").write_text("".join(FAQ.replace("s0", f"t{n}") for n in range(200)))

@@ -58,7 +58,7 @@ def numbers(document):
 
 
 def files_with(folder, text):
-    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+    return {path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()}
 
 
 def test_no_value_is_on_disk_and_every_number_is_the_same_however_it_came_about(tenants, agent):
@@ -147,3 +147,153 @@ def test_a_value_that_stands_in_a_digest_changes_nothing(tenants, monkeypatch):
     assert outcome.code == 0, outcome.document["reasons"]
     assert tenants("runs", "verify").code == 0
     assert tenants("rescore", "latest", "agent.yaml", "--fresh").code == 0
+
+
+RAISES = """
+import os
+def ask(question):
+    if question.endswith("0?"):
+        raise ValueError(f"no access with {os.environ['SHOP_API_KEY']}, {os.environ['CACHE_KEY']}")
+    return f"Paris {os.environ['SHOP_API_KEY'].upper()}"
+"""
+AMBIENT = "p8Zr4-Kq2LmX9"
+
+
+@pytest.fixture
+def raising(project, monkeypatch):
+    """An agent in Python that quotes a variable that no manifest names."""
+    monkeypatch.setenv("SHOP_API_KEY", AMBIENT)
+    monkeypatch.setenv("CACHE_KEY", "production-cache")
+    (project.folder / "own.py").write_text(RAISES)
+    project.api = {"python": "own:ask"}
+    rows = [{"id": f"s{n}", "input": f"who, q{n}?", "expected": f"Paris {AMBIENT.upper()}"} for n in range(3)]
+    project.dataset("qa", rows, metrics=["string_match", "rouge"])
+    return project
+
+
+def test_a_variable_that_looks_like_a_secret_is_hidden_though_nothing_refers_to_it(raising, monkeypatch):
+    outcome = raising.evaluate("--json", "-o", "r.jsonl", "-o", "r.html")
+    assert outcome.document["datasets"][0]["samples"][1]["scores"]["string_match"]["value"] == 1
+    assert "no access with [redacted:env:SHOP_API_KEY], production-cache" in outcome.out
+    for text in (AMBIENT, AMBIENT.upper()):
+        assert not files_with(raising.folder / ".evalspec", text) and text not in outcome.out + outcome.err
+    assert not files_with(raising.folder, AMBIENT.upper()) - {raising.folder / "qa.jsonl"}
+    rescored = raising("rescore", "latest", "agent.yaml", "--fresh", "--json").document
+    assert numbers_of(rescored) == numbers_of(outcome.document)
+    described = json.loads((raising.folder / ".evalspec/runs/latest/run.json").read_text())["fingerprint"]["references"]
+    assert set(described) == {"env:SHOP_API_KEY"}, "other variables of this machine are nobody's business"
+    resumed = raising.evaluate("--resume", "latest", "--retry-errors", "--json")
+    assert resumed.code == outcome.code
+    for state, value in (("has changed", "q7Zr4-Kq2LmX9"), ("is not set", None)):
+        monkeypatch.setenv("SHOP_API_KEY", value) if value else monkeypatch.delenv("SHOP_API_KEY")
+        refused = raising("rescore", "latest", "agent.yaml")
+        assert (refused.code, f"$env:SHOP_API_KEY {state}, and the replies to s0, s1, s2 quote" in refused.err) == (
+            2,
+            True,
+        )
+
+
+def test_a_variable_that_no_run_quotes_is_named_nowhere(raising, monkeypatch):
+    (raising.folder / "own.py").write_text("def ask(question):\n    return 'Paris'\n")
+    (raising.folder / "qa.jsonl").write_text('{"input": "who?", "expected": "Paris"}\n')
+    assert raising.evaluate().code == 0
+    assert not files_with(raising.folder / ".evalspec", "SHOP_API_KEY")
+
+
+def numbers_of(document):
+    return {
+        sample["id"]: {name: score["value"] for name, score in sample["scores"].items()}
+        for sample in document["datasets"][0]["samples"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "where"),
+    [
+        ({"headers": {"X-Api-Key": "lit-4711-abcd"}}, "chatEndpoint.headers.X-Api-Key"),
+        ({"headers": {"Authorization": "Bearer lit-4711-abcd"}}, "chatEndpoint.headers.Authorization"),
+        ({"headers": {"X-Other": "sk-lit-4711-abcd-0123456789"}}, "chatEndpoint.headers.X-Other"),
+        ({"path": "http://me:lit-4711-abcd@127.0.0.1:1/x"}, "chatEndpoint.path"),
+    ],
+)
+def test_a_literal_credential_is_a_warning_and_hidden(project, agent, section, where):
+    project.api = {"url": agent.url, "chatEndpoint": section}
+    project.samples(1)
+    checked = project.validate()
+    assert f"spec.api.{where}: a credential is written in the manifest" in checked.err
+    assert (
+        "$env:NAME" in checked.err and "lit-4711" not in checked.err and checked.err.startswith("warning: agent.yaml:")
+    )
+    if "path" not in section:
+        agent.reply = {"response": "it is Lit-4711-abcd or sk-lit-4711-abcd-0123456789"}
+        outcome = project.evaluate("--json", "-o", "r.jsonl")
+        assert outcome.code == 0, outcome
+        assert f"[redacted:literal:spec.api.{where}" in (project.folder / "r.jsonl").read_text()
+        assert "rescore" in outcome.err or project("rescore", "latest", "agent.yaml", "--fresh").code == outcome.code
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer ${env:KEY}"},
+        {"X-Api-Key": "$env:KEY"},
+        {"X-Tenant": "billing-eu-1"},
+        {"X-Token": "unused"},
+    ],
+)
+def test_no_credential_is_no_warning(project, agent, headers, monkeypatch):
+    monkeypatch.setenv("KEY", "lit-4711-abcd")
+    project.api = {"url": agent.url, "chatEndpoint": {"headers": headers}}
+    project.samples(1)
+    assert "credential" not in project.validate().err
+
+
+SHAPES = [
+    "sk-proj-A1b2C3d4E5f6G7h8I9j0",
+    "sk-ant-api03-A1b2C3d4E5f6G7h8",
+    "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4",
+    "github_pat_11ABCDEFG0abcdefghijkl",
+    "AKIAIOSFODNN7EXAMPLE",
+    "xoxb-123456789012-abcdef",
+    "AIzaSyA1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q",
+    "glpat-A1b2C3d4E5f6G7h8I9j0",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWx",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBg\n-----END RSA PRIVATE KEY-----",
+]
+
+
+def test_well_known_keys_are_masked_in_what_people_read_and_not_in_the_log(project, agent):
+    project.api = {"url": agent.url, "chatEndpoint": {"maxRetries": 0}}
+    agent.reply = lambda body: {"response": f"use {body['message']} in the risk-based-approach-to-1-million-things"}
+    rows = [
+        {"id": f"s{n}", "input": shape, "expected": shape, "metadata": {"note": shape}}
+        for n, shape in enumerate(SHAPES)
+    ]
+    project.dataset("qa", rows, metrics=["string_match"])
+    reports = [f"r.{suffix}" for suffix in ("json", "jsonl", "csv", "html", "md", "junit.xml", "sarif")]
+    outcome = project.evaluate("--json", *[part for name in reports for part in ("-o", name)])
+    assert {sample["scores"]["string_match"]["value"] for sample in outcome.document["datasets"][0]["samples"]} == {1}
+    shown = project("show", "latest", "s0").out
+    again = project("report", "latest", "--json")
+    log = (project.folder / ".evalspec/runs/latest/samples.jsonl").read_text()
+    texts = {name: (project.folder / name).read_text() for name in reports} | {"show": shown, "out": outcome.out}
+    for shape in SHAPES:
+        assert json.dumps(shape)[1:-1] in log
+        for name, text in texts.items():
+            assert json.dumps(shape)[1:-1] not in text and shape not in text, name
+    assert "[masked:sk-p…]" in texts["r.jsonl"] and "risk-based-approach-to-1-million" in texts["r.jsonl"]
+    assert again.document == outcome.document
+    assert numbers_of(project("rescore", "latest", "agent.yaml", "--fresh", "--json").document) == numbers_of(
+        outcome.document
+    )
+
+
+def test_a_variable_that_looks_like_a_secret_can_be_public(project, agent, monkeypatch):
+    monkeypatch.setenv("SHOP_API_KEY", AMBIENT)
+    project.api = {"url": agent.url, "chatEndpoint": {"headers": {"X-Shop": "$env:SHOP_API_KEY:public"}}}
+    agent.reply = {"response": f"Paris {AMBIENT}"}
+    project.samples(1)
+    assert project.evaluate().code == 0
+    assert files_with(project.folder / ".evalspec", AMBIENT)
+    assert not files_with(project.folder / ".evalspec", "redacted:env")

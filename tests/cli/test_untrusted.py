@@ -137,6 +137,7 @@ class TestPermitted:
     def test_the_agent_of_the_command_line(self, project, agent):
         project.api = {"url": "http://example.com", "command": ["touch", "started"]}
         project.samples(2)
+        (project.folder / "out").mkdir()
         assert project.evaluate("--untrusted", "--url", agent.url, "-o", "out/report.json").code == 0
         assert len(agent.requests) == 2
         assert (project.folder / "out" / "report.json").exists()
@@ -338,6 +339,7 @@ class TestFiles:
         elsewhere = tmp_path_factory.mktemp("elsewhere")
         (project.folder / link).parent.mkdir(exist_ok=True)
         (project.folder / link).symlink_to(elsewhere)
+        (project.folder / "out").mkdir(exist_ok=True)
         project.samples(1)
         refused = project.evaluate("--untrusted", "--url", agent.url, "-o", "out/report.json")
         assert refused.code == 2

@@ -139,6 +139,15 @@ def test_headers_replace_the_key_and_are_not_quoted():
         assert judge.chats[0].headers["x-team"] == "search"
 
 
+@pytest.mark.parametrize("said", ["{}", "{:20.20}...", "no, {} is wrong", "%70ass&#32;" + "x" * 120 + "{}"])
+def test_a_rejected_key_with_spaces_is_hidden_whole(said):
+    key = "pass phrase of 4 Words"
+    with ScriptedJudge() as judge:
+        judge.mode = status(401, {}, said.format(key))
+        line = Asking(judge.url, api_key=key).failure()
+    assert "phrase" not in line and "Words" not in line and "[redacted]" in line
+
+
 def test_embeddings_at_azure_take_the_key_in_a_header_of_its_own_and_no_file_has_it(project, monkeypatch):
     monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
     config = read_block("Embeddings")["embeddings"]

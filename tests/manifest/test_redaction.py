@@ -1,6 +1,8 @@
 import base64
+import html
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +16,18 @@ from evalspec.manifest.redaction import MissingValue, Redaction, list_references
 
 SECRET = "s3cr3t/+value=ä\n"
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:…redacted"), max_size=60)
-values = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:…redacted"), min_size=4, max_size=12)
+values = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:….redacted&'"), min_size=4, max_size=20)
+WAYS = (
+    str,
+    str.upper,
+    str.swapcase,
+    lambda value: json.dumps(json.dumps(value)),
+    lambda value: value.encode().hex(),
+    lambda value: quote(value, safe=""),
+    lambda value: f"{value[:10]}...",
+    lambda value: f"{json.dumps(value)[:11].upper()}…",
+    lambda value: "".join(f"&#{ord(letter)};" for letter in value),
+)
 
 
 def hiding(**values):
@@ -36,10 +49,21 @@ def test_what_is_hidden_is_gone_and_comes_back_exactly(parts, known):
     assert not any(value in left for value in known.values() if len(value.strip()) >= 4 and value not in "[redacted:]")
 
 
-@given(st.lists(texts | values), st.dictionaries(st.sampled_from(["A", "B", "C"]), values), st.booleans())
-def test_a_line_that_counts_as_clean_has_nothing_to_hide(parts, known, quotes):
+@given(st.lists(texts), st.dictionaries(st.sampled_from(["A", "B"]), values, min_size=1), st.sampled_from(WAYS))
+def test_a_value_in_any_form_comes_back_exactly(parts, known, way):
     redaction = hiding(**known)
-    data = {"texts": ["".join([*parts, *(known.values() if quotes else ())]), *parts]}
+    text = "".join([*parts, *map(way, known.values()), *parts])
+    assert redaction.restore(redaction.hide(text)) == text
+
+
+@given(
+    st.lists(texts | values),
+    st.dictionaries(st.sampled_from(["A", "B", "C"]), values),
+    st.none() | st.sampled_from(WAYS),
+)
+def test_a_line_that_counts_as_clean_has_nothing_to_hide(parts, known, way):
+    redaction = hiding(**known)
+    data = {"texts": ["".join([*parts, *(map(way, known.values()) if way else ())]), *parts]}
     for line in (json.dumps(data), json.dumps(data, ensure_ascii=False)):
         assert not redaction.is_clean(line.encode()) or redaction.hide_data(data) == data
 
@@ -71,6 +95,58 @@ def test_every_form_in_which_a_value_travels(form, text):
     assert "[redacted:env:TOKEN" in hidden
     assert "value" not in hidden and "c2VjcjN0" not in hidden and "czNjcjN0" not in hidden
     assert redaction.restore(hidden) == text
+
+
+LONG = "s3cr3t/+<'my' \"val\\ue\">&ä"
+LONG_FORMS = {
+    "capitals": LONG.upper(),
+    "small letters": LONG.lower(),
+    "letters of any case": LONG.swapcase(),
+    "hex": LONG.encode().hex(),
+    "hex in capitals": LONG.encode().hex().upper(),
+    "hex with colons": LONG.encode().hex(":"),
+    "hex with spaces in capitals": LONG.encode().hex(" ").upper(),
+    "escaped bytes": "".join(f"\\x{byte:02x}" for byte in LONG.encode()),
+    "each byte of a URL": "".join(f"%{byte:02X}" for byte in LONG.encode()),
+    "each byte of a URL in small letters": "".join(f"%{byte:02x}" for byte in LONG.encode()),
+    "a component of a URL in JavaScript": quote(LONG, safe="!'()*"),
+    "each character for JSON": "".join(f"\\u{ord(letter):04X}" for letter in LONG),
+    "decimal entities": "".join(f"&#{ord(letter)};" for letter in LONG),
+    "hexadecimal entities": "".join(f"&#x{ord(letter):X};" for letter in LONG),
+    "HTML": html.escape(LONG),
+    "HTML text": html.escape(LONG, quote=False),
+    "HTML as templates escape it": html.escape(LONG).replace("&#x27;", "&#39;").replace("&quot;", "&#34;"),
+    "XML": html.escape(LONG).replace("&#x27;", "&apos;"),
+    "JSON in JSON": json.dumps(json.dumps(LONG)),
+    "JSON in JSON in JSON": json.dumps(json.dumps(json.dumps(LONG, ensure_ascii=False), ensure_ascii=False)),
+    "JSON in JSON, in ASCII": json.dumps(json.dumps(json.dumps(LONG))),
+    "JSON as PHP writes it": json.dumps(LONG).replace("/", "\\/"),
+}
+
+
+@pytest.mark.parametrize("form", LONG_FORMS)
+def test_every_form_of_a_long_value(form):
+    redaction, text = hiding(TOKEN=LONG), f"it says {LONG_FORMS[form]}, twice {LONG_FORMS[form]}!"
+    hidden = redaction.hide(text)
+    assert (
+        re.sub(r"\[redacted:env:TOKEN[a-z0-9:-]*\]", "", hidden).replace('"', "").replace("\\", "")
+        == "it says , twice !"
+    )
+    assert redaction.restore(hidden) == text
+    for line in (json.dumps({"a": text}), json.dumps({"a": text}, ensure_ascii=False)):
+        assert not redaction.is_clean(line.encode())
+
+
+def test_a_short_value_is_not_found_in_other_case():
+    assert hiding(TENANT="Billing-EU").hide("billing-eu BILLING-EU") == "billing-eu BILLING-EU"
+
+
+@pytest.mark.parametrize("cut", ["sk-1234567890...", "SK-1234567890…", "SK-1234567890...."])
+def test_a_value_that_is_cut_by_three_dots_or_in_other_case_is_hidden(cut):
+    redaction = hiding(TOKEN="sk-1234567890abcdef")
+    hidden = redaction.hide(f"Bearer {cut}")
+    assert "123" not in hidden and redaction.restore(hidden) == f"Bearer {cut}"
+    assert not redaction.is_clean(json.dumps(f"Bearer {cut}").encode())
 
 
 def test_a_value_that_is_cut_off_is_hidden_too():

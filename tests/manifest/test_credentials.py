@@ -1,0 +1,48 @@
+import time
+
+import pytest
+
+from evalspec.manifest.credentials import is_secret_variable, mask_keys
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "is_secret"),
+    [
+        ("SHOP_API_KEY", "p8Zr4-Kq2LmX9", True),
+        ("db_password", "Tr0ub4dor&3", True),
+        ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", True),
+        ("CLIENT_SECRET", "550e8400-e29b-41d4-a716-446655440000", True),
+        ("CACHE_KEY", "production-cache", False),
+        ("PARTITION_KEY", "Customer Name", False),
+        ("ACCOUNT_KEY", "1234567890123", False),
+        ("TLS_KEY", "/etc/ssl/key-1.pem", False),
+        ("TLS_KEY", "C:\\keys\\a1.pem", False),
+        ("TOKEN", "https://login.example.com/token?v=1", False),
+        ("X_SECRET", "short1!", False),
+        ("SSH_KEY_PATH", "p8Zr4-Kq2LmX9", False),
+        ("KEYBOARD", "p8Zr4-Kq2LmX9", False),
+    ],
+)
+def test_a_secret_is_known_by_its_name_and_by_its_looks(name, value, is_secret):
+    assert is_secret_variable(name, value) is is_secret
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "risk-based-approach-to-1-million",
+        "sk-learn",
+        "disk-1234567890123456789",
+        "eyJ and eyJ",
+        "AKIA is a prefix of 20",
+    ],
+)
+def test_ordinary_text_is_not_masked(text):
+    assert mask_keys(text) == text
+
+
+def test_masking_takes_no_more_time_than_the_text_is_long():
+    began = time.process_time()
+    for text in ("sk-" * 300_000, "eyJaaaaaaaa." * 80_000, "-----BEGIN " * 80_000, "xoxb-" * 200_000, "gh" * 400_000):
+        mask_keys(text)
+    assert time.process_time() - began < 5
