@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.git import read_git
-from evalspec.http.failures import shown_url
 from evalspec.json_text import compute_digest
 from evalspec.planning.build import Plan
 from evalspec.planning.command_files import find_command_files
@@ -57,6 +56,8 @@ def explain_unknown(plan: Plan, agent: Mapping[str, Any]) -> str | None:
     """
     if plan.url is None or (find_command(plan) and agent.keys().isdisjoint(("gitSha256", "reusedUrl"))):
         return None
+    from evalspec.http.failures import shown_url
+
     said = f"evalspec cannot tell whether the agent at {shown_url(plan.url)} is the one that the run began with"
     return f"{said}; the project's files that git does not ignore are unchanged" if agent.get("gitSha256") else said
 

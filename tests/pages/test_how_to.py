@@ -130,7 +130,7 @@ PAGES = {
         filled={"https://api.openai.com/v1": "$OPENAI_BASE_URL"},
         stand_ins=("agent", "judge without models"),
         prints={
-            1: "sed -i 's/string_match, Recall@5/faithfulness/' agent.yaml\n"
+            2: "sed -i 's/string_match, Recall@5/faithfulness/' agent.yaml\n"
             'sed -i "s|  evaluation:|&\\n    judge: {model: gpt-4o-mini, baseUrl: $OPENAI_BASE_URL}|" agent.yaml\n'
             "unset OPENAI_BASE_URL\n"
             "evalspec evaluate agent.yaml --dataset rag-quality --json |\n"

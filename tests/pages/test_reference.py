@@ -85,9 +85,9 @@ PAGES = {
             "WRONG='1 2 3 4 5 6' LUCKY= evalspec evaluate agent.yaml ||\n"
             "INTERRUPT_AT=7 evalspec evaluate agent.yaml -j 1 || evalspec runs list",
             3: "cd ../squares; INTERRUPT_AT=7 evalspec evaluate agent.yaml -j 1",
-            4: "cd ../squares; evalspec report",
-            5: "cd ../squares; evalspec evaluate agent.yaml --repeat 4",
-            6: "cd ../squares; sed -i 's/ciGate: true/ciGate: {minPassRate: 0.75}/' agent.yaml\n"
+            5: "cd ../squares; evalspec report",
+            6: "cd ../squares; evalspec evaluate agent.yaml --repeat 4",
+            7: "cd ../squares; sed -i 's/ciGate: true/ciGate: {minPassRate: 0.75}/' agent.yaml\n"
             "evalspec evaluate agent.yaml --repeat 4",
         },
     ),
