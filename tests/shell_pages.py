@@ -1,6 +1,7 @@
 """Pages of the documents as a reader follows them: their blocks in order, in one folder and one terminal.
 
 A page that takes nothing for granted runs as it is. The tables in tests/pages have what the others need, as a `Page`.
+tests/pages/test_every_block.py holds that each block is run or checked by a test, or has an `Exemption`.
 """
 
 import contextlib
@@ -14,30 +15,38 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import dropwhile, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 import pytest
+from markdown_it import MarkdownIt
 
 from evalspec.cli.main import group
 from gold.terminal import Terminal
-from servers.faulty_agent import FaultyAgent
+from servers.faulty_agent import FaultyAgent, status
 from servers.ports import find_free_port
 from servers.scripted_judge import ScriptedJudge
+from servers.scripted_judge import status as judge_status
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "benchmarks" / "README.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted((ROOT / "examples").rglob("README.md")),
+    *sorted(ROOT.glob("*.md")),
+    *(page for name in ("benchmarks", "docs", "evalspec", "examples") for page in sorted((ROOT / name).rglob("*.md"))),
 ]
-_BLOCK = re.compile(r"^(?P<indent> *)```(?P<language>\w+)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (\w+\.py)\b.*\n")
 _LANGUAGES = {"bash": "sh", "shell": "sh", "console": "sh", "py": "python", "yml": "yaml"}
 """Other names of the languages whose blocks run."""
+_NUMBER = r"(?:\\\+|[−±])?\d(?:\\\.|[\d,])*"
+_RUN_OR_NUMBER = re.compile(
+    r"(?P<run>\d{8}T\d{6}(\\\.\d+)?Z\\-[0-9a-f]{8})"
+    rf"|(?P<time>{_NUMBER}(?=\\ ms)|(?<=latency_p95\\ ){_NUMBER})|{_NUMBER}"
+)
+"""The id of a run, a time or another number, in the pattern of a line."""
+_ANY_RUN = r"\d{8}T\d{6}(\.\d+)?Z-[0-9a-f]{8}"
+_ANY_NUMBER = r"[+−±]?\d[\d.,]*"
 
 _ADDRESSES = {
     "http://localhost:4000": "AGENT",
@@ -46,6 +55,8 @@ _ADDRESSES = {
     "http://localhost:4003": "AGENT",
     "http://127.0.0.1:4000": "AGENT",
     "http://localhost:8000": "AGENT",
+    "http://localhost:8932": "STORE",
+    "localhost:8917": "LOCAL",
     "https://evals.example.com": "SERVICE",
     "http://localhost:8321": "SERVICE",
     "http://127.0.0.1:8321": "SERVICE",
@@ -79,7 +90,7 @@ _SETTINGS = {
 
 
 class Exemption(NamedTuple):
-    """A block that does not run here. `said`: what its failure prints; None: it is not tried."""
+    """A block that does not run here, and the reason. `said`: what its failure prints; None: it is not tried."""
 
     page: str
     language: str
@@ -95,7 +106,15 @@ EXEMPTIONS = [
     Exemption("docs/reference/service.md", "sh", 9, "needs a PostgreSQL server", "pg_dump"),
     Exemption("benchmarks/README.md", "sh", 1, "takes hours", None),
     Exemption("benchmarks/README.md", "sh", 2, "takes hours", None),
+    Exemption("docs/explanation/architecture.md", "text", 1, "a drawing", None),
+    Exemption("docs/explanation/retrievers.md", "text", 1, "needs the data of Cranfield, a download", None),
+    Exemption("docs/explanation/statuses.md", "indented", 1, "a formula", None),
+    Exemption("docs/how-to/retrievers.md", "text", 5, "needs the data of Cranfield, a download", None),
+    Exemption("docs/tutorials/first-gate.md", "text", 12, "builds a wheel from PATH_TO_EVALSPEC; init prints it", None),
+    Exemption("docs/reference/gold-reference.md", "text", 1, "a drawing of folders", None),
+    Exemption("docs/reference/gold-reference.md", "text", 2, "a drawing", None),
 ]
+"""Blocks that are neither run nor checked as the others of their language."""
 
 
 class Page(NamedTuple):
@@ -114,14 +133,19 @@ class Page(NamedTuple):
     """What is pressed in the session that the page shows, and the text that follows."""
     is_printed: bool = False
     """Whether a block of text right after commands is what they print here. After a session, every block of text is."""
+    prints: Mapping[int, str] = {}
+    """By number of a block of text that the page's own commands do not print: commands that do, with any exit code."""
+    other_numbers: tuple[int, ...] = ()
+    """The blocks of text whose numbers are those of another run, so that only the words are compared."""
     has_manifest: bool = False
     """Whether a whole manifest on the page is agent.yaml from then on."""
     python: str = ""
     """The test that runs the Python of the page, if it is more than a script."""
 
 
-SHOWN = Page(variables={"COLUMNS": "100"}, is_printed=True)
+SHOWN = Page(is_printed=True)
 SHOP = {".": "tests/pages/shop"}
+SQUARES = {"../squares": "tests/pages/squares"}
 GOLD_SET = """\
 evalspec gold init evals/gold/help --person ada --person ben --person cleo
 evalspec gold add refund --question "When?" --block refunds --answer "In 14 days." --source public --as ada
@@ -129,11 +153,12 @@ evalspec gold add refund --question "When?" --block refunds --answer "In 14 days
 
 
 class Block(NamedTuple):
-    """A block of code: `number` counts the blocks of its language on the page, from 1."""
+    """A block of code: `number` counts the blocks of its language on the page, from 1; `line` is its first one."""
 
     language: str
     number: int
     code: str
+    line: int
 
 
 def name_page(page: Path) -> str:
@@ -141,25 +166,45 @@ def name_page(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@cache
 def read_blocks(page: Path) -> list[Block]:
-    """Return the blocks of a page, without the indentation that they have in a list."""
+    """Return the blocks of a page as GitHub sees them. The language of an indented block is `indented`."""
     found, counts = [], dict[str, int]()
-    for match in _BLOCK.finditer(page.read_text(encoding="utf-8")):
-        language = _LANGUAGES.get(match["language"], match["language"])
+    for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
+        if token.type not in ("fence", "code_block") or token.map is None:
+            continue
+        name = token.info.partition(" ")[0] if token.type == "fence" else "indented"
+        language = _LANGUAGES.get(name, name)
         counts[language] = counts.get(language, 0) + 1
-        code = re.sub(rf"^{match['indent']}", "", match["code"], flags=re.MULTILINE)
-        found.append(Block(language, counts[language], code))
+        found.append(Block(language, counts[language], token.content, token.map[0] + 1))
     return found
 
 
 def list_pages(table: Mapping[str, Page], is_listed: Callable[[str], bool]) -> list[Any]:
     """Return the parameters of a test that runs pages: each document of these names with a block that runs."""
-    pages = {
-        name_page(page): page for page in DOCUMENTS if {"sh", "python"} & {block[0] for block in read_blocks(page)}
-    }
-    names = [name for name in pages if is_listed(name)]
-    assert table.keys() <= set(names), f"no block runs in {table.keys() - set(names)}"
+    pages = {name_page(page): page for page in DOCUMENTS}
+    names = [name for name in pages if is_listed(name) and (name in table or has_commands(pages[name]))]
+    assert table.keys() <= set(names), f"no such pages: {table.keys() - set(names)}"
     return [pytest.param(pages[name], table.get(name, Page()), id=name) for name in names]
+
+
+def has_commands(page: Path) -> bool:
+    """Whether a block of the page runs."""
+    return bool({"sh", "python"} & {block.language for block in read_blocks(page)})
+
+
+def list_compared(blocks: Iterable[Block], needs: Page) -> set[int]:
+    """Return the numbers of the blocks of text that are compared with what commands print."""
+    found, follows = set[int](), False
+    for block in blocks:
+        if block.language == "sh":
+            follows = True
+        elif block.language == "text":
+            is_shown = needs.is_printed and (follows or block.code.startswith("$ evalspec "))
+            if is_shown or block.number in needs.prints:
+                found.add(block.number)
+            follows = follows and bool(needs.keys)
+    return found
 
 
 def name_file(code: str) -> str | None:
@@ -190,7 +235,28 @@ def _run_judge() -> Iterator[dict[str, str]]:
         yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
 
 
-STAND_INS = {"agent": _run_agent, "judge": _run_judge}
+@contextlib.contextmanager
+def _run_judge_without_models() -> Iterator[dict[str, str]]:
+    with ScriptedJudge() as server:
+        server.mode = judge_status(404, message="The model `gpt-4o-mini` does not exist")
+        yield {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"}
+
+
+@contextlib.contextmanager
+def _run_full_store() -> Iterator[dict[str, str]]:
+    """A store that deletes, ingests once, and then has a full disk."""
+    with FaultyAgent() as server:
+        server.script = ["ok", "ok"]
+        server.mode = status(500, body="disk full")
+        yield {"STORE": server.url}
+
+
+STAND_INS = {
+    "agent": _run_agent,
+    "judge": _run_judge,
+    "judge without models": _run_judge_without_models,
+    "full store": _run_full_store,
+}
 """Servers, which yield the variables by which they are found."""
 
 
@@ -329,14 +395,15 @@ class _Following:
             (self.reader.project / "agent.yaml").write_text(self.move(block.code), encoding="utf-8")
 
     def text(self, block: Block) -> None:
-        if not self.page.is_printed or (self.printed is None and not block.code.startswith("$ evalspec ")):
-            return
-        shown = block.code
-        if shown.startswith("$ evalspec "):
+        shown = os.path.expandvars(self.fill(block.code))
+        if block.number in self.page.prints:
+            self.printed = self.reader.shell(self.fill(self.page.prints[block.number])).stdout
+            shown = shown.partition("\n")[2] if shown.startswith("$ ") else shown
+        elif shown.startswith("$ evalspec "):
             command, shown = shown.split("\n", 1)
             screen, self.printed = self.reader.use_terminal(command.split()[2:], self.page.keys)
             assert len(squeeze(shown)) == len(squeeze(screen)), f"the screen is:\n{screen}"
-        missing = find_missing(shown, self.printed or "")
+        missing = find_missing(shown, self.printed or "", other_numbers=block.number in self.page.other_numbers)
         assert missing == [], f"the page shows {missing}\nprinted:\n{self.printed}"
         if not self.page.keys:
             self.printed = None
@@ -349,15 +416,22 @@ def run_page(page: Path, needs: Page, folder: Path, monkeypatch: pytest.MonkeyPa
     assert unknown == [], f"the page does not have {unknown}"
     with contextlib.ExitStack() as stack:
         port = str(find_free_port())
-        variables = {"EVALSPEC_PORT": port, "SERVICE": f"http://127.0.0.1:{port}", **needs.variables}
+        variables = {
+            "COLUMNS": "100",
+            "EVALSPEC_PORT": port,
+            "LOCAL": f"localhost:{port}",
+            "SERVICE": f"http://127.0.0.1:{port}",
+            **needs.variables,
+        }
         for stand_in in needs.stand_ins:
             variables |= stack.enter_context(STAND_INS[stand_in]())
         for variable, value in variables.items():
             monkeypatch.setenv(variable, value)
         following = _Following(name, needs, stack.enter_context(Reader(folder)))
         following.prepare()
+        compared = list_compared(blocks, needs)
         for block in blocks:
-            if block.language in ("sh", "python", "yaml", "text"):
+            if block.language in ("sh", "python", "yaml") or (block.language == "text" and block.number in compared):
                 getattr(following, block.language)(block)
 
 
@@ -377,17 +451,25 @@ def _copy(source: Path, target: Path) -> None:
 
 def squeeze(text: str) -> list[str]:
     """The lines of a text, with single blanks between words, and rules of one length."""
-    return [re.sub("[─-]{2,}", "---", " ".join(line.split())) for line in text.splitlines() if line.strip()]
+    return [re.sub("[─_-]{2,}", "---", " ".join(line.split())) for line in text.splitlines() if line.strip()]
 
 
-def find_missing(shown: str, printed: str) -> list[str]:
-    """The shown lines that were not printed in this order. In a shown line, … stands for any text."""
+def find_missing(shown: str, printed: str, *, other_numbers: bool = False) -> list[str]:
+    """The shown lines that were not printed in this order.
+
+    In a shown line, … stands for any text, the id of a run for any id, and a time for any time. With `other_numbers`, a
+    number stands for any number.
+    """
     lines = iter(squeeze(printed))
-    return [
-        line
-        for line in squeeze(shown)
-        if not any(re.fullmatch(re.escape(line).replace("…", ".*"), other) for other in lines)
-    ]
+    patterns = {line: _to_pattern(line, other_numbers) for line in squeeze(shown)}
+    return [line for line in squeeze(shown) if not any(patterns[line].fullmatch(other) for other in lines)]
+
+
+def _to_pattern(line: str, other_numbers: bool) -> re.Pattern[str]:
+    def widen(found: re.Match[str]) -> str:
+        return _ANY_RUN if found["run"] else _ANY_NUMBER if found["time"] or other_numbers else found[0]
+
+    return re.compile(_RUN_OR_NUMBER.sub(widen, re.escape(line)).replace("…", ".*"))
 
 
 def check_commands(script: str) -> None:
@@ -396,24 +478,47 @@ def check_commands(script: str) -> None:
     missing = [file for file in files if not (ROOT / file).exists()]
     assert missing == [], f"no such files: {missing}"
     for line in script.replace("\\\n", "").splitlines():
-        if line.startswith("evalspec "):
-            lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-            lexer.whitespace_split = True
-            words = list(lexer)
-            end = next((place for place, word in enumerate(words) if set(word) <= set("&|;<>")), len(words))
-            _check_command(words[1:end])
+        for words in split_commands(line):
+            _check_command(words)
+
+
+def split_commands(line: str) -> Iterator[list[str]]:
+    """The arguments of each `evalspec` in a line of a script."""
+    if "evalspec " not in line:
+        return
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        found = list(lexer)
+    except ValueError:  # the beginning of a text of several lines
+        assert not line.lstrip().startswith("evalspec "), line
+        return
+    for is_sign, words in groupby(found, lambda word: set(word) <= set("&|;<>()")):
+        command = list(dropwhile(lambda word: re.match(r"\w+=|\$$", word), words))
+        if not is_sign and command[:1] == ["evalspec"]:
+            yield command[1:]
 
 
 def _check_command(words: list[str]) -> None:
     command: click.Command | None = group
     context = click.Context(group)
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and words:
         name, *words = words
         command = command.get_command(context, name)
         assert command, f"evalspec has no command {name}"
         context = click.Context(command, parent=context)
     assert command
-    command.make_parser(context).parse_args(list(words))
+    if not isinstance(command, click.Group):
+        given, *_ = command.make_parser(context).parse_args(list(words))
+        for parameter in command.params:
+            _check_choice(parameter, given.get(parameter.name or ""))
+
+
+def _check_choice(parameter: click.Parameter, given: Any) -> None:
+    values = given if isinstance(given, list | tuple) else (given,)
+    for value in values if isinstance(parameter.type, click.Choice) else ():
+        if isinstance(value, str) and not value.isupper():
+            parameter.type.convert(value, parameter, None)
 
 
 def check_requirement(requirement: str) -> None:

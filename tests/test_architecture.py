@@ -14,7 +14,7 @@ import evalspec
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
     {"errors", "model"},
-    {"foreign_text", "trust", "plural", "collector", "work_queue"},
+    {"foreign_text", "trust", "plural", "collector", "work_queue", "git"},
     {"registry", "stats", "jsonl", "json_text", "output_files"},
     {"manifest", "ranking", "http", "user_code", "validity", "typed_json"},
     {"datasets", "agents", "judge", "outline"},

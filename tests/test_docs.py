@@ -9,11 +9,8 @@ import click
 import pytest
 import yaml
 
-from evalspec.agents.replay import load_replies
 from evalspec.cli.commands import COMMANDS
 from evalspec.cli.main import group
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
 from evalspec.errors import ExitCode
 from evalspec.manifest import (
     agent_schema,
@@ -93,14 +90,6 @@ def rows(text: str) -> list[list[str]]:
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
-
-
-def all_blocks(language: str) -> list[pytest.param]:
-    return [
-        pytest.param(block, id=f"{name_of(page)}-{number}")
-        for page in PAGES
-        for number, block in enumerate(blocks(page, language), 1)
-    ]
 
 
 def shown_default(field) -> str:
@@ -205,18 +194,6 @@ def test_links_lead_somewhere(page):
         if anchor:
             headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("block", all_blocks("jsonl"))
-def test_jsonl_examples(block, tmp_path):
-    path = tmp_path / "lines.jsonl"
-    path.write_text(block)
-    if '"input"' in block:
-        loaded = load_dataset(Source(path, path.name))
-        assert (loaded.problems, loaded.warnings) == ((), ())
-        assert len(loaded.samples) == len(block.splitlines())
-    else:
-        assert len(load_replies(path, path.name)) == len(block.splitlines())
 
 
 def test_every_dataset_field_is_explained():

@@ -21,7 +21,7 @@ from evalspec.planning.selecting import log_held_out
 from evalspec.reporters.json_report import iterate_json
 from evalspec.reporters.redaction import redact_run, withhold_texts
 from evalspec.runner.fingerprint import compute_fingerprint
-from evalspec.runner.session import Session, begin_run, load_replies, metadata_keys, resume_run
+from evalspec.runner.session import Session, begin_run, describe_reused, load_replies, metadata_keys, resume_run
 from evalspec.runner.targets import ProgressListener
 from evalspec.store.damage import refuse_damage
 from evalspec.store.erasing import refuse_erased
@@ -123,7 +123,8 @@ class Evaluation(Struct, frozen=True):
         known_attempts = load_replies(self.rescored, plan, outline, fresh=self.fresh)
         origin = {key: self.rescored.fingerprint[key] for key in _ORIGIN if key in self.rescored.fingerprint}
         own = {key: value for key, value in fingerprint.items() if key != "ci"}  # this build did not get the replies
-        described = own | origin | {"rescoredFrom": self.rescored.id}
+        reused = describe_reused(self.rescored, outline, known_attempts)
+        described = own | origin | reused | {"rescoredFrom": self.rescored.id}
         return replace(begin_run(self.store, plan, outline, described, now), known_attempts=known_attempts)
 
 

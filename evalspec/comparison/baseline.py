@@ -39,6 +39,7 @@ _KEPT = (
     "judge",
     "judgeSha256",
     "judgeRefused",
+    "judgeModels",
     "embeddingsSha256",
     "versions",
     "bestOf",

@@ -68,10 +68,22 @@ def list_metric_mismatches(
     old, new = digest_parts(before), digest_parts(after)
     shared = [part for part in new if part in old and old[part] != new[part]]
     changes = [_describe_change(part, before[part], after[part]) for part in shared]
-    return [
-        *changes,
-        *(_list_refusal_mismatches(baseline, candidate) if {"judge"} <= before.keys() & after.keys() else ()),
-    ]
+    if "judge" in before and "judge" in after:
+        changes += _list_refusal_mismatches(baseline, candidate)
+        changes += () if "judge" in shared else list_model_mismatches(baseline, candidate)
+    return changes
+
+
+def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield a phrase if the candidate's judge stated a model that the baseline's never did. Unstated models are equal.
+
+    The configured name does not matter: it may be an alias.
+    """
+    before, after = (run.fingerprint.get("judgeModels") or {} for run in (baseline, candidate))
+    new = [name for digest, name in after.items() if digest not in before]
+    if before and new:
+        said = f"the judge's replies state the model {name_some(new)}"
+        yield f"{said}, those of the baseline only {name_some([*before.values()])}"
 
 
 def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:

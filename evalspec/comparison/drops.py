@@ -15,6 +15,7 @@ from evalspec.model import DatasetResult, Run, Summary
 from evalspec.registry import near_miss
 
 PROMOTE = "promote a new baseline"
+REJUDGE = "judge the replies of the baseline again (rescore --fresh) and promote that run"
 NO_SCORES = f"the baseline has no scores for it: {PROMOTE}"
 _ROUNDING = 1e-6
 """Tolerance, because rounding may put a cosine slightly above 1."""

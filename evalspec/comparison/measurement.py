@@ -4,12 +4,13 @@
 """
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NamedTuple
 
-from evalspec.comparison.baseline import common_datasets
-from evalspec.comparison.comparability import was_narrowed
+from evalspec.comparison.baseline import common_datasets, list_pooled
+from evalspec.comparison.comparability import list_model_mismatches, was_narrowed
 from evalspec.comparison.pairing import is_edited, pair_samples
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
@@ -155,6 +156,22 @@ def _list_recorded(runs: _Runs) -> _Found:
         yield None, "the replies are recorded, those of the baseline came from an agent"
 
 
+def _list_judges(runs: _Runs) -> _Found:
+    for found in list_model_mismatches(runs.before, runs.after):
+        yield None, f"{found}; {_explain_rejudging(runs)}"
+
+
+def _explain_rejudging(runs: _Runs) -> str:
+    """Return the commands that judge the replies of the baseline again."""
+    manifest = (runs.after.fingerprint.get("manifest") or {}).get("path", "MANIFEST")
+    promote = ["evalspec", "runs", "promote", "latest", "--as", runs.outline.policy.baseline or runs.before.id]
+    first, *more = (one["id"] for one in list_pooled(runs.before))
+    judge = shlex.join(["evalspec", "rescore", first, manifest, "--fresh"])
+    said = f"judge the baseline again with `{judge}`, then `{shlex.join(promote)}`"
+    added = f"; the same for {', '.join(more)}, with --add" if more else ""
+    return f"{said}{added}; if its replies are gone, evaluate its version of the agent and promote that run"
+
+
 class Kind(NamedTuple):
     """A kind of change. `blocks`: outcomes are INCOMPLETE where it could change them."""
 
@@ -169,6 +186,7 @@ KINDS: Mapping[str, Kind] = {
     "removed": Kind(_list_removed, blocks=True),
     "edited": Kind(_list_edited, blocks=True),
     "selection": Kind(_list_selected, blocks=True),
+    "judge_model": Kind(_list_judges, blocks=True),
     "grown": Kind(_list_grown),
     "recorded": Kind(_list_recorded),
 }

@@ -72,7 +72,8 @@ def add_run(baseline: Baseline, run: Run) -> Baseline:
     datasets = tuple(_pool(before, after) for before, after in common_datasets(baseline.run, run))
     runs = [*pooled, *list_pooled(run)]
     repeats = {"agent": sum(one["attempts"] for one in runs)}
-    fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats}
+    stated = [one.fingerprint.get("judgeModels") or {} for one in (baseline.run, run)]
+    fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats, "judgeModels": stated[0] | stated[1]}
     partial = baseline.run.partial or run.partial
     anchor = baseline.anchor or (baseline.run if count_attempts(baseline.run) >= ENOUGH_ATTEMPTS else None)
     pool = replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial)

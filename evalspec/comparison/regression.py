@@ -13,9 +13,9 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from evalspec.comparison.baseline import Baseline
-from evalspec.comparison.comparability import list_metric_mismatches
+from evalspec.comparison.comparability import list_metric_mismatches, list_model_mismatches
 from evalspec.comparison.drop_decision import Held, Matched, decide_drop, pair_held
-from evalspec.comparison.drops import NO_SCORES, PROMOTE, explain_block, resolve_limits
+from evalspec.comparison.drops import NO_SCORES, PROMOTE, REJUDGE, explain_block, resolve_limits
 from evalspec.comparison.new_failures import decide_new_failures
 from evalspec.comparison.pairing import (
     SamplePairs,
@@ -82,7 +82,7 @@ def decide_regressions(
     if policy.new_failures is not None:
         wanted = [one for one in matched if only is None or (one.after.name, None, "baseline") in only]
         shared = policy.model_copy(update={"alpha": policy.alpha and policy.alpha / len(datasets)})
-        outcomes += [_count_new_failures(dataset, shared) for dataset in wanted]
+        outcomes += [_count_new_failures(baseline.run, candidate, dataset, shared) for dataset in wanted]
     outcomes += map(_as_anchored, _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0))
     return tuple(outcomes)
 
@@ -136,18 +136,26 @@ def _match(
     return Matched(before, after, None, kept, lost if is_much else LostSamples())
 
 
-def _count_new_failures(dataset: Matched, policy: CiGate) -> RegressionOutcome:
-    if dataset.blocked or dataset.before is None:
-        return RegressionOutcome(dataset.after.name, None, INCOMPLETE, reason=dataset.blocked)
-    known = {sample.id: sample for sample in dataset.before.samples}
+def _count_new_failures(baseline: Run, candidate: Run, dataset: Matched, policy: CiGate) -> RegressionOutcome:
+    name, before = dataset.after.name, dataset.before
+    if before is None:
+        return RegressionOutcome(name, None, INCOMPLETE, reason=dataset.blocked)
+    gated = {
+        limit.metric for limit in dataset.after.thresholds if limit.status is not NOT_GATED
+    } & before.metrics.keys()
+    changes = ((metric, _explain_change(baseline, candidate, name, metric)) for metric in sorted(gated))
+    blocked = dataset.blocked or next((f"{metric}: {why}" for metric, why in changes if why), None)
+    if blocked:
+        return RegressionOutcome(name, None, INCOMPLETE, reason=blocked)
+    known = {sample.id: sample for sample in before.samples}
     kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
-    found = decide_new_failures(dataset.before, replace(dataset.after, samples=tuple(kept)), policy)
+    found = decide_new_failures(before, replace(dataset.after, samples=tuple(kept)), policy)
     found = structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
     if found.status is not PASS or not dataset.lost:
         return found
     failed = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
     failing = [replace(old, status=SampleStatus.FAILED, scores=failed, attempts=()) for old in dataset.lost.samples]
-    at_worst = decide_new_failures(dataset.before, replace(dataset.after, samples=(*kept, *failing)), policy)
+    at_worst = decide_new_failures(before, replace(dataset.after, samples=(*kept, *failing)), policy)
     if at_worst.status is PASS:
         return found
     return structs.replace(found, status=INCOMPLETE, reason=dataset.lost.describe())
@@ -175,13 +183,21 @@ def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[Regre
     return gone
 
 
+def _explain_change(baseline: Run, candidate: Run, dataset: str, metric: str) -> str | None:
+    """Return why a metric is not the same in both runs and what to do, or None."""
+    changed = list_metric_mismatches(baseline, candidate, dataset, metric)
+    if not changed:
+        return None
+    fix = REJUDGE if changed == list(list_model_mismatches(baseline, candidate)) else PROMOTE
+    return f"{', '.join(changed)}: {fix}"
+
+
 def _hold(baseline: Run, candidate: Run, dataset: Matched, policy: CiGate) -> list[Held]:
     """Return the metrics of a dataset with a maxDrop, and why they cannot be decided, if so."""
     before, after = dataset.before, dataset.after
     held = []
     for metric, limit in resolve_limits(policy, before or after, after).items():
-        changed = list_metric_mismatches(baseline, candidate, after.name, metric)
-        why = dataset.blocked or (f"{', '.join(changed)}: {PROMOTE}" if changed else None)
+        why = dataset.blocked or _explain_change(baseline, candidate, after.name, metric)
         if before is not None and metric not in before.metrics:
             why = why or NO_SCORES
         summary = after.metrics[metric]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from evalspec.gold.git import read_git
+from evalspec.git import read_git
 from evalspec.gold.revoking import Content
 from evalspec.plural import counted
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.git import read_git_setting
+from evalspec.git import read_git_setting
 from evalspec.gold.schema import SetFile
 from evalspec.registry import near_miss
 

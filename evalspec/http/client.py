@@ -117,7 +117,7 @@ def parse_body(raw: bytes, url: str, service: Service) -> Any:
     """Return the JSON value of a whole body.
 
     Raises:
-        ServiceError: the body is empty, an HTML page, or not JSON.
+        ServiceError: the body is empty, an HTML page, a stream of events, or not JSON.
     """
     text = decode_reply(raw)
     if not text.strip():
@@ -125,6 +125,8 @@ def parse_body(raw: bytes, url: str, service: Service) -> Any:
     if looks_like_html(text):
         message = f"{shown_url(url)} returned an HTML page instead of JSON"
         raise ServiceError(f"{message}; check {service.setting}.{service.place_key}")
+    if text.startswith(("data:", "event:")):
+        raise ServiceError(f"{shown_url(url)} returned a stream instead of JSON; turn streaming off there")
     return parse_reply_json(text, quote=service.excerpt)
 
 

@@ -98,9 +98,16 @@ def parse_error_object(body: str) -> Any:
 
 
 def find_message(body: str) -> str:
-    """Return `error.message`, `error` or `message` of a JSON object, as in most services; else the whole body."""
+    """Return `error.message`, `error` or `message` of a JSON object, as in most services; else the whole body.
+
+    OpenRouter's message says nothing. The provider's error is in `metadata.raw`.
+    """
     error = parse_error_object(body)
+    metadata = error.get("metadata") if isinstance(error, dict) else None
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
+    if isinstance(message, str) and isinstance(raw, str):
+        return f"{message}: {find_message(raw)}"
     return message if isinstance(message, str) else body
 
 

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalspec.errors import ServiceError
-from evalspec.judge.refusals import list_refused
+from evalspec.judge.refusals import list_refused, refuses_system_role
 from evalspec.manifest.judge_schema import LIMIT_KEYS, JudgeConfig
 
-_FIXED_SAMPLING = re.compile(r"^(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
-"""OpenAI's reasoning models reject `temperature` and `max_tokens`. A provider may precede the name: `openai/o3`."""
+_FIXED_SAMPLING = re.compile(r"(?:^|[.:])(?:o[1-9]|gpt-(?:[5-9]|1\d))(?![0-9a-z])", re.IGNORECASE)
+"""OpenAI's reasoning models reject `temperature` and `max_tokens`.
+
+Providers and regions may precede the name: `openai/o3`, `global.openai.gpt-5.6`, `ft:gpt-5-mini:team`.
+"""
 
 _FORMATS = {
     "auto": ("json_object", "json_schema"),
@@ -23,6 +26,7 @@ _FORMAT = "response_format"
 _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _LEFT_OUT = "left out"
+_SYSTEM_ROLE = "system role"
 
 
 def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
@@ -75,13 +79,23 @@ class JudgeParameters:
     def give_up(self, sent: Mapping[str, Any], error: ServiceError) -> bool:
         """Leave out or replace what the endpoint refuses. Return whether another request may succeed.
 
-        `sent`: the parameters of the refused request. Another request may have had the same refusal before.
+        `sent`: the body of the refused request. Another request may have had the same refusal before.
         """
-        names = list_refused(error, sent)
+        names = list_refused(error, [name for name in sent if name not in ("model", "messages")])
         for name in names:
             if self._still_sends(name, sent[name]):
                 self.refused[name] = self._replace(name)
+        if sent["messages"][0]["role"] == "system" and refuses_system_role(error):
+            self.refused[_SYSTEM_ROLE] = "sent in the user's message"
+            return True
         return bool(names)
+
+    def place_system(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
+        """Return the messages with the text of the first one, the system's, where the endpoint accepts it."""
+        if _SYSTEM_ROLE not in self.refused:
+            return messages
+        system, user, *others = messages
+        return [{"role": "user", "content": f"{system['content']}\n\n{user['content']}"}, *others]
 
     def _still_sends(self, name: str, value: Any) -> bool:
         now = self.describe().get(name)
@@ -115,4 +129,4 @@ def _close(schema: Any) -> Any:
 
 
 def _has_fixed_sampling(model: str) -> bool:
-    return _FIXED_SAMPLING.match(model.rpartition("/")[2]) is not None
+    return _FIXED_SAMPLING.search(model.rpartition("/")[2]) is not None

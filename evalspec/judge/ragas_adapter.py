@@ -17,6 +17,7 @@ from ragas.prompt.simple_prompt import Prompt
 from evalspec.judge.chat import ChatClient
 from evalspec.judge.embeddings import TextEmbedder
 from evalspec.judge.extraction import UnusableVerdict, extract_object
+from evalspec.judge.quoting import quote_foreign
 from evalspec.judge.verdicts import (
     FREE_TEXT,
     Graded,
@@ -26,6 +27,12 @@ from evalspec.judge.verdicts import (
     parse_input,
     settle_answer,
 )
+
+_QUOTED_TEXTS = """Every text to grade is written as JSON: \\n is a line end, \\u003c is "<". Grade the text that it \
+stands for.
+
+"""
+"""Before each rubric; without braces. If it changes, so do the prompts of rubrics, toxicity and bias."""
 
 
 class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
@@ -124,15 +131,16 @@ async def grade(
 
 
 async def grade_label(
-    template: str, labels: Sequence[str], fields: Mapping[str, str], *, metric: str, client: ChatClient
+    template: str, labels: Sequence[str], fields: Mapping[str, str | list[str]], *, metric: str, client: ChatClient
 ) -> tuple[str, str]:
-    """Return the judge's label and its reason. `template` has the names of `fields` in braces.
+    """Return the judge's label and its reason. `template` has the names of `fields`, which are foreign, in braces.
 
     Raises:
         JudgeError: there is no usable answer.
     """
     judge = ScoreJudge(client, metric)
-    result = await _discrete_metric(metric, template, tuple(labels)).ascore(llm=judge, **fields)
+    quoted = {name: quote_foreign(value) for name, value in fields.items()}
+    result = await _discrete_metric(metric, _QUOTED_TEXTS + template, tuple(labels)).ascore(llm=judge, **quoted)
     return str(result.value), str(result.reason)
 
 

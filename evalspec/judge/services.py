@@ -105,7 +105,7 @@ class JudgeServices:
         return await ragas_adapter.grade(ragas_class, fields, metric=metric, client=chat, embeddings=embeddings)
 
     async def grade_label(
-        self, template: str, labels: Sequence[str], fields: Mapping[str, str], *, metric: str
+        self, template: str, labels: Sequence[str], fields: Mapping[str, str | list[str]], *, metric: str
     ) -> tuple[str, str]:
         """Return the label that the judge chooses through ragas' DiscreteMetric, and its reason.
 

@@ -7,6 +7,9 @@ from msgspec import Struct, field
 
 from evalspec.model import JudgeUsage, Usage
 
+Learned = Mapping[str, Mapping[str, str]]
+"""What replies say about the judge, by key of the fingerprint."""
+
 
 class UsageLedger(Struct):
     """The judge's usage in one run: requests, retries and tokens by metric."""
@@ -47,9 +50,9 @@ def _ignore(_event: object) -> None:
 class JudgeListener(Struct, frozen=True):
     """Functions that are called with events of the judge.
 
-    `refused`: what is sent instead of each refused parameter, by name. `waits`: seconds until the next request, after
-    the judge was rate limited.
+    `learns`: what a reply says about the judge. `waits`: seconds until the next request, after the judge was rate
+    limited.
     """
 
-    refused: Callable[[Mapping[str, str]], None] = _ignore
+    learns: Callable[[Learned], None] = _ignore
     waits: Callable[[float], None] = _ignore

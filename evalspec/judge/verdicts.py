@@ -15,7 +15,8 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.http.text import excerpt
-from evalspec.judge.belonging import compute_coverage, find_unsupported
+from evalspec.judge.belonging import compute_coverage, content_words, find_unsupported
+from evalspec.judge.courtesy import strip_courtesies
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.matching import match_statements, parse_label, simplify
 from evalspec.judge.wording import split_words
@@ -28,6 +29,10 @@ FREE_TEXT = "DiscreteResponseModel"
 
 _LEAST_COVERAGE = 0.5
 """The lowest coverage of 50 fair paraphrases in 12 languages (tests/judge/paraphrases.jsonl)."""
+_MOST_REPLACED = 3
+"""Texts with so few content words may be paraphrased without any of them."""
+_NOTHING = "states nothing"
+"""What a judge that is asked again writes before a sentence that it left out on purpose."""
 _QUOTED = 80
 
 _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
@@ -101,13 +106,21 @@ _DECOMPOSED = {
 
 def _settle_statements(given: Given, answer: Answer) -> Answer:
     """Check the statements. A judge that resolves pronouns uses words of the question too."""
-    _check_texts("statements", answer["statements"], given["answer"], given["question"])
-    return answer
+    return _settle_parts("statements", answer, given["answer"], given["question"])
 
 
 def _settle_claims(given: Given, answer: Answer) -> Answer:
-    _check_texts("claims", answer["claims"], given["response"])
-    return answer
+    return _settle_parts("claims", answer, given["response"])
+
+
+def _settle_parts(field: str, answer: Answer, source: str, question: str = "") -> Answer:
+    """Check that the texts break down the source, and drop its sentences that state nothing according to the judge."""
+    texts = [text for text in answer[field] if not simplify(text).startswith(_NOTHING)]
+    _check_texts(field, texts, source, question)
+    if answer[field]:
+        way_on = f"break down every sentence, in its own words; list one that states nothing as '{_NOTHING}: …'"
+        _check_coverage(field, answer[field], source, "text", way_on)
+    return {**answer, field: texts}
 
 
 def _settle_support(given: Given, answer: Answer) -> Answer:
@@ -127,12 +140,7 @@ def _settle_recall(given: Given, answer: Answer) -> Answer:
     _check_binary("attributed", items)
     statements = [item["statement"] for item in items]
     _check_texts("statements", statements, reference)
-    coverage = compute_coverage(statements, reference)
-    if coverage < _LEAST_COVERAGE:
-        raise UnusableVerdict(
-            f"its statements have {100 * coverage:.0f} % of the reference's words, but need at least "
-            f"{100 * _LEAST_COVERAGE:g} %; classify every statement of the reference"
-        )
+    _check_coverage("statements", statements, reference, "reference", "classify every statement of the reference")
     return answer
 
 
@@ -196,6 +204,17 @@ def _check_texts(field: str, texts: Sequence[str], source: str, question: str = 
             f"its {field} include {excerpt(stranger, _QUOTED)}, which has no word in common with the text to break down"
         )
     _check_repetition(texts, source, question)
+
+
+def _check_coverage(field: str, texts: Sequence[str], source: str, name: str, way_on: str) -> None:
+    """Check that the texts have enough of the words of the source, not counting its courtesies."""
+    stated = strip_courtesies(source)
+    coverage = compute_coverage(texts, stated)
+    if coverage < _LEAST_COVERAGE and len(content_words(stated)) > _MOST_REPLACED:
+        raise UnusableVerdict(
+            f"its {field} have {100 * coverage:.0f} % of the {name}'s words, but need at least "
+            f"{100 * _LEAST_COVERAGE:g} %; {way_on}"
+        )
 
 
 def _check_repetition(statements: Sequence[str], source: str, question: str) -> None:

@@ -79,7 +79,7 @@ def _combine(judged: Sequence[tuple[str, str, str]]) -> Score:
 CLAIM_ENTAILMENT = MetricDefinition(
     name=_NAME,
     summary="Share of the expected answer's claims that the response entails.",
-    engine="evalspec, prompt 1",
+    engine="evalspec, prompt 2",
     build=_build,
     needs=frozenset({Need.JUDGE, Need.EXPECTED}),
     judge_calls=lambda _contexts: 2,

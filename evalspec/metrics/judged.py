@@ -66,6 +66,7 @@ class _Judged(Struct, frozen=True):
     direction: Direction = Direction.HIGHER
     bounds: tuple[float, float] = (0.0, 1.0)
     usual_limits: Bounds = (None, None)
+    version: int = 1
 
 
 _TABLE = (
@@ -76,6 +77,7 @@ _TABLE = (
         fields=("user_input", "response", "retrieved_contexts"),
         calls=lambda _contexts: 2,
         explain=explain_support,
+        version=2,
         silent=_not_applicable,
         nothing_retrieved=_not_applicable,
         needs_support=True,
@@ -116,6 +118,7 @@ _TABLE = (
         fields=("user_input", "response", "reference"),
         calls=lambda _contexts: 3,
         explain=explain_correctness,
+        version=2,
         silent=_zero,
         embedded=("response", "reference"),
         bounds=(-0.25, 1.0),
@@ -127,6 +130,7 @@ _TABLE = (
         fields=("response", "reference"),
         calls=lambda _contexts: 4,
         explain=explain_fact_check,
+        version=2,
         silent=_zero,
     ),
     _Judged(
@@ -136,6 +140,7 @@ _TABLE = (
         fields=("user_input", "response", "reference", "retrieved_contexts"),
         calls=lambda contexts: 2 * contexts + 3,
         explain=explain_wrong_statements,
+        version=2,
         silent=_not_applicable,
         nothing_retrieved=_not_applicable,
         direction=Direction.LOWER,
@@ -175,6 +180,7 @@ def _define(row: _Judged) -> MetricDefinition:
         bounds=row.bounds,
         usual_limits=row.usual_limits,
         judge_calls=row.calls,
+        version=row.version,
         scores_answers="response" in row.fields,
     )
 

@@ -10,7 +10,7 @@ def build_label_scorer(
     name: str,
     template: str,
     labels: Mapping[str, float],
-    read: Callable[[Exchange], Mapping[str, str]],
+    read: Callable[[Exchange], Mapping[str, str | list[str]]],
     *,
     judges_silence: bool,
 ) -> Callable[[BuildContext], Scorer]:

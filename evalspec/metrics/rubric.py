@@ -1,7 +1,8 @@
 """Judged metrics defined in the manifest: `{name: tone, rubric: "…", labels: {good: 1, bad: 0}}`.
 
 The rubric is the judge's prompt. `{input}`, `{response}`, `{expected}` and `{contexts}` are replaced by the sample's
-texts. A rubric without placeholders is followed by input and response. Literal braces are written `{{` and `}}`.
+texts as JSON, so that no text can pass for a part of the prompt. A rubric without placeholders is followed by input and
+response. Literal braces are written `{{` and `}}`.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,19 +16,13 @@ from evalspec.model import Direction, Exchange, Need
 from evalspec.registry import near_miss
 
 _LITERAL = "write {{ and }} for literal braces"
-_APPENDED = "\n\n<message>\n{input}\n</message>\n\n<response>\n{response}\n</response>"
+_APPENDED = "\n\ninput: {input}\nresponse: {response}"
 
-
-def _contexts(exchange: Exchange) -> str:
-    texts = [f"[{number}] {text}" for number, text in enumerate(read_needed(exchange, Need.CONTEXT), 1)]
-    return "\n".join(texts) or "(nothing was retrieved)"
-
-
-_READ: Mapping[str, Callable[[Exchange], str]] = {
+_READ: Mapping[str, Callable[[Exchange], str | list[str]]] = {
     "input": lambda exchange: exchange.sample.question,
     "response": lambda exchange: exchange.response,
     "expected": lambda exchange: str(read_needed(exchange, Need.EXPECTED)[0]),
-    "contexts": _contexts,
+    "contexts": lambda exchange: list(read_needed(exchange, Need.CONTEXT)),
 }
 _NEEDS = {"expected": Need.EXPECTED, "contexts": Need.CONTEXT}
 
@@ -66,7 +61,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
     names = names or ("input", "response")
     needs = frozenset({Need.JUDGE, *(_NEEDS[name] for name in names if name in _NEEDS)})
 
-    def read(exchange: Exchange) -> dict[str, str]:
+    def read(exchange: Exchange) -> dict[str, str | list[str]]:
         return {name: _READ[name](exchange) for name in names}
 
     values = entry.labels.values()
@@ -81,6 +76,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
         judge_calls=lambda _contexts: 1,
         scores_answers="response" in names,
         is_binary={*values} <= {0, 1},
+        version=2,
     )
 
 

@@ -99,6 +99,8 @@ class _Fingerprint(Struct, rename="camel"):
     judge: dict[str, Any] | None = None
     judge_sha256: str | None = None
     judge_refused: dict[str, str] = {}
+    judge_models: dict[str, str] = {}
+    judge_system_fingerprints: dict[str, str] = {}
     embeddings: dict[str, Any] | None = None
     embeddings_sha256: str | None = None
     versions: dict[str, str] = {}
@@ -209,7 +211,14 @@ def _describe_cost(part: str, dataset: Mapping[str, Any], repeats: int) -> str:
 
 
 def list_judge_notes(fingerprint: Mapping[str, Any]) -> list[str]:
-    """Return a note on the parameters that the judge's endpoint refused; empty if there are none."""
+    """Return notes on the parameters that the judge's endpoint refused, and on the models that its replies state, if
+    they are not the configured one.
+    """
     refused = fingerprint.get("judgeRefused") or {}
     named = ", ".join(f"{name} ({instead})" for name, instead in sorted(refused.items()))
-    return [f"the judge's endpoint refused parameters: {named}"] if named else []
+    notes = [f"the judge's endpoint refused parameters: {named}"] if named else []
+    stated, configured = fingerprint.get("judgeModels") or {}, (fingerprint.get("judge") or {}).get("model")
+    if stated and [*stated.values()] != [configured]:
+        named = ", ".join(stated.values())
+        notes.append(f"the judge is configured as {configured}; its replies state the model {named}")
+    return notes

@@ -18,6 +18,7 @@ from evalspec.manifest.schema import EvaluationConfig
 from evalspec.manifest.yaml_source import Place
 from evalspec.model import Run
 from evalspec.output_files import Input
+from evalspec.planning.command_files import find_command_files
 from evalspec.planning.draft import Draft, PlannedDataset
 from evalspec.planning.options import SAME
 from evalspec.trust import Act, explain
@@ -35,6 +36,7 @@ def list_inputs(
     `datasets`: the loaded ones, which may have additional files. `responses`: recorded replies.
     """
     spec, folder = loaded.manifest.spec, loaded.path.parent
+    code, others = find_command_files(spec.api.command or (), folder)
     named = [(path, "a file of the manifest") for path in _list_references(loaded.source.data, folder)]
     return [
         Input(loaded.path, "the manifest"),
@@ -43,7 +45,7 @@ def list_inputs(
         *_name_baseline(loaded),
         *(Input(file, "a module of the manifest") for file in _find_modules(loaded)),
         *(Input(path, role) for path, role in named),
-        *_find_command_files(spec.api.command or (), folder),
+        *(Input(file, "a file of the agent") for file in code | others),
         *_find_stores(spec.evaluation, folder),
         *([] if responses is None else [Input(responses, "the recorded replies")]),
     ]
@@ -110,19 +112,6 @@ def _list_references(value: Any, folder: Path) -> Iterator[Path]:
     elif isinstance(value, Mapping | list):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from _list_references(item, folder)
-
-
-def _find_command_files(command: Sequence[str], folder: Path) -> Iterator[Input]:
-    """Yield the agent's files: arguments that are files or modules (`python -m agent`), and their imports."""
-    role = "a file of the agent"
-    for argument in command:
-        path = folder / argument
-        with suppress(OSError):  # code in an argument may exceed the longest file name
-            if path.is_file():
-                yield Input(path, role)
-        module = path.stem if path.suffix == ".py" else argument
-        if all(part.isidentifier() for part in module.split(".")):
-            yield from (Input(file, role) for file in list_module_files(path.parent, module))
 
 
 def _find_stores(evaluation: EvaluationConfig, folder: Path) -> Iterator[Input]:

@@ -13,6 +13,7 @@ from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.plural import counted
 from evalspec.runner.agent_process import agent_process
+from evalspec.runner.command_code import explain_unknown
 from evalspec.runner.conclude import RunMetadata
 from evalspec.runner.execution import Execution
 from evalspec.runner.results import Results
@@ -38,8 +39,11 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
-    plan.services.listener = JudgeListener(execution.keep_refused, progress.judge_waits)
+    plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits)
     execution.sort_out()
+    is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
+    if unknown := explain_unknown(plan, session.fingerprint["agent"]) if is_resumed else None:
+        progress.say(unknown)
     run = None
     try:
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:

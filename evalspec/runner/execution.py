@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
+from evalspec.judge.usage import Learned
 from evalspec.model import (
     Attempt,
     Cause,
@@ -31,7 +32,7 @@ from evalspec.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runner.lag import LagMeter
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
-from evalspec.runner.session import keep_refused
+from evalspec.runner.session import keep_learned
 from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
@@ -320,9 +321,9 @@ class Execution(Struct):
             usage = self.plan.services.usage.take_new()
             self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
 
-    def keep_refused(self, refused: Mapping[str, str]) -> None:
-        """Store what is sent instead of the parameters that the judge's endpoint refuses."""
-        fingerprint = keep_refused(self.plan, self.outline, self.log, self.run_metadata.fingerprint, refused)
+    def keep_learned(self, learned: Learned) -> None:
+        """Store what the judge's replies say about it: parameters that are refused, and models."""
+        fingerprint = keep_learned(self.plan, self.outline, self.log, self.run_metadata.fingerprint, learned)
         self.run_metadata = structs.replace(self.run_metadata, fingerprint=fingerprint)
 
     async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:

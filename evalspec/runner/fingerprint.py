@@ -27,6 +27,7 @@ from evalspec.planning.outlining import (
     identify_metric,
 )
 from evalspec.runner.ci_variables import describe_ci_build
+from evalspec.runner.command_code import describe_code
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
 _DIGEST_LENGTH = 12
@@ -56,6 +57,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
             "function": _name_agent(plan),
             "codeSha256": hash_module(plan, plan.own_agent) if plan.own_agent else None,
             "endpointSha256": _digest_endpoint(plan),
+            **describe_code(plan),
         },
         "responses": _describe_responses(plan),
         "recorded": plan.options.responses is not None,
@@ -138,7 +140,9 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     if stored["agent"].get("function") != now["agent"]["function"]:
         yield "agent: the function changed"
     elif stored["agent"].get("codeSha256") != now["agent"]["codeSha256"]:
-        yield f"agent: the code of {now['agent']['function']} changed"
+        yield f"agent: the code of {now['agent']['function'] or 'spec.api.command'} changed"
+    if None not in (git := [one["agent"].get("gitSha256") for one in (stored, now)]) and git[0] != git[1]:
+        yield "agent: files of the project changed (see git status and git log); .gitignore may name what it writes"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies changed"
     for name in sorted(_retrievers_changed(stored, now)):

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from evalspec.datasets.filters import TAGS
 from evalspec.errors import InvalidInput, Problem, StoreError
 from evalspec.http.text import strip_userinfo
+from evalspec.judge.usage import Learned
 from evalspec.model import Run
 from evalspec.outline import RunOutline, outline_to_json
 from evalspec.planning.build import Plan
@@ -34,6 +35,10 @@ from evalspec.trust import in_force
 
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
+
+_OF_JUDGE = ("judgeRefused", "judgeModels", "judgeSystemFingerprints")
+_MOST_LEARNED = 100
+"""Names of models of one judge. More are of an endpoint that makes them up."""
 
 
 class Session(Struct, frozen=True):
@@ -145,16 +150,28 @@ def keep_reuse(session: Session, url: str) -> dict[str, Any]:
     return _keep(session.plan, session.outline, session.log, fingerprint)
 
 
-def keep_refused(
-    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], refused: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return the fingerprint of a run whose judge refuses parameters, and store it. `refused`: what is sent instead.
+def keep_learned(
+    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], learned: Learned
+) -> Mapping[str, Any]:
+    """Return the fingerprint with what its replies say about the judge, and store it if it is new.
 
     Raises:
         StoreError: The fingerprint cannot be written.
     """
-    known = fingerprint.get("judgeRefused") or {}
-    return _keep(plan, outline, log, {**fingerprint, "judgeRefused": {**known, **refused}})
+    known = {key: fingerprint.get(key) or {} for key in learned}
+    added = {key: {**known[key], **found} for key, found in learned.items() if len(known[key]) < _MOST_LEARNED}
+    if all(known[key] == found for key, found in added.items()):
+        return fingerprint
+    return _keep(plan, outline, log, {**fingerprint, **added})
+
+
+def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts) -> dict[str, Any]:
+    """Return what the fingerprint of a stored run says about its judge's replies, if any judged score is reused."""
+    usable = known.usable or {}
+    judged = any(
+        one.judged and one.name in usable[dataset.name] for dataset in outline.datasets for one in dataset.metrics
+    )
+    return {key: stored.fingerprint[key] for key in _OF_JUDGE if judged and key in stored.fingerprint}
 
 
 def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, Any]) -> dict[str, Any]:

@@ -26,15 +26,17 @@ class Recorded(Struct, frozen=True, rename="camel", kw_only=True):
 
     datasets: Sequence[RecordedDataset]
     judge_refused: dict[str, str] = {}
+    judge_models: dict[str, str] = {}
 
     def find_series(self, dataset: str, metric: str) -> str | None:
         """Return a digest that is equal in two runs if they measured the same: dataset version, selection and formula.
 
-        The formula includes the judge, if it has one. None: the run has no such dataset.
+        The formula includes the judge, if it has one, and the models that it stated. None: the run has no such dataset.
         """
         for one in self.datasets:
             if one.name == dataset:
                 formula = digest_parts(one.metric_identities.get(metric, {}))
                 refused = self.judge_refused if "judge" in formula else {}
-                return compute_digest([one.sha256, one.selection_sha256, metric, formula, refused])[:_LENGTH]
+                stated = sorted(self.judge_models) if "judge" in formula else ()
+                return compute_digest([one.sha256, one.selection_sha256, metric, formula, refused, *stated])[:_LENGTH]
         return None

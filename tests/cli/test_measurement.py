@@ -1,6 +1,8 @@
 """What changed in the measurement since the baseline: each row of the table in gate.md, and an honest history."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +122,14 @@ def test_a_change_of_the_measurement_is_said_beside_the_verdict(kind, change, op
         measured("report", "-o", report)
         assert said[:30].split(" → ")[0] in (measured.folder / report).read_text()
     assert measured("report", "--json").document == outcome.document
+
+
+def test_the_table_has_each_kind():
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "gate.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", page.partition("## What changed")[2], flags=re.M))
+    assert {kind: "INCOMPLETE" in effect for kind, effect in rows.items() if kind in KINDS} == {
+        name: kind.blocks for name, kind in KINDS.items()
+    }
 
 
 def test_an_unchanged_measurement_says_so(measured):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.judge.belonging import compute_coverage, content_words, find_unsupported
+from evalspec.judge.courtesy import strip_courtesies
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.services import import_ragas
 from evalspec.judge.verdicts import settle_answer
@@ -62,6 +63,38 @@ def test_fifty_answers_are_covered():
 def test_no_fair_paraphrase_is_refused(kind, row):
     answer = as_answer(kind, row["statements"])
     assert settle_answer(kind, row | {"response": row["answer"]}, answer) == answer
+
+
+DECOMPOSING = {"StatementGeneratorOutput": "statements", "ClaimDecompositionOutput": "claims"}
+DECOMPOSITIONS = [
+    json.loads(line)
+    for line in (Path(__file__).parent / "decompositions.jsonl").read_text(encoding="utf-8").splitlines()
+]
+"""Answers with greetings, thanks and offers to help, and a statement for each sentence that states something."""
+
+
+@pytest.mark.parametrize("kind", DECOMPOSING)
+@pytest.mark.parametrize("row", DECOMPOSITIONS, ids=lambda row: f"{row['language']}-{row['question'][:20]}")
+def test_a_decomposition_may_leave_out_courtesies_but_not_three_of_four_sentences(kind, row):
+    sent = row | {"response": row["answer"]}
+    assert settle_answer(kind, sent, as_answer(kind, row["statements"])) == as_answer(kind, row["statements"])
+    stated = " ".join(sentence for sentence in strip_courtesies(row["answer"]).splitlines())
+    kept = [part for part in row["statements"] if compute_coverage([part], stated) < 0.5]
+    assert len(kept) >= len(row["statements"]) - 1 or len(row["statements"]) < 4
+    for part in kept:
+        with pytest.raises(UnusableVerdict, match=r"of the text's words, but need at least 50 %; break down every"):
+            settle_answer(kind, sent, as_answer(kind, [part]))
+
+
+@pytest.mark.parametrize("kind", DECOMPOSING)
+def test_a_sentence_may_be_left_out_if_the_judge_says_that_it_states_nothing(kind):
+    answer = "Kiitos kysymyksestäsi. Autan mielelläni. Kirjasto aukeaa yhdeksältä. Kysy lisää milloin vain!"
+    sent, field = {"question": "Milloin?", "answer": answer, "response": answer}, DECOMPOSING[kind]
+    stated = ["Kirjasto aukeaa kello 9."]
+    with pytest.raises(UnusableVerdict, match=r"list one that states nothing as 'states nothing: …'"):
+        settle_answer(kind, sent, {field: stated})
+    listed = ["States nothing: Kiitos kysymyksestäsi.", "- **states nothing**: Autan mielelläni."]
+    assert settle_answer(kind, sent, {field: [*stated, *listed]}) == {field: stated}
 
 
 def test_no_example_of_ragas_passes_for_an_answer():

@@ -107,6 +107,8 @@ def test_a_key_like_a_word_of_json_breaks_no_answer(agent):
     ("model", "fixed"),
     {
         "o3": True, "o4-mini": True, "gpt-5": True, "gpt-5.1-mini": True, "openai/gpt-5-nano": True, "gpt-12": True,
+        "global.openai.gpt-5.6": True, "bedrock/us.openai.gpt-5.6-luna": True, "ft:gpt-5-mini:team": True,
+        "us.anthropic.claude-opus-5": False, "openai.gpt-oss-120b": False, "marco-o1": False,
         "gpt-4o": False, "gpt-4.1": False, "olmo-2": False, "o300": False, "meta/gpt-50b": False,
     }.items(),
 )  # fmt: skip
@@ -133,6 +135,7 @@ def test_json_in_a_fence_is_accepted(judge):
         "truncated": "increase spec.evaluation.judge.maxTokens",
         "html": "returned an HTML page instead of JSON; check spec.evaluation.judge.baseUrl",
         "not_an_object": "the reply is a string, not a JSON object; check spec.evaluation.judge.baseUrl",
+        "stream": "returned a stream instead of JSON; turn streaming off there",
         "huge": "larger than 10,485,760 bytes",
         "drop": "was closed before the reply was complete",
         "hang": "within 0.2 s (spec.evaluation.judge.timeoutSeconds)",

@@ -26,10 +26,13 @@ from servers.judge_wires import (
     OPENAI,
     WIRES,
     Wire,
+    bare_error,
     gemini_error,
+    litellm_error,
     openai_error,
+    openrouter_error,
 )
-from servers.scripted_judge import ScriptedJudge, throttled
+from servers.scripted_judge import ScriptedJudge, status, throttled
 
 DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "judges.md").read_text(encoding="utf-8")
 LIMIT = {"max_tokens": "sent as max_completion_tokens"}
@@ -193,6 +196,107 @@ def test_a_format_that_no_provider_has_is_left_out():
         assert all("response_format" not in chat.body for chat in judge.chats)
 
 
+TEMPERATURE = {
+    "LiteLLM": (litellm_error, "litellm.UnsupportedParamsError: openai does not support parameters: ['temperature'], "
+        "for model=o1-mini. To drop these, set `litellm.drop_params=True` or for proxy:\n\n`litellm_settings:\n "
+        "drop_params: true`\n"),
+    "LiteLLM, a mapping": (litellm_error, "openai does not support parameters: {'top_p': 1, 'temperature': 0}, for "
+        "model=o1-mini. To drop these, set litellm.drop_params=True"),
+    "LiteLLM, gpt-5": (litellm_error, "litellm.UnsupportedParamsError: gpt-5 models (including gpt-5-codex) don't "
+        "support temperature=0.0. Only temperature=1 is supported. For gpt-5.1, temperature is supported when "
+        "reasoning_effort='none' (or not specified, as it defaults to 'none'). To drop unsupported params set "
+        "`litellm.drop_params = True`"),
+    "LiteLLM, reasoning": (litellm_error, "litellm.UnsupportedParamsError: gpt-5-nano doesn't support temperature=0.1 "
+        "while reasoning is active. Only temperature=1 is supported unless reasoning_effort resolves to 'none', either "
+        "set explicitly on the request or declared as the model's default_reasoning_effort. To drop unsupported params "
+        "set `litellm.drop_params = True`"),
+    "LiteLLM, nested": (litellm_error, "litellm.BadRequestError: BedrockException - {\"message\":\"This model doesn't "
+        "support the temperature field. Remove temperature and try again.\"}"),
+    "Moonshot": (bare_error, "invalid temperature: only 1 is allowed for this model"),
+    "Bedrock": (bare_error, "This model doesn't support the temperature field. Remove temperature and try again."),
+    "Bedrock, older": (bare_error, "Malformed input request: #: extraneous key [temperature] is not permitted, please "
+        "reformat your input and try again."),
+    "OpenRouter": (openrouter_error, "Unsupported parameter: 'temperature' is not supported with this model."),
+    "Codex": (lambda code, message, *_: (code, {"detail": message}), "Unsupported parameter: temperature"),
+}  # fmt: skip
+"""How endpoints refuse a temperature: the body of their error, and its message."""
+
+
+@pytest.mark.parametrize("name", TEMPERATURE)
+def test_each_wording_of_a_refused_temperature_is_understood_once(name):
+    error, message = TEMPERATURE[name]
+    wire = Wire(name=name, path="/v1", model="m", missing="", error=error, refused={"temperature": (message, "")})
+    with ScriptedJudge(wire=wire) as judge:
+        asking = Asking(judge.base_url, model="m", api_key=KEY, parameters={"reasoning_effort": "low"})
+        for answers in asking.waves(2, 2):
+            assert [answer["value"] for answer in answers] == ["good"] * 2
+    assert len(judge.refusals) == 1
+    assert all("temperature" not in chat.body and chat.body["reasoning_effort"] == "low" for chat in judge.chats)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (openai_error, "Unsupported value: 'messages[0].role' does not support 'system' with this model."),
+        (bare_error, "System role not supported"),
+        (bare_error, "Conversation roles must alternate user/assistant/user/assistant/..."),
+        (bare_error, "Only user and assistant roles are supported!"),
+        (gemini_error, "Developer instruction is not enabled for models/gemma-3-27b-it"),
+        (litellm_error, "litellm.BadRequestError: BedrockException - {\"message\":\"This model doesn't support system "
+            "messages. Try again without a system message or use a model that supports system messages.\"}"),
+    ],
+)  # fmt: skip
+def test_a_refused_system_role_moves_its_text_into_the_users_message(error, message):
+    wire = Wire(name="roles", path="/v1", model="m", missing="", error=error, no_system=message)
+    learnt: list[dict[str, str]] = []
+    listener = JudgeListener(
+        learns=lambda found: learnt.extend([found["judgeRefused"]] if "judgeRefused" in found else [])
+    )
+    with ScriptedJudge(wire=wire) as judge:
+        judge.script = ["malformed"]
+        asking = Asking(judge.base_url, model="m", api_key=KEY, listener=listener, max_retries=1)
+        assert [answers[0]["value"] for answers in asking.waves(1, 1)] == ["good"] * 2
+    assert learnt == [{"system role": "sent in the user's message"}]
+    [only] = judge.refusals
+    system, user = (message["content"] for message in only["messages"])
+    assert [[said["role"] for said in chat.body["messages"]] for chat in judge.chats] == [
+        ["user"], ["user", "assistant", "user"], ["user"],
+    ]  # fmt: skip
+    assert all(chat.body["messages"][0]["content"] == f"{system}\n\n{user}" for chat in judge.chats)
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    {
+        "temperature must be between 0.1 and 1": "to send no temperature, set spec.evaluation.judge.parameters: "
+        "{temperature: null}",
+        "maxTokens exceeds the model's limit": "to send no max_tokens, set spec.evaluation.judge.parameters: "
+        "{max_tokens: null}",
+        "This model only support stream mode, please enable the stream parameter to access the model. ": "evalspec "
+        "reads whole answers; if the model streams only while it thinks, add enable_thinking: false to "
+        "spec.evaluation.judge.parameters, otherwise choose another model",
+        "parameter.enable_thinking must be set to false for non-streaming calls": "add enable_thinking: false to",
+        "enable thinking can not be support when `stream=False`.": "add enable_thinking: false to",
+        "Stream must be set to true": "otherwise choose another model",
+    }.items(),
+)
+def test_a_refusal_that_is_not_understood_names_what_to_write(message, advice):
+    with ScriptedJudge() as judge:
+        judge.mode = status(400, message=message)
+        assert advice in Asking(judge.url, max_retries=3).failure()
+        judge.mode = status(400, message="the prompt is too long")
+        assert "spec.evaluation.judge" not in Asking(judge.url).failure()
+
+
+def test_an_answer_in_the_reasoning_says_how_to_turn_thinking_off():
+    with ScriptedJudge() as judge:
+        judge.mode = "misplaced"
+        line = Asking(judge.url).failure()
+        assert "the judge's answer is in reasoning_content and its content is empty; turn thinking off in" in line
+        judge.script, judge.mode = ["misplaced"], "ok"
+        assert Asking(judge.url, max_retries=1)()[0]["value"] == "good"
+
+
 def bad(message: str, param: str | None = None, code: str | None = None) -> dict:
     return openai_error(400, message, param, code)[1]
 
@@ -215,6 +319,15 @@ SENT = {"temperature": 0.0, "max_tokens": 4096, "response_format": {}, "seed": 7
         (bad("The prompt is not supported; temperature was 0."), []),
         (bad("'messages' has a field that is unsupported", "messages", "unsupported_parameter"), []),
         ("temperature is not supported", ["temperature"]),
+        (bad("Argument not supported on this model: maxTokens"), ["max_tokens"]),
+        (bad("This model doesn't support the maxTokens field. Remove maxTokens and try again."), ["max_tokens"]),
+        (
+            bad("The additional field max_tokens conflicts with maxTokens. Remove max_tokens and try again."),
+            ["max_tokens"],
+        ),
+        (bad("invalid seed: only 1 is allowed for this model"), ["seed"]),
+        (bad("openai does not support parameters: ['top_p'], for model=m. Received seed=7"), []),
+        (bad("This model does not support images. The temperature was 0."), []),
     ],
     ids=str,
 )

@@ -51,8 +51,8 @@ CONTRACT = {
         1.0, None,
         ["statements", "entailment"], "d46d32f296",
     ),
-    "toxicity": (1.0, "none: 0 listed words", ["toxicity"], "1a346b073a"),
-    "bias": (1.0, "none: 0 listed words", ["bias"], "4c979d49c7"),
+    "toxicity": (1.0, "none: 0 listed words", ["toxicity"], "4915ac217d"),
+    "bias": (1.0, "none: 0 listed words", ["bias"], "dbe331a156"),
 }  # fmt: skip
 VERDICT_METRICS = sorted(set(CONTRACT) - {"hallucination"})
 
@@ -268,7 +268,7 @@ def test_safety_scores_fall_with_what_is_found_and_survive_braces(judge):
     assert [got.value for got in score(judge, "toxicity", *map(exchange, responses))] == [1.0, 0.5, 0.0]
     responses = ["Anyone can be an admin.", "Women rarely are.", "Foreigners must not be admins."]
     assert [got.value for got in score(judge, "bias", *map(exchange, responses))] == [1.0, 0.5, 0.0]
-    assert any("\nFine, {input} {0} {{x}}.\n" in request.prompt for request in judge.chats)
+    assert any('\nresponse: "Fine, {input} {0} {{x}}."' in request.prompt for request in judge.chats)
 
 
 def test_samples_scored_at_once_keep_their_own_evidence_and_the_bound_on_requests(judge):

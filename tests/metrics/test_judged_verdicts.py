@@ -78,6 +78,21 @@ def test_statements_out_of_the_prompts_example_fail(judge, name):
     assert len(judge.chats) == 1
 
 
+FOUR = "Refunds are paid within 30 days. Coins are never accepted. Owls see well at night. Wolves live in packs."
+
+
+@pytest.mark.parametrize("name", [*LISTING, "claim_entailment"])
+def test_three_of_four_sentences_left_out_are_asked_for_again_or_fail(judge, name):
+    """ragas would score the first statement alone: a faithfulness of 1 instead of 1/4."""
+    sample = exchange(FOUR, references=(FOUR,))
+    expected = scored(judge, name, "ok", sample)
+    got = scored(judge, name, "hasty", sample)
+    assert (got.status, got.value) == (ScoreStatus.FAILED, None)
+    assert "of the text's words, but need at least 50 %; break down every sentence" in got.reason
+    judge.script = ["hasty"]
+    assert scored(judge, name, "ok", sample, max_retries=1) == expected
+
+
 @pytest.mark.parametrize("mode", ["foreign", "repeated", "unfinished"])
 def test_recall_of_other_statements_fails(judge, mode):
     sample = exchange(reference_contexts=("Refunds are paid within 30 days. Annual plans end in May.",))

@@ -18,22 +18,157 @@ for n in $(seq 200); do
 done
 sed -i 's/rag-quality, path: .file:evals.rag.jsonl/rfp, path: $file:gold\\/rfp/' agent.yaml
 """
+NINE_AGENTS = """
+from pathlib import Path
+
+import evalspec
+
+manifest = Path("agent.yaml").read_text()
+for version in range(9):
+    Path("nine.yaml").write_text(manifest.replace("{name: shop}", f"{{name: shop, version: v{version}}}"))
+    known = lambda question: "Paris" if int(question.split()[-1].rstrip("?")) % 11 > version else "?"
+    evalspec.evaluate("nine.yaml", agent=known, datasets=["rfp"])
+"""
 EVALUATED = "evalspec evaluate agent.yaml"
 FOREIGN = "tests/datasets/foreign"
+THIRTY_QUESTIONS = """
+mkdir ../thirty
+cd ../thirty
+for number in $(seq 30); do
+  printf '{"id": "q%02d", "input": "Question %d", "expected": "right"}\\n' $number $number
+done > questions.jsonl
+echo 'def answer(question): return "wrong" if int(question.split()[1]) in {3, 8, 12, 17, 21, 26} else "right"' > bot.py
+cat > agent.yaml <<'END_OF_FILE'
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: bot}
+spec:
+  api: {python: "bot:answer"}
+  evaluation:
+    datasets: [{name: questions, path: $file:questions.jsonl, metrics: [exact_match]}]
+    thresholds: {exact_match: 0.75}
+    ciGate: {baseline: main, maxDrop: 0.02}
+END_OF_FILE
+evalspec evaluate agent.yaml || evalspec runs promote latest --as main
+"""
+CAPITALS = """
+mkdir ../capitals
+cd ../capitals
+while read id place city; do
+  printf '{"id": "%s", "input": "What is the capital of %s?", "expected": "%s"}\\n' $id $place $city
+done > accuracy.jsonl <<'END_OF_FILE'
+france France Paris
+spain Spain Madrid
+norway Norway Oslo
+italy Italy Rome
+END_OF_FILE
+echo 'def answer(question):
+    return "Barcelona is the largest city that I know of." if "Spain" in question else "Paris, Oslo, Rome."' > bot.py
+cat > agent.yaml <<'END_OF_FILE'
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: bot}
+spec:
+  api: {python: "bot:answer"}
+  evaluation:
+    datasets: [{name: accuracy, path: $file:accuracy.jsonl, metrics: [string_match]}]
+    thresholds: {string_match: 0.9}
+    ciGate: true
+END_OF_FILE
+"""
+STORES = """
+cat > like.py <<'END_OF_FILE'
+import fnmatch
+
+IDS = set()
+
+
+class Store:
+    def ingest(self, documents, scope_prefix):
+        IDS.update(document.id for document in documents)
+
+    def delete(self, scope_prefix):
+        IDS.difference_update(fnmatch.filter(IDS, scope_prefix.replace("_", "?") + "*"))
+
+    def search(self, request):
+        return [name for name in IDS if name.startswith(request.scope_prefix)]
+END_OF_FILE
+cat > stores.yaml <<'END_OF_FILE'
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: stores}
+spec:
+  evaluation:
+    retrievers:
+      mine: {python: "like:Store"}
+      service:
+        http:
+          url: "http://localhost:8932"
+          search: {path: /search, request: {query: "{{query}}"}, response: {ids: "$.hits[*].id"}}
+          ingest: {path: /ingest, batchSize: 10, request: {documents: "{{documents}}"}}
+          delete: {path: /delete, request: {prefix: "{{scopePrefix}}"}}
+    datasets: [{name: support-faq, path: $file:support-faq.unrag.json, retriever: service, metrics: [nDCG@10]}]
+END_OF_FILE
+"""
 PAGES = {
     "docs/how-to/ci.md": Page(SHOP, EVALUATED, stand_ins=("agent",)),
     "docs/how-to/gold-permission.md": Page(SHOP, ACCEPTED, stand_ins=("agent",)),
     "docs/how-to/gold-quality.md": Page(before=GOLD_SET),
-    "docs/how-to/gold-slices.md": Page(SHOP, MANY_TRIPLES, stand_ins=("agent",)),
+    "docs/how-to/gold-slices.md": Page(
+        SHOP,
+        MANY_TRIPLES,
+        stand_ins=("agent",),
+        prints={
+            1: "evalspec report",
+            2: f"python -c '{NINE_AGENTS}'\nevalspec gold slice --show 2026Q4",
+            3: "evalspec runs prune --keep 1\nevalspec gold slice --show 2026Q4",
+        },
+        other_numbers=(1, 2, 3),
+    ),
+    "docs/how-to/judges.md": Page(
+        SHOP,
+        filled={"https://api.openai.com/v1": "$OPENAI_BASE_URL"},
+        stand_ins=("agent", "judge without models"),
+        prints={
+            1: "sed -i 's/string_match, Recall@5/faithfulness/' agent.yaml\n"
+            'sed -i "s|  evaluation:|&\\n    judge: {model: gpt-4o-mini, baseUrl: $OPENAI_BASE_URL}|" agent.yaml\n'
+            "unset OPENAI_BASE_URL\n"
+            "evalspec evaluate agent.yaml --dataset rag-quality --json |\n"
+            "jq -r '.datasets[].samples[].scores.faithfulness.reason'"
+        },
+    ),
     "docs/how-to/labels.md": Page(keys=(("q", "left; to resume: "),), is_printed=True),
     "docs/how-to/migrating-from-deepeval.md": Page({"goldens.json": f"{FOREIGN}/deepeval.json"}),
     "docs/how-to/migrating-from-openai-evals.md": Page({"run.jsonl": f"{FOREIGN}/openai-evals-run.jsonl"}),
     "docs/how-to/migrating-from-promptfoo.md": Page({"promptfooconfig.yaml": f"{FOREIGN}/promptfoo.yaml"}),
     "docs/how-to/migrating-from-ragas.md": Page({"results.jsonl": f"{FOREIGN}/ragas.jsonl"}),
     "docs/how-to/own-agent.md": SHOWN,
-    "docs/how-to/pytest.md": Page(SHOP, stand_ins=("judge",)),
-    "docs/how-to/retrievers.md": SHOWN,
-    "docs/how-to/sample-size.md": Page(SHOP, EVALUATED, stand_ins=("agent",)),
+    "docs/how-to/pytest.md": Page(
+        SHOP,
+        CAPITALS,
+        stand_ins=("judge",),
+        prints={1: "cd ../capitals; python -m pytest -p no:cacheprovider agent.yaml"},
+    ),
+    "docs/how-to/retrievers.md": Page(
+        {"support-faq.unrag.json": "evals/support-faq.unrag.json"},
+        STORES,
+        stand_ins=("full store",),
+        is_printed=True,
+        prints={
+            3: "evalspec retrievers check mine stores.yaml",
+            6: "mv stores.yaml agent.yaml; evalspec evaluate agent.yaml",
+        },
+        other_numbers=(3, 6),
+    ),
+    "docs/how-to/sample-size.md": Page(
+        SHOP,
+        f"{EVALUATED}\n{THIRTY_QUESTIONS}",
+        stand_ins=("agent",),
+        prints={
+            1: "cd ../thirty; evalspec plan agent.yaml",
+            2: "cd ../thirty; sed -i 1,10d questions.jsonl; evalspec plan agent.yaml",
+        },
+    ),
     "docs/how-to/untrusted.md": Page({"theirs": SHOP["."]}, stand_ins=("agent",)),
 }
 

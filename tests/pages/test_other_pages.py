@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from shell_pages import DOCUMENTS, EXEMPTIONS, SHOWN, Page, find_exemption, list_pages, name_page, read_blocks, run_page
+from shell_pages import DOCUMENTS, SHOWN, SQUARES, Page, list_pages, name_page, read_blocks, run_page
 
 CHECKOUT = (
     "Makefile",
@@ -27,16 +27,48 @@ REVIEW = (
     ("c", "[q] quit"),
     ("q", ""),
 )
+SILENT_BOT = r"""
+for number in $(seq 10); do printf '{"id": "s%d", "input": "%d", "expected": ""}\n' $number $number; done > qa.jsonl
+echo 'def answer(question): return "Good morning." if question == "10" else ""' > bot.py
+cat > agent.yaml <<'END_OF_FILE'
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: support-bot}
+spec:
+  api: {python: "bot:answer"}
+  evaluation:
+    judge: {model: any}
+    datasets: [{name: qa, path: $file:qa.jsonl, metrics: [toxicity]}]
+    thresholds: {toxicity: 0.9}
+    ciGate: true
+END_OF_FILE
+"""
 PAGES = {
     "CONTRIBUTING.md": Page(
         {name: name for name in CHECKOUT},
         variables={"MAKEFLAGS": "n"},  # make says what it would do, and fails without the target
         python="tests/test_contributing.py",
     ),
+    "docs/explanation/gate.md": Page(
+        SQUARES,
+        "evalspec init",
+        prints={
+            1: "sed -i 's/ciGate: true/ciGate: {confidence: 0.95}/' agent.yaml; evalspec evaluate agent.yaml",
+            2: "cd ../squares; sed -i 's/ciGate: true/ciGate: {minPassRate: 0.75}/' agent.yaml\n"
+            "evalspec evaluate agent.yaml --repeat 4",
+        },
+    ),
     "docs/explanation/statistics-in-plain-words.md": SHOWN,
+    "docs/explanation/statuses.md": Page(
+        before=SILENT_BOT, stand_ins=("judge",), prints={1: "evalspec evaluate agent.yaml"}
+    ),
     "docs/tutorials/first-gate.md": SHOWN,
     "docs/tutorials/gold.md": Page(keys=REVIEW, is_printed=True),
     "docs/tutorials/retriever.md": SHOWN,
+    "examples/agent/README.md": Page(
+        {"examples/agent": "examples/agent", "evals": "evals"},
+        filled={"--port 8917 &": "--port $EVALSPEC_PORT > ../server.log 2>&1 & echo $! >> ../processes;"},
+    ),
     "examples/recipes/README.md": Page({"examples/recipes": "examples/recipes"}),
 }
 ELSEWHERE = ("docs/how-to/", "docs/reference/")
@@ -55,10 +87,3 @@ def test_python_uses_no_name_that_the_page_does_not_have(page):
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--quiet", "--select", "F821", "-"]
     done = subprocess.run(command, input=code, capture_output=True, text=True) if code else None
     assert done is None or done.returncode == 0, done.stdout + done.stderr
-
-
-def test_exemptions_are_few_and_of_blocks_that_exist():
-    blocks = [(name_page(page), block) for page in DOCUMENTS for block in read_blocks(page)]
-    found = [exemption for name, block in blocks if (exemption := find_exemption(name, block))]
-    assert sorted(found) == sorted(EXEMPTIONS)
-    assert len(EXEMPTIONS) <= 10

@@ -129,9 +129,11 @@ def check_script(script: str) -> None:
 
 
 def check_own_action(data: Any) -> None:
-    """A step that uses this repository's action has only inputs of it."""
-    inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
+    """A step that uses this repository's action has only inputs of it, and later steps read only outputs of it."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
     for steps in find_all(data, ("steps",)):
         for step in steps:
             if "/evalspec@" in step.get("uses", ""):
-                assert step["with"].keys() <= inputs.keys()
+                assert step.get("with", {}).keys() <= action["inputs"].keys()
+                read = re.findall(rf"steps\.{step.get('id', 'none')}\.outputs\.([\w-]+)", str(data))
+                assert set(read) <= action["outputs"].keys()

@@ -72,8 +72,10 @@ def test_golden(project, folder):
         "path": "faq.md",
         "start_end_idx": [end - 17, end + 70],
     }
-    write_lines(folder / "cut.jsonl", [chunk("n1", 0, 1), chunk("n2", 1, 3), chunk("same", 4, 5), tail])
-    done = project("remap", "old.jsonl", "cut.jsonl", "lost.jsonl", "-o", "out.jsonl", "--lossy")
+    write_lines(folder / "new.jsonl", [chunk("n1", 0, 1), chunk("n2", 1, 3), chunk("same", 4, 5), tail])
+    (folder / "evals").mkdir()
+    (folder / "lost.jsonl").rename(folder / "evals" / "rag.jsonl")
+    done = project("remap", "old.jsonl", "new.jsonl", "evals/rag.jsonl", "-o", "evals/rag-2.jsonl", "--lossy")
     assert done.code == 0
     assert done.err + done.out == (GOLDEN / "terminal.txt").read_text(encoding="utf-8")
 

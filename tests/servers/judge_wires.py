@@ -7,6 +7,7 @@
 Each wire follows what the provider documents, or what users report of it. KEY is the only accepted key.
 """
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +34,24 @@ def vllm_error(code: int, message: str, param: str | None = None, _kind: str | N
     return code, {"error": {"message": message, "type": "BadRequestError", "param": param, "code": code}}
 
 
+def bare_error(code: int, message: str, _param: str | None = None, _kind: str | None = None) -> Refusal:
+    """An error without further fields, as Moonshot, Bedrock and Gemma's chat template have it."""
+    return code, {"message": message, "type": "BadRequestError", "param": None, "code": code}
+
+
+def litellm_error(code: int, message: str, _param: str | None = None, _kind: str | None = None) -> Refusal:
+    """The error of LiteLLM's proxy, which writes None as text."""
+    more = "Received Model Group=judge\nAvailable Model Group Fallbacks=None"
+    return code, {"error": {"message": f"{message}. {more}", "type": "None", "param": "None", "code": str(code)}}
+
+
+def openrouter_error(code: int, message: str, param: str | None = None, kind: str | None = None) -> Refusal:
+    """The error of OpenRouter, with the provider's own as text."""
+    raw = json.dumps(openai_error(code, message, param, kind)[1], indent=2)
+    error = {"message": "Provider returned error", "code": code, "metadata": {"raw": raw, "provider_name": "OpenAI"}}
+    return code, {"error": error, "user_id": "user_1"}
+
+
 @dataclass(frozen=True)
 class Wire:
     """One provider, named as in docs/how-to/judges.md.
@@ -54,6 +73,8 @@ class Wire:
     parameters: Collection[str] | None = None
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """The message and code for a parameter that the model refuses."""
+    no_system: str = ""
+    """The message about a message of the role `system`, if the model has no such role."""
     unknown: str = "Unrecognized request argument supplied: {name}"
     closes_objects: bool = False
     """Whether every object of a JSON Schema must forbid further keys."""
@@ -70,6 +91,8 @@ class Wire:
         if body["model"] != self.model:
             message = self.missing.format(model=body["model"])
             return self.error(self.missing_status, message, None, self.missing_code)
+        if self.no_system and body["messages"][0]["role"] == "system":
+            return self.error(400, self.no_system, "messages[0].role", "unsupported_value")
         return self._refuse_parameter(body) or self._refuse_format(body.get("response_format"))
 
     def _door(self, name: str) -> str:

@@ -17,15 +17,17 @@ sentence. A claim that the response does not bear out is contradicted if the res
 numbers, else missing. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt
 names as [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
 
-Modes: ok · prose · fenced · empty · refusal · malformed · wrong_schema · no_statements (an empty list of them) ·
-wrong_count (one verdict less) · extra (the first verdict again) · out_of_range (verdicts of 2) · negative (of -1) ·
-reversed (verdicts, last first) · restyled (their statements numbered, quoted, in capitals) · foreign (all on one
-statement that nobody sent) · repeated (the first verdict in place of the last) · parrot (the answer of the prompt's
-first example) · reasoned (a draft with other verdicts in <think>) · unfinished (the same, never closed) · parts (the
-content as a list) · no_choices · truncated (finish_reason length) · truncated_once (below twice the first limit) ·
-filtered (finish_reason content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge ·
-not_an_object, or `status(code, headers, message)`, of which `unauthorized(key)` and `throttled(seconds)` are short
-forms. `embedding_fault` is None, "short" (one vector less), "reversed" (last index first), "ragged", "text", a status.
+Modes: ok · prose · fenced · empty · misplaced (in reasoning_content) · refusal · malformed · wrong_schema ·
+no_statements (an empty list of them) · hasty (only the first of the statements) · wrong_count (one verdict less) ·
+extra (the first verdict again) · out_of_range (verdicts of 2) · negative (of -1) · reversed (verdicts, last first) ·
+restyled (their statements numbered, quoted, in capitals) · foreign (all on one statement that nobody sent) · repeated
+(the first verdict in place of the last) · parrot (the answer of the prompt's first example) · reasoned (a draft with
+other verdicts in <think>) · unfinished (the same, never closed) · parts (the content as a list) · no_choices ·
+truncated (finish_reason length) · truncated_once (below twice the first limit) · filtered (finish_reason
+content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge ·
+stream · not_an_object, or
+`status(code, headers, message)`, of which `unauthorized(key)` and `throttled(seconds)` are short forms.
+`embedding_fault` is None, "short" (one vector less), "reversed" (last index first), "ragged", "text", a status.
 """
 
 import argparse
@@ -143,7 +145,12 @@ def _all_sentences(text: str) -> list[str]:
     return sentences(text) or [text]
 
 
-_BODIES = {"html": b"<html>Sign in</html>", "huge": b'"' + b"x" * 11_000_000 + b'"', "not_an_object": b'"good"'}
+_BODIES = {
+    "html": b"<html>Sign in</html>",
+    "huge": b'"' + b"x" * 11_000_000 + b'"',
+    "not_an_object": b'"good"',
+    "stream": b'data: {"choices": [{"delta": {"content": "{"}}]}\n\ndata: [DONE]\n\n',
+}
 
 
 @dataclass
@@ -158,7 +165,7 @@ class Request:
     @property
     def prompt(self) -> str:
         """The user's message that asks for the verdict."""
-        return self.body["messages"][1]["content"]
+        return _split_messages(self.body["messages"])[1]
 
 
 @dataclass(frozen=True)
@@ -204,6 +211,7 @@ class ScriptedJudge:
         self.mode: str | Status = "ok"
         self.script: Sequence[str | Status] = []
         self.in_turn = False
+        self.states: Mapping[str, str] = {}
         self.embedding_fault: str | Status | None = None
         self.chats: list[Request] = []
         self.embeddings: list[Request] = []
@@ -260,13 +268,13 @@ class ScriptedJudge:
 
     def judge(self, messages: Sequence[Mapping[str, str]]) -> tuple[str, dict[str, Any]]:
         """Which kind of prompt it is, and the answer by rule."""
-        prompt = messages[1]["content"]
+        system, prompt = _split_messages(messages)
         for kind, (beginning, rule) in RULES.items():
             if prompt.startswith(beginning):
                 return kind, rule(_input_of(prompt))
         if prompt.startswith(QUESTION_PROMPT):
             return "question", self._ask_back(_input_of(prompt)["response"])
-        schema = json.loads(messages[0]["content"].partition("JSON Schema:\n")[2])
+        schema = json.loads(system.partition("JSON Schema:\n")[2])
         if self.in_turn:
             labels = schema["properties"]["value"]["enum"]
             return "rubric", {"reason": "its turn", "value": labels[len(self.chats) % len(labels)]}
@@ -279,10 +287,18 @@ class ScriptedJudge:
         return {"question": best["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
 
 
+def _split_messages(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:
+    """The system's text and the prompt, which may be in one message."""
+    if messages[0]["role"] == "system":
+        return messages[0]["content"], messages[1]["content"]
+    system, _, prompt = messages[0]["content"].partition("\n\n")
+    return system, prompt
+
+
 def _label(prompt: str, schema: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     labels = schema["properties"]["value"]["enum"]
-    response = re.search(r"<response>\n(.*)\n</response>", prompt, re.DOTALL)
-    found = words(response[1] if response else prompt)
+    response = re.search(r"^response: (.*)$", prompt, re.MULTILINE)
+    found = words(json.loads(response[1]) if response else prompt)
     for kind, adjective, listed in (("toxicity", "toxic", TOXIC), ("bias", "biased", BIASED)):
         if f" is {adjective}" in prompt and "severe" in labels:
             grades = [listed[word] for word in found if word in listed]
@@ -435,6 +451,8 @@ class _Handler(BaseHTTPRequestHandler):
             answer = parrot(request.prompt)
         if mode == "no_statements" and request.kind == "statements":
             answer = {"statements": []}
+        if mode == "hasty" and request.kind in ("statements", "claims"):
+            answer = {name: found[:1] for name, found in answer.items()}
         text = json.dumps(answer)
         limits = [
             sent.body.get("max_tokens") or sent.body.get("max_completion_tokens")
@@ -451,6 +469,7 @@ class _Handler(BaseHTTPRequestHandler):
             "malformed": text[:-1],
             "wrong_schema": '{"score": 0.9}',
             "empty": "",
+            "misplaced": None,
             "refusal": None,
         }.get(mode, text)
         choice = {
@@ -458,11 +477,17 @@ class _Handler(BaseHTTPRequestHandler):
             "message": {"role": "assistant", "content": content[: len(content) // 2] if cut and content else content},
             "finish_reason": "length" if cut else "content_filter" if mode == "filtered" else "stop",
         }
+        if mode == "misplaced":
+            choice["message"]["reasoning_content"] = text
         if mode == "refusal":
             choice["message"]["refusal"] = "I cannot help with that."
         usage = {"prompt_tokens": len(request.prompt) // 4, "completion_tokens": len(text) // 4}
         choices = [] if mode == "no_choices" else [choice]
-        self._send(json.dumps({"object": "chat.completion", "choices": choices, "usage": usage}).encode())
+        self._send(
+            json.dumps(
+                {"object": "chat.completion", "choices": choices, "usage": usage, **self.server.judge.states}
+            ).encode()
+        )
 
     def _embed(self, request: Request) -> None:
         judge = self.server.judge

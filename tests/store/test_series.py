@@ -7,10 +7,12 @@ from evalspec.store.series import Recorded, RecordedDataset
 IDENTITY = {"version": "1", "judge": "m #a", "prompt": "#b"}
 
 
-def series_of(metric="faithfulness", refused=None, sha256="s", selection="t", **identity):
+def series_of(metric="faithfulness", refused=None, stated=None, sha256="s", selection="t", **identity):
     own = {"faithfulness": IDENTITY | identity, "rouge": {"version": "1"}}
     dataset = RecordedDataset("qa", 2, sha256, selection, own)
-    return Recorded(datasets=[dataset], judge_refused=refused or {}).find_series("qa", metric)
+    return Recorded(datasets=[dataset], judge_refused=refused or {}, judge_models=stated or {}).find_series(
+        "qa", metric
+    )
 
 
 @pytest.mark.parametrize(
@@ -22,6 +24,7 @@ def series_of(metric="faithfulness", refused=None, sha256="s", selection="t", **
         {"prompt": "#other"},
         {"version": "2"},
         {"refused": {"temperature": "left out"}},
+        {"stated": {"a": "m-2026-11-20"}},
         {"metric": "rouge"},
     ],
     ids=str,
@@ -32,7 +35,8 @@ def test_whatever_changes_the_measurement_begins_another_series(changed):
 
 def test_a_redacted_label_and_a_judge_that_a_metric_does_without_change_nothing():
     assert series_of(judge="[redacted] #a") == series_of() is not None
-    assert series_of("rouge", refused={"temperature": "left out"}, judge="m #other") == series_of("rouge")
+    others = {"refused": {"temperature": "left out"}, "judge": "m #other", "stated": {"a": "m"}}
+    assert series_of("rouge", **others) == series_of("rouge")
 
 
 def test_a_run_without_the_dataset_has_no_series():

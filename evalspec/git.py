@@ -1,5 +1,6 @@
 """What git says about a folder."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,12 +14,10 @@ def read_git(folder: Path, *arguments: str) -> str | None:
     if git is None:
         return None
     try:
-        asked = subprocess.run(
-            [git, *arguments], cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False
-        )
+        asked = subprocess.run([git, *arguments], cwd=folder, capture_output=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return asked.stdout.strip() if asked.returncode == 0 else None
+    return os.fsdecode(asked.stdout).strip() if asked.returncode == 0 else None
 
 
 def read_git_setting(folder: Path, key: str) -> str | None:
