@@ -107,8 +107,9 @@ def command(
     is_named = context.get_parameter_source("to") is ParameterSource.COMMANDLINE
     server = choose_push_server(to, is_wanted=push, is_named=is_named, allow_http=allow_http)
     store = RunStore(STORE)
-    is_newest = resume == LATEST_NAME or (retry_errors and resume is None)
-    stored = open_run(store.find_unfinished() if is_newest else store.find(resume)) if is_newest or resume else None
+    wanted = LATEST_NAME if resume is None and retry_errors else resume
+    is_newest = wanted == LATEST_NAME
+    stored = open_run(store.find_unfinished() if is_newest else store.find(wanted)) if wanted else None
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}

@@ -20,7 +20,7 @@ from evalspec.model import Need
 from evalspec.trust import permitted_variables
 
 _ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
-_NO_ROOT_FILTER = "name the field, as in $.docs[?…]; the end of a stream is a path and a value: {path: $.type, equals: end}"
+_NO_ROOT_FILTER = "name the field, as in $.docs[?…], or for the end of a stream write {path: $.type, equals: end}"
 _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=Strict)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
