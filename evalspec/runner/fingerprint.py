@@ -92,7 +92,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
 
 
 def _digest_samples(samples: Iterable[Sample]) -> dict[str, str]:
-    """Return digests of which samples are selected, and of what they contain: a file may change and they do not."""
+    """Return a digest of the ids of the selected samples, and one of their contents too."""
     contents = {sample.id: sample.digest for sample in samples}
     return {"selectionSha256": compute_digest(list(contents)), "samplesSha256": compute_digest(list(contents.items()))}
 

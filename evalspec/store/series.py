@@ -30,8 +30,8 @@ class Recorded(Struct, frozen=True, rename="camel", kw_only=True):
     def find_series(self, dataset: str, metric: str) -> str | None:
         """Return a digest that is equal in two runs if they measured the same: samples and formula.
 
-        The formula includes the judge, if it has one, and the models that it stated. None: the run has no such dataset, or does not
-        say what is in it.
+        The formula includes the judge, if it has one, and the models that it stated. None: the run has no such dataset,
+        or does not say what is in it.
         """
         for one in self.datasets:
             if one.name == dataset and one.samples_sha256:
