@@ -7,9 +7,14 @@ functions:
 - `visible`: multi-line text, for XML, CSV, HTML, SARIF and annotations.
 - `steerless` and `commandless`: complete output, as the last step before printing.
 - `encodable`: data that is otherwise unchanged; escapes only what UTF-8 cannot encode.
+
+`normalize` is `unicodedata.normalize` for text that nobody has checked.
 """
 
 import re
+import unicodedata
+from itertools import groupby
+from typing import Literal
 
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """C0 and C1 except tab and line feed."""
@@ -23,6 +28,9 @@ _FORMATS = (
 Persian, Indic scripts and emoji need them, and they are harmless."""
 _UNENCODABLE = "\ud800-\udfff\ufffe\uffff"
 """Surrogates and noncharacters, which UTF-8 or XML cannot represent."""
+
+_MANY_MARKS = re.compile(r"[^\w\s\x00-\x7f\u2010-\u20cf\u2100-\u2bff\U0001f000-\U0001faff]{30,}")
+"""Long runs of combining marks, and of few other characters: letters, most punctuation and emoji are left out."""
 
 _UNSHOWN = re.compile(f"[{_CONTROLS}{_LINE_BREAKS}{_FORMATS}{_UNENCODABLE}]")
 _UNSHOWN_OR_STYLE = re.compile(rf"\x1b\[[0-9;]*m|{_UNSHOWN.pattern}")
@@ -90,3 +98,18 @@ def cut(text: str, limit: int) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode()
+
+
+def normalize(form: Literal["NFC", "NFD", "NFKC"], text: str) -> str:
+    """Return the Unicode normalisation form of a text, as `unicodedata.normalize` does.
+
+    That function sorts the combining marks of a letter in quadratic time, which for 200 KB of them takes a minute.
+    """
+    return unicodedata.normalize(form, text if text.isascii() else _MANY_MARKS.sub(_sort_marks, text))
+
+
+def _sort_marks(found: re.Match[str]) -> str:
+    """Return marks in the order that every normalisation form has."""
+    decomposed = "".join(unicodedata.normalize("NFD", char) for char in found[0])
+    runs = groupby(decomposed, key=lambda char: unicodedata.combining(char) > 0)
+    return "".join("".join(sorted(run, key=unicodedata.combining) if is_marks else run) for is_marks, run in runs)

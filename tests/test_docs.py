@@ -60,6 +60,7 @@ WITHOUT_A_TABLE = {
     Strict,
     Lenient,
     Extensible,
+    agent_schema.EndMarker,  # in the row of `done`
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages

@@ -1,5 +1,6 @@
 """Read replies with the JSONPath queries (RFC 9535) of `chatEndpoint.response`."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from evalspec.http.json_path import (
     type_name,
 )
 from evalspec.http.text import excerpt, one_line, parse_event
-from evalspec.manifest.agent_schema import ResponseMapping
+from evalspec.manifest.agent_schema import EndMarker, ResponseMapping
 from evalspec.model import AgentReply, Usage
 
 _LONGEST_FINISH_REASON = 80
@@ -28,9 +29,16 @@ _NOT_OF_REPLIES = {"done", "error"}
 
 def check_mapping(mapping: ResponseMapping) -> list[tuple[str, str]]:
     """Return (key as in YAML, message) for each query that is not JSONPath."""
-    queries = {field.alias or key: getattr(mapping, key) for key, field in type(mapping).model_fields.items()}
-    found = ((key, explain_bad_query(text)) for key, text in queries.items() if text is not None)
+    found = ((key, explain_bad_query(text)) for key, text in list_queries(mapping).items())
     return [(key, message) for key, message in found if message is not None]
+
+
+def list_queries(mapping: ResponseMapping) -> dict[str, str]:
+    """Return the queries of a mapping by their keys in YAML."""
+    given = {field.alias or key: getattr(mapping, key) for key, field in type(mapping).model_fields.items()}
+    return {
+        key: value.path if isinstance(value, EndMarker) else value for key, value in given.items() if value is not None
+    }
 
 
 def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
@@ -120,7 +128,7 @@ class MappedStream:
         if self._is_finished:
             return None
         if self._mapping.done:
-            return f"a value at {self._mapping.done} (response.done)"
+            return f"{_describe_end(self._mapping.done)} (response.done)"
         return "finish_reason or [DONE]" if self._needs_end and not has_done else None
 
     def reply(self) -> AgentReply:
@@ -131,8 +139,20 @@ class MappedStream:
 
     def _ends(self, value: Any) -> bool:
         if self._mapping.done:
-            return has_content(select_values(self._mapping.done, value))
+            return is_end(self._mapping.done, value)
         return bool(self._latest["finish_reason"] or read_finish_reason(value))
+
+
+def is_end(marker: EndMarker, event: Any) -> bool:
+    """Return whether an event of a stream has the mark of the last one. The text "1", the number 1 and true differ."""
+    found = select_values(marker.path, event)
+    if marker.equals is None:
+        return has_content(found)
+    return any(one == marker.equals and isinstance(one, bool) == isinstance(marker.equals, bool) for one in found)
+
+
+def _describe_end(marker: EndMarker) -> str:
+    return f"a value at {marker.path}" if marker.equals is None else f"{json.dumps(marker.equals)} at {marker.path}"
 
 
 def read_finish_reason(value: Any, query: str | None = None) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from evalspec.agents.mapping import as_finish_reason
 from evalspec.errors import InvalidInput, Problem
+from evalspec.foreign_text import normalize
 from evalspec.http.completions import read_usage
 from evalspec.http.text import excerpt
 from evalspec.jsonl import open_unpacked, read_json_lines
@@ -145,6 +146,11 @@ def _read_id(value: Any) -> str | None:
     return _read_text(value) or None
 
 
+def _read_sample_id(value: Any) -> str | None:
+    name = _read_id(value)
+    return None if name is None else normalize("NFC", name)
+
+
 def _read_list(value: Any, read: Callable[[Any], str | None]) -> tuple[str, ...] | None:
     if not isinstance(value, list):
         return None
@@ -158,7 +164,7 @@ def _read_milliseconds(value: Any) -> float | None:
 
 
 _READERS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "id": (_read_id, "text"),
+    "id": (_read_sample_id, "text"),
     "response": (_read_text, "text"),
     "retrieved_contexts": (lambda value: _read_list(value, _read_text), "a list of texts"),
     "retrieved_context_ids": (lambda value: _read_list(value, _read_id), "a list of ids"),

@@ -107,7 +107,9 @@ def command(
     is_named = context.get_parameter_source("to") is ParameterSource.COMMANDLINE
     server = choose_push_server(to, is_wanted=push, is_named=is_named, allow_http=allow_http)
     store = RunStore(STORE)
-    stored = open_run(store.find(resume or LATEST_NAME)) if resume or retry_errors else None
+    wanted = LATEST_NAME if resume is None and retry_errors else resume
+    is_newest = wanted == LATEST_NAME
+    stored = open_run(store.find_unfinished() if is_newest else store.find(wanted)) if wanted else None
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}
@@ -142,6 +144,11 @@ def command(
                 ways = "--retry-errors retries failures; leave --resume out to start a new run"
                 notify(f"run {stored.id} is already finished: {again}. {ways}")
             session = evaluation.begin()
+            if is_newest and session.known_attempts is not None:
+                done = len(session.known_attempts.index.attempts)
+                notify(
+                    f"resuming the newest run, {session.log.id}: {done:,} of {session.plan.total:,} attempts are stored"
+                )
         return finish_session(session, reporters, shape=shape, server=server)
 
 

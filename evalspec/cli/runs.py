@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from evalspec.comparison.baseline import Baseline
     from evalspec.store.stored_run import StoredRun
 
-_OF_EVALUATION = ("name", "sha256", "selectionSha256", "metricIdentities")
+_OF_EVALUATION = ("name", "samplesSha256", "metricIdentities")
 """Keys of a dataset in a fingerprint that are equal in runs of the same evaluation."""
 
 

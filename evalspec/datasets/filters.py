@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from evalspec.datasets.key_paths import ABSENT, find_value
 from evalspec.errors import InvalidInput, Problem
+from evalspec.foreign_text import normalize
 from evalspec.model import Sample
 from evalspec.registry import near_miss
 
@@ -40,7 +41,7 @@ def parse_condition(text: str) -> Condition:
     Raises:
         InvalidInput: The text is none of these.
     """
-    parsed = _CONDITION.fullmatch(text)
+    parsed = _CONDITION.fullmatch(normalize("NFC", text))
     if parsed is None:
         fix = "write key=value, key!=value, or 'key in a,b,c'"
         raise InvalidInput(Problem(f"'{text}' is not a condition", fix, field=WHERE))
@@ -111,4 +112,4 @@ def spell_value(value: Any) -> Sequence[str]:
         return text, str(value), text.title(), text.upper()
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value)), str(value), f"{int(value)}.0"
-    return (str(value),)
+    return (normalize("NFC", str(value)),)

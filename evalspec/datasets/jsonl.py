@@ -25,6 +25,7 @@ from evalspec.datasets.losses import list_default_losses, list_document_losses
 from evalspec.datasets.plain_samples import PlainSample, PlainTurn, parse_plain_sample
 from evalspec.datasets.record_files import read_native_lines
 from evalspec.errors import Problem
+from evalspec.foreign_text import normalize
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 
 
@@ -155,7 +156,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     expected = (record.expected,) if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
     return Sample(
-        id=record.id or content_id(_content(record)),
+        id=normalize("NFC", record.id) if record.id else content_id(_content(record)),
         user_input=_user_input(record.input),
         references=tuple(filter(str.strip, expected)),
         retrieved_contexts=_tuple(record.context),

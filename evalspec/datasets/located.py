@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.errors import InvalidInput, Problem
+from evalspec.foreign_text import normalize
 from evalspec.jsonl import GZIP_MAGIC
 from evalspec.manifest.fields import explain_error
 from evalspec.manifest.yaml_source import Place, render_path
@@ -241,12 +242,17 @@ def content_id(content: Mapping[str, Any]) -> str:
 
 
 def _encode_canonically(content: Mapping[str, Any]) -> bytes:
-    """Return JSON in ASCII with sorted keys. msgspec is faster and writes the same, except for missing escapes."""
+    """Return JSON in ASCII with sorted keys, and with texts in Unicode's form NFC.
+
+    msgspec is faster than the standard library and writes the same, except for missing escapes.
+    """
     try:
         encoded = msgspec.json.encode(content, order="sorted")
     except (UnicodeEncodeError, OverflowError):
-        encoded = _DELETE
-    return encoded if encoded.isascii() and _DELETE not in encoded else _CANONICAL.encode(content).encode()
+        return _CANONICAL.encode(content).encode()
+    if encoded.isascii() and _DELETE not in encoded:
+        return encoded
+    return _CANONICAL.encode(msgspec.json.decode(normalize("NFC", encoded.decode()))).encode()
 
 
 def render_ids(ids: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from evalspec.foreign_text import normalize
 from evalspec.jsonl import parse_shallow_json
 from evalspec.model import HIGHEST_GRADE, Message
 
@@ -176,6 +177,11 @@ def _to_passage(value: Any) -> str:
     return value
 
 
+def to_sample_id(value: Any) -> str:
+    """Return the id of a sample as text, in Unicode's form NFC."""
+    return normalize("NFC", to_id(value))
+
+
 def to_ids(value: Any) -> tuple[str, ...]:
     """Return ids in their order: a list of ids or of objects with an id, or one id. In a cell, commas separate them."""
     items = value if isinstance(value, list) else [value]
@@ -249,7 +255,7 @@ def to_reply(value: Any) -> str:
 Convert = Callable[[Any], Any]
 
 CONVERTERS: Mapping[str, Convert] = {
-    "id": to_id,
+    "id": to_sample_id,
     "input": to_question,
     "expected": to_answers,
     "context": to_passages,

@@ -13,6 +13,7 @@ from msgspec.structs import asdict, force_setattr
 from evalspec.datasets.filters import Condition, filter_samples, find_stratum, parse_condition, require_keys
 from evalspec.datasets.spooling import spool
 from evalspec.errors import InvalidInput, Problem
+from evalspec.foreign_text import normalize
 from evalspec.model import Sample
 from evalspec.stats.apportionment import apportion_nested
 
@@ -76,9 +77,10 @@ def select(samples: Sequence[Sample], selection: Selection) -> Sequence[Sample]:
     strata, the number of samples of each is less than 1 from its share of the size.
     """
     kept = samples
-    wanted, unwanted = set(selection.tags), set(selection.exclude_tags)
+    wanted, unwanted = _read_tags(selection.tags), _read_tags(selection.exclude_tags)
     if wanted or unwanted:
-        kept = spool(s for s in kept if (not wanted or wanted & set(s.tags)) and not unwanted & set(s.tags))
+        tagged = ((sample, _read_tags(sample.tags)) for sample in kept)
+        kept = spool(sample for sample, tags in tagged if (not wanted or wanted & tags) and not unwanted & tags)
     if selection.where:
         kept = spool(filter_samples(kept, selection.where))
     if selection.size is None or selection.size >= len(kept):
@@ -91,6 +93,10 @@ def select(samples: Sequence[Sample], selection: Selection) -> Sequence[Sample]:
     return spool(sample for sample in kept if sample.id in chosen)
 
 
+def _read_tags(tags: Iterable[str]) -> set[str]:
+    return {normalize("NFC", tag) for tag in tags}
+
+
 def rank_ids(ids: Iterable[str], seed: int) -> list[str]:
     """Return the ids in the order in which a draw takes them: by a hash of seed and id."""
     return sorted(ids, key=lambda name: (_rank(seed, name), name))
@@ -99,13 +105,16 @@ def rank_ids(ids: Iterable[str], seed: int) -> list[str]:
 def add_digest(sample: Sample) -> Sample:
     """Return the sample with its digest: 16 hex digits of all that a score may depend on, without id, tags and line.
 
-    The digest is set in place although samples are frozen: a copy would take longer than the digest.
+    A text has the same digest in each normalisation form of Unicode, which editors and file systems choose. The digest
+    is set in place although samples are frozen: a copy would take longer than the digest.
     """
     content = _find_content(sample)
     try:
         encoded = _ENCODER.encode(content)
     except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a number of more than 64 bits
         encoded = json.dumps(content, sort_keys=True, default=asdict).encode()
+    if not encoded.isascii():
+        encoded = normalize("NFC", encoded.decode()).encode()
     force_setattr(sample, "digest", blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest())
     return sample
 

@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from evalspec.foreign_text import normalize
+
 _PLAIN = re.compile(r"[ -~\n]*")
 _ZERO_WIDTH_SPACE = "\u200b"
 _IGNORABLE = re.compile("[\u034f\u17b4\u17b5\u180b-\u180f\u2065\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff]")
@@ -58,8 +60,8 @@ def fold(text: str, *, keep_case: bool = False) -> Folded:
 def flatten(text: str) -> str:
     """Return a long text as `fold` does, without offsets and with a blank for any white space."""
     if not text.isascii():
-        shown = unicodedata.normalize("NFKC", _INVISIBLE.sub("", _BLANKS.sub(" ", text.translate(_QUOTES))))
-        text = unicodedata.normalize("NFKC", shown.casefold())
+        shown = normalize("NFKC", _INVISIBLE.sub("", _BLANKS.sub(" ", text.translate(_QUOTES))))
+        text = normalize("NFKC", shown.casefold())
     return " ".join(text.lower().split())
 
 
@@ -79,9 +81,9 @@ def _is_invisible(char: str) -> bool:
 @lru_cache(maxsize=8192)
 def _fold_letter(letter: str, keep_case: bool) -> str:
     shown = "".join(char for char in letter.translate(_QUOTES) if not _is_invisible(char))
-    shown = unicodedata.normalize("NFKC", shown)
+    shown = normalize("NFKC", shown)
     if not keep_case:
-        shown = unicodedata.normalize("NFKC", shown.casefold())
+        shown = normalize("NFKC", shown.casefold())
     return "".join(_fold_space(char) for char in shown)
 
 

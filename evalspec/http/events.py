@@ -10,7 +10,7 @@ import httpx
 
 from evalspec.errors import ServiceError
 from evalspec.http.client import read_limited
-from evalspec.http.text import refuse_encoding
+from evalspec.http.text import parse_event, refuse_encoding
 from evalspec.jsonl import parse_json
 
 if TYPE_CHECKING:
@@ -60,12 +60,23 @@ async def _read_lines(response: httpx.Response) -> "AsyncGenerator[ServerSentEve
     async for text in _read_text(response):
         *lines, rest = text.split("\n")
         for line in lines:
-            yield ServerSentEvent(data="".join([*beginning, line]))
+            yield ServerSentEvent(data=_check_json("".join([*beginning, line])))
             beginning = []
         beginning.append(rest)
     last = "".join(beginning)
     _refuse_cut(last, last)
     yield ServerSentEvent(data=last)
+
+
+def _check_json(line: str) -> str:
+    """Return a line of a stream of JSON.
+
+    Raises:
+        ServiceError: the line is not JSON.
+    """
+    if line.strip() not in ("", STREAM_END):
+        parse_event(line)
+    return line
 
 
 def _read_sent_events(response: httpx.Response) -> "AsyncGenerator[ServerSentEvent, None]":

@@ -6,7 +6,7 @@ The cosine of two embeddings measures similarity, not agreement: with wordllama,
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 MAX_TEXTS_PER_REQUEST = 128
 _CONCURRENCY = 4
+
+_PIECE = 100_000
+"""Characters that the tokenizer reads at once. It needs up to 200 bytes for each."""
+_TOKENS = 16_384
+"""Token vectors that are added at once."""
+_UNSETTLED = 64
+"""Tokens at the end of a piece that the rest of the text may change."""
+_MARKS = 3
+"""The first token id that is no mark: 0 to 2 are `<unk>`, `<s>` and `</s>`, also where a text spells them."""
+_GUARD = "\n"
+"""Precedes every piece but the first. The tokenizer begins a text with a space, which would join the first word, and
+merges no line break with its neighbours. So this gives two tokens, and those of the piece are the same as without a
+cut."""
 
 
 class LocalEmbedder:
@@ -43,7 +56,7 @@ class LocalEmbedder:
                 self._model = await asyncio.to_thread(_load_wordllama)
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
-        """Return the embeddings, one row per text.
+        """Return the embeddings, one row per text. Memory does not depend on the length of the texts.
 
         Raises:
             InvalidInput: as in `load`.
@@ -53,7 +66,7 @@ class LocalEmbedder:
 
         await self.load()
         async with self._turn:  # the tokenizer runs in one thread at a time
-            vectors = await asyncio.to_thread(self._model.embed, list(texts))
+            vectors = await asyncio.to_thread(_embed_one_by_one, self._model, texts)
         return _check_vectors(texts, np.asarray(vectors, dtype=np.float64))
 
     async def aclose(self) -> None:
@@ -111,6 +124,54 @@ class HttpEmbedder:
 
 
 TextEmbedder = LocalEmbedder | HttpEmbedder
+
+
+def _embed_one_by_one(model: Any, texts: Sequence[str]) -> "NDArray[np.float32]":
+    """Return the vectors that `model.embed` returns.
+
+    That method pads the tokens of 64 texts to the longest one, which takes gigabytes for one document of 100 KB.
+    """
+    import numpy as np
+
+    model.tokenizer.no_padding()
+    vectors = np.zeros((len(texts), model.embedding.shape[1]), dtype=np.float32)
+    for vector, text in zip(vectors, texts, strict=True):
+        total, count = np.zeros(len(vector)), 0
+        for ids in _iterate_tokens(model.tokenizer, text):
+            for start in range(0, len(ids), _TOKENS):
+                total += model.embedding[ids[start : start + _TOKENS]].sum(axis=0)
+            count += len(ids)
+        vector[:] = total.astype(np.float32) / np.float32(max(count, 1))
+    return vectors
+
+
+def _iterate_tokens(tokenizer: Any, text: str) -> Iterator[list[int]]:
+    """Yield the token ids of a text in pieces, so that memory does not grow with its length.
+
+    A piece ends between two tokens of its text: what follows cannot change the tokens before, and vice versa.
+    """
+    start, guard = 0, ""
+    while start < len(text):
+        tokens = tokenizer.encode(guard + text[start : start + _PIECE], add_special_tokens=False)
+        first, end = 2 * len(guard), len(tokens)
+        if start + _PIECE < len(text):
+            end -= _UNSETTLED
+            while not _is_clean_cut(tokens, end):
+                end -= 1
+            start += tokens.token_to_chars(end)[0] - len(guard)
+        else:
+            start = len(text)
+        yield tokens.ids[first:end]
+        guard = _GUARD
+
+
+def _is_clean_cut(tokens: Any, place: int) -> bool:
+    """Return whether a text may be cut before a token: not within a character, or at a space that is added.
+
+    The tokenizer adds a space after the likes of `<s>`, as it does at the beginning of a text.
+    """
+    is_after_mark = tokens.ids[place - 1] < _MARKS <= tokens.ids[place]
+    return not is_after_mark and tokens.token_to_chars(place)[0] != tokens.token_to_chars(place - 1)[0]
 
 
 def create_embedder(config: EmbeddingsConfig) -> TextEmbedder:

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
+from evalspec.foreign_text import normalize
+
 _IN_WORDS_AND_NUMBERS = ".,:'-*"
 _MEANINGFUL = "%‰#&@/§^"
 """Punctuation that distinguishes statements; all other punctuation is noise. Symbols such as € and + always count."""
@@ -117,7 +119,7 @@ def split_words(text: str) -> list[str]:
     Contractions are expanded. A number is one word, without its unit and without commas between thousands, and with a
     zero before a leading point.
     """
-    folded = unicodedata.normalize("NFC", "".join(map(_fold, strip_emphasis(text).translate(_ALIKE))))
+    folded = normalize("NFC", "".join(map(_fold, strip_emphasis(text).translate(_ALIKE))))
     for contraction, full in _CONTRACTIONS:
         folded = contraction.sub(full, folded)
     found: list[str] = _WORD.findall(folded)
@@ -156,7 +158,7 @@ def _fold(character: str) -> str:
 
 def strip_accents(text: str) -> str:
     """Return the text without combining marks and case, and with Hangul decomposed into letters."""
-    decomposed = unicodedata.normalize("NFD", text.casefold())
+    decomposed = normalize("NFD", text.casefold())
     return "".join(character for character in decomposed if unicodedata.category(character) != "Mn")
 
 

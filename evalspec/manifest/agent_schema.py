@@ -2,12 +2,22 @@
 
 from typing import Any, Literal
 
-from pydantic import Field, StrictBool, StrictStr, model_validator
+from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.manifest.fields import Count, Extensible, ModuleObject, Name, Seconds, Strict
 
 _OWN: Any = Field(None, description="Part of AgentSpec; not used.")
+
+
+class EndMarker(Strict):
+    """What only the last event of a stream has."""
+
+    path: Name = Field(description="JSONPath query (RFC 9535) that is applied to each event.")
+    equals: StrictStr | StrictBool | StrictInt | StrictFloat | None = Field(
+        None,
+        description="The value at `path` that ends the stream. Default: any value but null, false, 0 and blank text.",
+    )
 
 
 class ResponseMapping(Strict):
@@ -31,10 +41,9 @@ class ResponseMapping(Strict):
         description="Why the answer ended, such as stop or length, for `truncated_rate`. Default: "
         "`$.choices[0].finish_reason`.",
     )
-    done: Name | None = Field(
+    done: EndMarker | None = Field(
         None,
-        description="What only the last event of a stream has: any value but null, false, 0 and blank text. A stream "
-        "that ends without it fails the sample.",
+        description="What only the last event of a stream has. A stream that ends without it fails the sample.",
     )
     error: Name | None = Field(
         None, description="An error: any value but null, false, 0 and blank text fails the sample, whatever the answer."

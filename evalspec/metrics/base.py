@@ -20,6 +20,9 @@ Scorer = Callable[[Exchange], Score | Awaitable[Score]]
 Bounds = tuple[float | None, float | None]
 """Lowest and highest value; None means unbounded."""
 
+LONG_TEXTS = 500_000
+"""Characters that metrics read whose time or memory per character is high: at this length, 3 s and 200 MB."""
+
 _STAGED = tuple(f"{stage}." for stage in ("retrieved", "gain", *STAGES))
 """Prefixes of the metrics of a retriever stage."""
 
@@ -91,6 +94,9 @@ class MetricDefinition(Struct, frozen=True):
     """Whether samples without a reply are scored too."""
 
     # Costs
+    reads_at_most: int | None = None
+    """Characters of answer, expected answers and contexts together, so that time and memory of a score are bounded.
+    Scores of longer texts fail; None: any length."""
     judge_calls: Callable[[int], int] | None = None
     """Judge calls per sample, given the number of its contexts; None without a judge."""
     imports: tuple[str, ...] = ()

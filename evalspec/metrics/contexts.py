@@ -50,6 +50,7 @@ _as_rapidfuzz = metric(
     imports=("rapidfuzz.distance",),
     needs={Need.CONTEXT, Need.REFERENCE_CONTEXTS},
     scores_answers=False,
+    reads_at_most=250_000,  # time grows with the product of the lengths
 )
 
 

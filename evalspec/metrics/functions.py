@@ -86,6 +86,9 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
                 raise MetricError("the agent gave no reply")
             for need in given:
                 read_needed(exchange, need)
+            too_long = _refuse_long(definition, exchange)
+            if too_long is not None:
+                return too_long
             result = function(exchange, *more)
             return _finish(result, interpret) if isinstance(result, Awaitable) else interpret(result)
 
@@ -93,6 +96,30 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
 
     definition = MetricDefinition(build=build, needs=frozenset(needs), **(own | fields))
     return definition
+
+
+def _refuse_long(definition: MetricDefinition, exchange: Exchange) -> Score | None:
+    """Return a failed score if the texts are longer than the metric reads. A score of a part would be another score."""
+    most, needs, sample = definition.reads_at_most, definition.needs, exchange.sample
+    if most is None:
+        return None
+    own_contexts = exchange.reply is None or exchange.reply.retrieved_contexts is None
+    read = (
+        ("the answer", Cause.REPLY, (exchange.response,) if definition.scores_answers else ()),
+        ("the expected answer", Cause.DATASET, sample.references if Need.EXPECTED in needs else ()),
+        (
+            "the retrieved contexts",
+            Cause.DATASET if own_contexts else Cause.REPLY,
+            exchange.retrieved_contexts if Need.CONTEXT in needs else (),
+        ),
+        ("reference_contexts", Cause.DATASET, sample.reference_contexts if Need.REFERENCE_CONTEXTS in needs else ()),
+    )
+    lengths = [(sum(map(len, texts or ())), name, cause) for name, cause, texts in read]
+    longest, name, cause = max(lengths)
+    if sum(length for length, *_ in lengths) <= most:
+        return None
+    verb = "have" if name.endswith("contexts") else "has"
+    return Score.failed(f"{name} {verb} {longest:,} characters; {definition.name} reads at most {most:,} in all", cause)
 
 
 async def _finish(result: Awaitable[Any], read: Callable[[Any], Score]) -> Score:

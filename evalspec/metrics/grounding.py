@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+from evalspec.metrics.base import LONG_TEXTS
 from evalspec.metrics.functions import metric
 from evalspec.metrics.text import normalise
 from evalspec.model import Cause, Exchange, Need, Score
@@ -67,7 +68,7 @@ def _fold(word: str) -> str:
     return folded.replace(",", "") if _GROUPED.fullmatch(folded) else folded
 
 
-@metric(needs={Need.CONTEXT})
+@metric(needs={Need.CONTEXT}, reads_at_most=LONG_TEXTS)
 def grounding_overlap(exchange: Exchange) -> Score:
     """Share of the answer's word pairs, numbers and names that occur in the contexts. No verdict: see its limits."""
     contexts = exchange.retrieved_contexts or ()

@@ -21,7 +21,8 @@ from functools import cache
 from typing import Any
 
 from evalspec.errors import MetricError
-from evalspec.metrics.base import BuildContext
+from evalspec.foreign_text import normalize
+from evalspec.metrics.base import LONG_TEXTS, BuildContext
 from evalspec.metrics.functions import metric
 from evalspec.metrics.whole_words import find_whole, shorten
 from evalspec.model import Exchange, Need, Score
@@ -72,7 +73,7 @@ def compute_chrf(response: str, references: Sequence[str]) -> float:
 
 def normalise(text: str) -> str:
     """Return a text in the form for comparison: case-folded, single spaces, ASCII digits, quotes and hyphens."""
-    folded = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+    folded = normalize("NFC", normalize("NFD", text).casefold())
     plain = folded if folded.isascii() else "".join(map(_as_ascii_digit, folded.translate(_PLAIN)))
     return " ".join(plain.split())
 
@@ -97,7 +98,7 @@ def _as_ascii_digit(char: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    lowered = unicodedata.normalize("NFC", text).lower()
+    lowered = normalize("NFC", text).lower()
     if lowered.isascii():
         return _ASCII_WORD.findall(lowered)
     return "".join(c if unicodedata.category(c)[0] in "LMN" else " " for c in lowered).split()
@@ -167,6 +168,7 @@ _NEEDS = {Need.EXPECTED}
     options=frozenset({"match"}),
     implicit=True,
     is_binary=True,
+    reads_at_most=LONG_TEXTS,
     version=3,
 )
 def string_match(exchange: Exchange, context: BuildContext) -> Score:
@@ -182,19 +184,19 @@ def exact_match(exchange: Exchange) -> Score:
     return _score(compute_exact_match, exchange)
 
 
-@metric(needs=_NEEDS, engine="rapidfuzz", imports=("rapidfuzz.distance",))
+@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="rapidfuzz", imports=("rapidfuzz.distance",))
 def rouge(exchange: Exchange) -> Score:
     """ROUGE-L: F-measure of the longest common word sequence of response and expected answer."""
     return _score(compute_rouge, exchange)
 
 
-@metric(needs=_NEEDS, engine="sacrebleu", imports=("sacrebleu.metrics",))
+@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="sacrebleu", imports=("sacrebleu.metrics",))
 def bleu(exchange: Exchange) -> Score:
     """Word n-grams of the response that occur in the expected answers (sentence BLEU)."""
     return _score(compute_bleu, exchange)
 
 
-@metric(needs=_NEEDS, engine="sacrebleu", imports=("sacrebleu.metrics",))
+@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="sacrebleu", imports=("sacrebleu.metrics",))
 def chrf(exchange: Exchange) -> Score:
     """Character n-grams that response and expected answer share (chrF). Suitable for any language."""
     return _score(compute_chrf, exchange)

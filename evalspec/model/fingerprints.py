@@ -29,6 +29,7 @@ class _Dataset(Struct, rename="camel"):
     available: int = 0
     selected: int = 0
     selection_sha256: str | None = None
+    samples_sha256: str | None = None
     metrics: list[str] = []
     metric_identities: dict[str, dict[str, Any]] = {}
     part: dict[str, Any] | None = None

@@ -128,7 +128,7 @@ def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> lis
 def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
-    check_endpoint(draft.loaded, draft.problems)
+    check_endpoint(draft.loaded, draft.problems, draft.warnings)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
         message, _, fix = found.partition("; ")
         draft.add((*API_PLACE, "python"), message, fix)

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, field, to_builtins
 from msgspec.structs import force_setattr
 
+from evalspec.foreign_text import normalize
 from evalspec.manifest.dataset_schema import DatasetConfig
 from evalspec.manifest.schema import EvaluationConfig
 from evalspec.model import Sample
@@ -92,7 +93,7 @@ def _digest(sample: Sample, keys: Collection[str] | None) -> bytes:
 def _normalise(value: Any) -> Any:
     if isinstance(value, str):
         visible = value if value.isascii() else "".join(one for one in value if unicodedata.category(one) != "Cf")
-        return " ".join(unicodedata.normalize("NFKC", visible).split())
+        return " ".join(normalize("NFKC", visible).split())
     if isinstance(value, Mapping):
         return {_normalise(key): _normalise(item) for key, item in value.items()}
     return [_normalise(item) for item in value] if isinstance(value, list | tuple) else value

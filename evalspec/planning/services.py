@@ -6,7 +6,7 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from evalspec.agents.base import AgentTarget
-from evalspec.agents.mapping import check_mapping
+from evalspec.agents.mapping import check_mapping, list_queries
 from evalspec.agents.request_template import check_template
 from evalspec.agents.wire import WIRES, find_wire
 from evalspec.errors import Problem
@@ -19,6 +19,8 @@ from evalspec.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.trust import permitted_variables
 
+_ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
+_NO_ROOT_FILTER = "name the field, as in $.docs[?…], or for the end of a stream write {path: $.type, equals: end}"
 _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=Strict)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
@@ -65,7 +67,7 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
     return type(config).model_validate(loaded.resolve(said, place, problems))
 
 
-def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
+def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: list[Problem]) -> None:
     """Check the URL for placeholders, and the templates and JSONPath queries of the chat endpoint."""
     endpoint = loaded.manifest.spec.api.chat_endpoint
     bad = _explain_placeholder(loaded.manifest.spec.api.url)
@@ -78,6 +80,10 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem]) -> None:
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
     for field, message in check_mapping(endpoint.response) if endpoint.response else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
+    for field, text in list_queries(endpoint.response).items() if endpoint.response else ():
+        if _ROOT_FILTER.match(text):
+            message = f"{text} filters the values of the whole reply, which is right only if the reply is a list"
+            warnings.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message, _NO_ROOT_FILTER))
 
 
 def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:

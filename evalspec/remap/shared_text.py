@@ -1,12 +1,13 @@
 """Find the stretches that two long texts share. Time grows with the texts' lengths, not with the product of them."""
 
-import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct
+
+from evalspec.foreign_text import normalize
 
 SHINGLE = 16
 """Length in characters below which a stretch is no evidence, because any two texts of a language share such."""
@@ -43,7 +44,7 @@ class Stretch(NamedTuple):
 
 def compose(text: str) -> str:
     """Return the text with composed characters (NFC)."""
-    return unicodedata.normalize("NFC", text)
+    return normalize("NFC", text)
 
 
 def squeeze(text: str) -> str:

@@ -5,7 +5,6 @@ stop words: a word that occurs everywhere has almost no weight. Words are stemme
 """
 
 import re
-import unicodedata
 from array import array
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.errors import InvalidInput, MissingPackage, Problem
+from evalspec.foreign_text import normalize
 from evalspec.manifest.retriever_schema import Bm25Options
 from evalspec.model import Document
 from evalspec.registry import near_miss
@@ -130,7 +130,7 @@ class _WordNumbers(dict[str, int]):
 
 def split_words(text: str) -> list[str]:
     """Return the words of a text in order, with case folded and characters normalised (NFKC)."""
-    return re.findall(_WORD, unicodedata.normalize("NFKC", text).casefold())
+    return re.findall(_WORD, normalize("NFKC", text).casefold())
 
 
 def explain_language(language: str | None) -> tuple[str, str] | None:

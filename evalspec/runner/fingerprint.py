@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -17,6 +17,7 @@ from evalspec.json_text import compute_digest
 from evalspec.manifest.agent_schema import UNUSED_API_KEYS
 from evalspec.manifest.references import is_public
 from evalspec.manifest.schema import Manifest
+from evalspec.model import Sample
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.outlining import (
@@ -68,7 +69,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
                 "sha256": dataset.sha256,
                 "available": dataset.available,
                 "selected": len(dataset.samples),
-                "selectionSha256": compute_digest([sample.id for sample in dataset.samples]),
+                **_digest_samples(dataset.samples),
                 "metrics": [metric.name for metric in dataset.metrics],
                 "metricIdentities": {metric.name: identify_metric(plan, metric) for metric in dataset.metrics},
                 **({} if dataset.part is None else {"part": dict(dataset.part)}),
@@ -88,6 +89,12 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         "versions": {"evalspec": __version__, "python": platform.python_version(), **_engines()},
         **({} if ci is None else {"ci": ci}),
     }
+
+
+def _digest_samples(samples: Iterable[Sample]) -> dict[str, str]:
+    """Return a digest of the ids of the selected samples, and one of their contents too."""
+    contents = {sample.id: sample.digest for sample in samples}
+    return {"selectionSha256": compute_digest(list(contents)), "samplesSha256": compute_digest(list(contents.items()))}
 
 
 def _dump_spec(manifest: Manifest) -> dict[str, Any]:
@@ -126,10 +133,10 @@ def _dataset_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Itera
     for name in sorted(before.keys() ^ after.keys()):
         yield f"selection: dataset {name} was {'not ' if name in after else ''}part of the run"
     for name in sorted(before.keys() & after.keys()):
-        if before[name]["sha256"] != after[name]["sha256"]:
-            yield f"dataset {name}: {after[name]['file']} changed"
-        elif before[name]["selectionSha256"] != after[name]["selectionSha256"]:
-            yield f"selection: the samples of dataset {name} changed"
+        if before[name]["samplesSha256"] != after[name]["samplesSha256"]:
+            is_same_file = before[name]["sha256"] == after[name]["sha256"]
+            what = "selection: the samples of dataset {}" if is_same_file else f"dataset {{}}: {after[name]['file']}"
+            yield f"{what.format(name)} changed"
 
 
 def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

@@ -1,16 +1,22 @@
-"""The folder of stored runs: `.evalspec/runs/<UTC time>-<short id>/` in the project, never in the home directory."""
+"""The folder of stored runs: `.evalspec/runs/<UTC time>-<short id>/` in the project, never in the home directory.
+
+The time in a name is a label, and a clock may be wrong. The order of the runs is that of the lines of `runs/order`:
+every run adds its name when it begins.
+"""
 
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from evalspec.errors import InvalidInput
+from evalspec.errors import InvalidInput, Problem
 from evalspec.output_files import Input, sync_folder
 from evalspec.registry import near_miss
 from evalspec.store.derived import remove_derived
@@ -30,7 +36,7 @@ _PATH_MARKS = {"/", os.sep, os.altsep or os.sep}
 _LABEL = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[\w-]+", re.ASCII)
 _TIME = "%Y%m%dT%H%M%S.%f"
-_TICK = timedelta(milliseconds=1)
+_ORDER_NAME = "order"
 
 
 class RunStore:
@@ -44,17 +50,16 @@ class RunStore:
     def create(self, now: datetime, short_id: str | None = None, *, redact: Change, **options: Any) -> RunLog:
         """Create a run and return its log. `options`: arguments of RunLog.
 
-        The name is the time and eight hexadecimal digits, which make it unique. Names sort in the order in which runs
-        were started: if the clock was set back, the name has the time of the newest run plus one millisecond.
+        The name is the time and eight hexadecimal digits, which make it unique.
 
         Raises:
             StoreError: The folder cannot be created.
         """
-        time = _render_time(max([now.astimezone(UTC), *self._find_next_moment()]))
-        folder = self.runs / f"{time}Z-{short_id or secrets.token_hex(4)}"
+        folder = self.runs / f"{_render_time(now.astimezone(UTC))}Z-{short_id or secrets.token_hex(4)}"
         prepare_root(self.root)
         with store_errors(folder):
             self.runs.mkdir(PRIVATE_FOLDER, exist_ok=True)
+            self._add_to_order(folder.name)
             folder.mkdir(PRIVATE_FOLDER)
             try:
                 for name in (LOCK_NAME, LOG_NAME):
@@ -79,15 +84,39 @@ class RunStore:
             return []
         with store_errors(self.runs):
             names = [entry.name for entry in os.scandir(self.runs) if entry.is_dir(follow_symlinks=False)]
-        return [self.runs / name for name in sorted(names, reverse=True)]
+        return [self.runs / name for name in reversed(_put_in_order(names, self._read_order()))]
 
-    def _find_next_moment(self) -> Iterator[datetime]:
-        """Yield the time in the name of the newest run plus one millisecond. Nothing without runs."""
-        names = (_ID.fullmatch(path.name) for path in self._folders())
-        newest = next((name[1] for name in names if name), None)
-        with suppress(ValueError, OverflowError):  # the digits are not a time, or the last possible one
-            if newest is not None:
-                yield datetime.strptime(newest, _TIME).replace(tzinfo=UTC) + _TICK
+    def _read_order(self) -> Sequence[str]:
+        """Return the names of runs as they began, also of runs that are gone. Empty if no run has written its name."""
+        with store_errors(self.runs), suppress(FileNotFoundError):
+            return (self.runs / _ORDER_NAME).read_text("utf-8", "replace").splitlines()
+        return []
+
+    def _add_to_order(self, name: str) -> None:
+        """Add the name of a new run. Runs of a store without an order come first, by their names.
+
+        Two processes may add names at once: of a name that is there twice, the first counts.
+        """
+        path = self.runs / _ORDER_NAME
+        before = [] if path.exists() else [folder.name for folder in reversed(self._folders())]
+        path.touch(PRIVATE_FILE)
+        with path.open("ab", buffering=0) as order:
+            order.write("".join(f"{one}\n" for one in [*before, name]).encode())
+
+    def find_unfinished(self) -> Path:
+        """Return the folder of the newest run, to resume it.
+
+        Raises:
+            InvalidInput: There is no run, or the newest one ended before its description was written. An older one is
+            not taken in its place.
+        """
+        newest = self.find_own(LATEST_NAME)
+        last = next(reversed(self._read_order()), newest.name)
+        if (self.runs / last / DESCRIPTION_NAME).is_file():
+            return newest
+        message = f"the newest run, {last}, left nothing to resume"
+        fix = f"start it again; to resume the run before it: --resume {newest.name}"
+        raise InvalidInput(Problem(message, fix, field="--resume"))
 
     def find(self, name: str) -> Path:
         """Return the folder of a run to read. `name`: a name as in `find_own`, or the path of a run's folder.
@@ -208,3 +237,15 @@ def prepare_root(root: Path) -> None:
 
 def _render_time(moment: datetime) -> str:
     return f"{moment:%Y%m%dT%H%M%S}.{moment.microsecond // 1000:03d}"
+
+
+def _put_in_order(names: Iterable[str], order: Iterable[str]) -> list[str]:
+    """Return names of runs, oldest first. One that is not in the order follows the last one that is not later by name.
+
+    Such a run was copied or pushed into the store.
+    """
+    existing = set(names)
+    listed = [name for name in dict.fromkeys(order) if name in existing]
+    places = {name: (place, "") for place, name in enumerate(listed, 1)}
+    earliest = list(accumulate(reversed(listed), min))[::-1]
+    return sorted(existing, key=lambda name: places.get(name) or (bisect_right(earliest, name), name))

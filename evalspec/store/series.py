@@ -16,8 +16,7 @@ class RecordedDataset(Struct, frozen=True, rename="camel"):
 
     name: str
     selected: int
-    sha256: str | None = None
-    selection_sha256: str | None = None
+    samples_sha256: str | None = None
     metric_identities: dict[str, dict[str, Any]] = {}
 
 
@@ -29,14 +28,15 @@ class Recorded(Struct, frozen=True, rename="camel", kw_only=True):
     judge_models: dict[str, str] = {}
 
     def find_series(self, dataset: str, metric: str) -> str | None:
-        """Return a digest that is equal in two runs if they measured the same: dataset version, selection and formula.
+        """Return a digest that is equal in two runs if they measured the same: samples and formula.
 
-        The formula includes the judge, if it has one, and the models that it stated. None: the run has no such dataset.
+        The formula includes the judge, if it has one, and the models that it stated. None: the run has no such dataset,
+        or does not say what is in it.
         """
         for one in self.datasets:
-            if one.name == dataset:
+            if one.name == dataset and one.samples_sha256:
                 formula = digest_parts(one.metric_identities.get(metric, {}))
                 refused = self.judge_refused if "judge" in formula else {}
                 stated = sorted(self.judge_models) if "judge" in formula else ()
-                return compute_digest([one.sha256, one.selection_sha256, metric, formula, refused, *stated])[:_LENGTH]
+                return compute_digest([one.samples_sha256, metric, formula, refused, *stated])[:_LENGTH]
         return None

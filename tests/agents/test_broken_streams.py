@@ -59,7 +59,7 @@ def anthropic(*values: dict[str, Any]) -> tuple[str, ...]:
 
 
 CHUNKS = as_json(*({"choices": [{"index": 0, "delta": {"content": part}}]} for part in PARTS))
-MAPPING = {"answer": "$.delta", "error": "$.failure", "done": "$.end"}
+MAPPING = {"answer": "$.delta", "error": "$.failure", "done": {"path": "$.end"}}
 CUSTOM = {"protocol": "custom", "request": {"q": "{{input}}"}, "response": MAPPING}
 DELTAS = as_json(*({"delta": part} for part in PARTS))
 STREAMS = (

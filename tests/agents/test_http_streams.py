@@ -56,6 +56,31 @@ def test_the_text_of_all_events_is_the_answer(events):
     assert gather(PLAIN, *events) == AgentReply("Paris, France")
 
 
+def test_plain_text_may_look_like_json():
+    events = ("As JSON: ", "{", '"city": "Paris"}', "5", '{"river": "Seine"}')
+    assert gather(PLAIN, *events) == AgentReply("".join(events))
+
+
+END = [
+    ({"path": "$.type", "equals": "end"}, '{"type": "end"}', True),
+    ({"path": "$.type", "equals": "end"}, '{"type": "text", "note": "end"}', False),
+    ({"path": "$.last", "equals": True}, '{"last": 1}', False),
+    ({"path": "$.left", "equals": 0}, '{"left": 0}', True),
+    ({"path": "$.left", "equals": 0}, '{"left": "0"}', False),
+    ({"path": "$.last"}, '{"last": {"at": 5}}', True),
+    ({"path": "$.last"}, '{"last": 0}', False),
+]
+
+
+@pytest.mark.parametrize(("marker", "event", "ends"), END)
+def test_the_end_of_a_stream_is_a_path_and_a_value(marker, event, ends):
+    settings = {"response": {"answer": "$.delta", "done": marker}}
+    if ends:
+        assert gather(settings, '{"delta": "Paris"}', event).response == "Paris"
+    else:
+        assert "(response.done)" in str(failure(settings, '{"delta": "Paris"}', event))
+
+
 def test_openai_chunks():
     calls = [
         [{"index": 0, "id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q":'}}],
@@ -156,6 +181,8 @@ def test_mapped_events_that_say_that_nothing_was_retrieved():
         (PLAIN, ['{"answer": "Paris"}'], "no event of the stream has text at response, message, content, delta", False),
         (PLAIN, ['{"response": "Pa'], "an event of the stream is not valid JSON", False),
         (PLAIN, ['{"response": NaN}'], "NaN is not JSON", False),
+        (PLAIN, ['{"response": "a"}', "notjson"], "an event of the stream is not valid JSON", False),
+        (PLAIN, ["Pa", '{"error": "overloaded"}'], "overloaded", True),
         (OPENAI, ["Paris"], "an event of the stream is not valid JSON", False),
         (OPENAI, [chunk(finish="stop")], "no chunk of the stream has text at choices[0].delta.content", False),
         (OPENAI, ['"Paris"', "[]", "[DONE]"], "no chunk of the stream has text", False),

@@ -202,7 +202,7 @@ class TestOllama:
 MAPPED = {
     "protocol": "custom",
     "request": {"q": "{{input}}"},
-    "response": {"answer": "$.text", "done": "$.end", "error": "$.problem.text", "finishReason": "$.why"},
+    "response": {"answer": "$.text", "done": {"path": "$.end"}, "error": "$.problem.text", "finishReason": "$.why"},
 }
 
 

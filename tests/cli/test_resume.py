@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -201,6 +202,32 @@ def test_a_run_that_is_not_what_it_was_is_refused(change, arguments, said, count
     assert outcome.err.count("undo the change, start a new run") == 1, "one fix for all changes"
     assert re.search(said, outcome.err)
     assert len(agent.requests) == 12
+
+
+def test_without_an_id_it_says_which_run_is_resumed(counted, agent):
+    counted.api["chatEndpoint"] = {"maxRetries": 0}
+    agent.script = [status(500)] * 3
+    run = counted.evaluate("-j", "1", "--json").document["runId"]
+    for arguments, done in (("--resume",), 12), (("--retry-errors",), 12), (("--resume", run), None):
+        said = f"resuming the newest run, {run}: {done} of 12 attempts are stored"
+        assert (said in counted.evaluate(*arguments).err) == (done is not None)
+
+
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_no_older_run_stands_in_for_one_that_left_nothing(counted, agent, is_removed):
+    older = counted.evaluate("--json").document["runId"]
+    newest = counted.evaluate("--json").document["runId"]
+    folder = counted.folder / ".evalspec" / "runs" / newest
+    if is_removed:
+        shutil.rmtree(folder)
+    else:
+        (folder / "run.json").unlink()
+    outcome = counted.evaluate("--resume")
+    assert outcome.code == 2
+    assert f"--resume: the newest run, {newest}, left nothing to resume" in outcome.err
+    assert f"--resume {older}" in outcome.err
+    assert counted.evaluate("--resume", older).code == 0
+    assert len(agent.requests) == 24
 
 
 def test_a_scorer_that_was_rewritten_is_refused(counted):

@@ -279,4 +279,4 @@ def test_a_run_without_a_description_is_listed_and_pruned(stored):
             pruned = stored("runs", "prune", "--keep", "5", *more)
             assert (pruned.code, pruned.err) == (0, ""), "what is being written stays"
     assert stored("runs", "prune", "--keep", "5").err == f"removed {ended.name}\n"
-    assert {path.name for path in runs.iterdir()} == {"latest", "my notes", stored.first["runId"]}
+    assert {path.name for path in runs.iterdir()} == {"latest", "my notes", "order", stored.first["runId"]}

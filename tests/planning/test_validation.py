@@ -337,6 +337,18 @@ def test_frameworks_other_than_ragas_are_accepted_with_a_warning(project):
     assert "judged metrics use ragas" in outcome.document["warnings"][0]["message"]
 
 
+@pytest.mark.parametrize("key", ["done", "contexts"])
+def test_a_filter_of_the_whole_reply_is_a_warning(project, key):
+    query = "$[?@.type == 'end']"
+    mapping = {"answer": "$.a", key: {"path": query} if key == "done" else query}
+    project.api = {"url": "http://127.0.0.1:9", "chatEndpoint": {"response": mapping}}
+    project.samples(1)
+    outcome = project.validate()
+    assert outcome.code == 0
+    assert f"spec.api.chatEndpoint.response.{key}: {query} filters the values of the whole reply" in outcome.err
+    assert "{path: $.type, equals: end}" in outcome.err
+
+
 def test_no_metrics_at_all_is_string_match_with_a_warning(project):
     project.dataset("qa", [{}])
     outcome = project.validate()

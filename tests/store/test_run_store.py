@@ -73,16 +73,51 @@ def test_latest_is_the_run_begun_last_whatever_the_clock_says(change, tmp_path):
         with store.create(now, redact=unchanged) as log:
             log.write_description({}, {})
         assert store.find("latest") == log.folder
+        assert log.id.startswith(f"{now.astimezone(UTC):%Y%m%dT%H%M%S}.000Z-"), "no run has another one's time"
         begun.append(log.folder)
     assert store.list() == begun[::-1]
 
 
-def test_folders_that_are_no_runs_leave_the_clock_alone(tmp_path):
+def test_folders_that_are_no_runs_do_no_harm(tmp_path):
     store = RunStore(tmp_path)
     for name in ("notes", "99999999T999999.999Z-0", "20261399T061500.000Z-00000001"):
         (store.runs / name).mkdir(parents=True)
     with store.create(NOW, redact=unchanged) as log:
         assert log.id.startswith("20261121T061500.000Z-")
+
+
+def _begin(store, now, short_id):
+    with store.create(now, short_id, redact=unchanged) as log:
+        log.write_description({}, {})
+    return log.folder
+
+
+def test_a_store_without_an_order_repairs_itself(tmp_path):
+    store = RunStore(tmp_path)
+    old = [_begin(store, NOW + timedelta(days=days), f"0000000{days}") for days in (900, 901)]
+    (store.runs / "order").unlink()
+    assert store.list() == old[::-1], "of an old store, names were the order"
+    new = _begin(store, NOW, "00000003")
+    assert store.list() == [new, *old[::-1]]
+
+
+def test_a_run_that_was_copied_into_the_store_stands_at_its_time(tmp_path):
+    store, other = RunStore(tmp_path / "here"), RunStore(tmp_path / "there")
+    ahead, first, last = (_begin(store, NOW + timedelta(hours=hours), "00000001") for hours in (90, 0, 2))
+    copied = [_begin(other, NOW + timedelta(hours=hours), "00000002") for hours in (-1, 1, 3)]
+    for folder in copied:
+        folder.rename(store.runs / folder.name)
+    names = [folder.name for folder in (copied[0], ahead, first, copied[1], last, copied[2])]
+    assert [folder.name for folder in store.list()] == names[::-1]
+
+
+def test_a_torn_order_loses_no_run(tmp_path):
+    store = RunStore(tmp_path)
+    first, second = _begin(store, NOW, "00000001"), _begin(store, NOW + timedelta(hours=1), "00000002")
+    order = store.runs / "order"
+    order.write_bytes(order.read_bytes()[:-9])
+    third = _begin(store, NOW + timedelta(hours=2), "00000003")
+    assert store.list() == [third, second, first]
 
 
 def test_the_store_is_private(tmp_path):

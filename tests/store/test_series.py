@@ -7,9 +7,9 @@ from evalspec.store.series import Recorded, RecordedDataset
 IDENTITY = {"version": "1", "judge": "m #a", "prompt": "#b"}
 
 
-def series_of(metric="faithfulness", refused=None, stated=None, sha256="s", selection="t", **identity):
+def series_of(metric="faithfulness", refused=None, stated=None, samples="s", **identity):
     own = {"faithfulness": IDENTITY | identity, "rouge": {"version": "1"}}
-    dataset = RecordedDataset("qa", 2, sha256, selection, own)
+    dataset = RecordedDataset("qa", 2, samples, own)
     return Recorded(datasets=[dataset], judge_refused=refused or {}, judge_models=stated or {}).find_series(
         "qa", metric
     )
@@ -18,8 +18,7 @@ def series_of(metric="faithfulness", refused=None, stated=None, sha256="s", sele
 @pytest.mark.parametrize(
     "changed",
     [
-        {"sha256": "other"},
-        {"selection": "other"},
+        {"samples": "other"},
         {"judge": "m #other"},
         {"prompt": "#other"},
         {"version": "2"},

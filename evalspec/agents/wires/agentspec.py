@@ -43,23 +43,34 @@ def _read_message(value: Any) -> AgentReply:
 
 
 class _PlainEvents:
-    """JSON objects with text under a known key, or plain text. Nothing marks the end."""
+    """JSON objects with text under a known key, or plain text: the first text decides. Nothing marks the end."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
+        self._is_text: bool | None = None
 
     def add(self, data: str) -> bool:
-        if data.lstrip().startswith("{"):
-            value = parse_event(data)
-            refuse_error(value, retryable=True)
-            part = first_string(value, _DELTA_KEYS)
-            if part is not None and is_marked_as_error(value):
-                raise ServiceError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)
-        else:
-            part = data
+        looks_like_object = data.lstrip().startswith("{")
+        if self._is_text is None and not looks_like_object:
+            self._is_text = True
+        value = self._parse(data) if looks_like_object or not self._is_text else {}
+        refuse_error(value, retryable=True)
+        part = data if self._is_text else first_string(value, _DELTA_KEYS) if isinstance(value, dict) else None
+        if part is not None and is_marked_as_error(value):
+            raise ServiceError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)
         if part is not None:
+            self._is_text = bool(self._is_text)
             self._parts.append(part)
         return bool(part)
+
+    def _parse(self, data: str) -> Any:
+        """Return the value of an event; for a part of a plain text that only looks like an object, an empty one."""
+        try:
+            return parse_event(data)
+        except ServiceError:
+            if self._is_text:
+                return {}
+            raise
 
     def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
         return None
