@@ -109,9 +109,7 @@ EXEMPTIONS = [
     Exemption("docs/explanation/architecture.md", "text", 1, "a drawing", None),
     Exemption("docs/explanation/retrievers.md", "text", 1, "needs the data of Cranfield, a download", None),
     Exemption("docs/explanation/statuses.md", "indented", 1, "a formula", None),
-    Exemption(
-        "docs/how-to/judges.md", "text", 1, "tests/cli/test_judge_models.py runs these commands", None
-    ),
+    Exemption("docs/how-to/judges.md", "text", 1, "tests/cli/test_judge_models.py runs these commands", None),
     Exemption("docs/reference/runs.md", "text", 4, "tests/cli/test_command_code.py reads the line", None),
     Exemption("docs/how-to/retrievers.md", "text", 5, "needs the data of Cranfield, a download", None),
     Exemption("docs/tutorials/first-gate.md", "text", 12, "builds a wheel from PATH_TO_EVALSPEC; init prints it", None),
