@@ -2,7 +2,6 @@
 
 import json
 import operator
-import unicodedata
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import astuple
 
+from evalspec.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
 
@@ -222,7 +222,7 @@ def compute_request_digest(request: Any) -> str:
 
 def _digest_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
-    return _digest(unicodedata.normalize("NFC", text))
+    return _digest(normalize("NFC", text))
 
 
 def _digest(text: str) -> str:

@@ -147,8 +147,7 @@ AnswerDigest = Annotated[
 QuestionDigest = Annotated[
     str | None,
     Meta(
-        description="Hash of the question that was asked; null: a recorded reply does not say, it is not known, or texts "
-        "are not stored."
+        description="Hash of the question that was asked; null: a recorded reply does not say, or texts are not stored."
     ),
 ]
 RequestDigest = Annotated[

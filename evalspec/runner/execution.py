@@ -12,7 +12,6 @@ from msgspec import Struct, field, structs
 from evalspec.agents.replay import replay
 from evalspec.judge.usage import Learned
 from evalspec.model import (
-    NOT_ASKED,
     Attempt,
     Cause,
     Exchange,
@@ -37,9 +36,9 @@ from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
 from evalspec.runner.session import keep_learned
 from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runner.worker_pool import Replay
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
-from evalspec.runner.worker_pool import Replay
 from evalspec.store.run_log import RunLog
 
 _AGENT = -1
@@ -69,8 +68,6 @@ class _Counts(Struct):
 
 _DIGESTS = ("answer_digest", "question_digest", "request_digest")
 """What says something about texts, so that it is not kept without them."""
-
-_NOT_STORED = f"{NOT_ASKED}the stored run has no reply"
 
 _Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
 """An exchange to score, with the scores that already exist."""
@@ -226,10 +223,7 @@ class Execution(Struct):
         return targets
 
     def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
-        """Return the recorded reply to a sample. A stored run that was not finished lacks some."""
-        if self.plan.replies is None:
-            return Exchange(sample, error=_NOT_STORED, unreachable=True)
-        return replay(self.plan.replies, self.plan.datasets[job.dataset].name, sample)
+        return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
 
     def _target_of(self, job: AttemptIndex) -> int:
         """Return the number of the dataset if it has its own retriever, else _AGENT."""

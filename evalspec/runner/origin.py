@@ -16,13 +16,10 @@ from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.manifest.references import References, UnresolvedReference, is_public
 from evalspec.model import Exchange, Sample, SampleStatus
 from evalspec.model.exchanges import compute_question_digest, compute_request_digest
+from evalspec.model.fingerprints import OTHER_REQUESTS, UNCHECKED
 from evalspec.planning.build import Plan
 from evalspec.planning.draft import PlannedDataset, PlannedRetriever
 from evalspec.store.log_index import AttemptKey, LogIndex
-
-UNCHECKED = "unchecked"
-OTHER_REQUESTS = "otherRequests"
-"""Keys of `replies` in a fingerprint: numbers of replies."""
 
 
 class Origin:

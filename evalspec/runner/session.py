@@ -195,7 +195,8 @@ def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, A
 def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> KnownAttempts:
     """Return the replies of a stored run, for another run to score.
 
-    Scores are reused if metric and sample are unchanged. `fresh`: reuse no scores. A reply to another question is left out.
+    Scores are reused if metric and sample are unchanged, and replies to another question are left out. `fresh`: reuse
+    no scores.
 
     Raises:
         InvalidInput: The run was stored without texts, or a redacted value of a reply is unknown or has changed.
