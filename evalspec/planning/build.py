@@ -234,7 +234,7 @@ def _warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[Planne
 def _check_questions(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> int:
     """Refuse replies to another question than their sample asks. Return how many do not say what was asked.
 
-    A ranking without an answer belongs to the id of its query, as in TREC.
+    A ranking without an answer belongs to the id of its query, as in judgements.
     """
     unchecked = 0
     for dataset in datasets:
