@@ -74,7 +74,7 @@ def compare_origin(index: LogIndex, plan: Plan) -> tuple[set[tuple[str, str]], d
     """Compare what the stored replies of a run answer with what a plan asks.
 
     Return the samples (dataset, id) whose question is another one now, and how many replies do not say which question
-    they answer, or answer another request. A ranking without a question belongs to the id of its query, as in judgements.
+    they answer, or answer another request. A ranking without a question belongs to the id of its query.
     """
     origin, edited, counts = Origin(plan), set(), Counter[str]()
     for dataset in plan.datasets:

@@ -134,3 +134,59 @@ def test_failed_replies_of_a_report_stay_failed(asked, agent):
     assert [one["error"] for one in second["datasets"][0]["samples"]] == [
         one["error"] for one in first["datasets"][0]["samples"]
     ]
+
+
+TALK = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Capital of France?"}]
+
+
+@pytest.fixture
+def talking(project, agent):
+    endpoint = {"protocol": "custom", "request": {"q": "{{input}}"}, "response": {"answer": "$.response"}}
+    project.api = {"url": agent.url, "chatEndpoint": endpoint}
+    project.dataset("qa", [{}, {"input": TALK, "tags": ["talk"]}], metrics=["string_match"])
+    return project
+
+
+def test_a_request_that_drops_messages_is_refused(talking, agent):
+    said = "qa.jsonl:2: input: spec.api.chatEndpoint.request sends only the last message"
+    assert said in talking.validate().out
+    for selected, code in ((), 2), (("--tag", "talk"), 2), (("--exclude-tag", "talk"), 0):
+        outcome = talking.evaluate(*selected)
+        assert (outcome.code, said in outcome.err) == (code, code == 2)
+    assert {request.body["q"] for request in agent.requests} <= {"Capital of France?"}
+
+
+def test_an_agent_that_knows_the_conversation_gets_the_last_message(talking, agent):
+    talking.api["chatEndpoint"]["sessionMode"] = "stateful"
+    assert talking.evaluate().code == 0
+    assert len({request.headers["x-thread-id"] for request in agent.requests}) == 2
+
+
+def test_each_attempt_has_a_session_of_its_own(asked, agent):
+    asked.api["chatEndpoint"] = {"threadIdHeader": "X-Session"}
+    asked.evaluate("--repeat", "2")
+    assert len({request.headers["x-session"] for request in agent.requests}) == 6
+    asked.api["chatEndpoint"]["sessionMode"] = "stateless"
+    assert "threadIdHeader: no session id is sent" in asked.validate().err
+    asked.evaluate()
+    assert "x-session" not in agent.requests[-1].headers
+
+
+def test_headers_have_values_of_the_sample(asked, agent):
+    asked.api["chatEndpoint"]["headers"] |= {"X-Id": "{{id}}", "X-User": "user {{metadata.user}}"}
+    write_questions(asked, QUESTIONS, metadata={"user": 7})
+    assert asked.evaluate().code == 0
+    assert {request.headers["x-id"] for request in agent.requests} == {"s0", "s1", "s2"}
+    assert {request.headers["x-user"] for request in agent.requests} == {"user 7"}
+    write_questions(asked, QUESTIONS, metadata={"user": "7\r\nX-Admin: yes"})
+    outcome = asked.evaluate("--json")
+    assert outcome.code == 3
+    assert "header" in outcome.document["datasets"][0]["samples"][0]["error"]
+    assert len(agent.requests) == 3
+
+
+def test_a_header_cannot_hold_a_question(asked):
+    asked.api["chatEndpoint"]["headers"] = {"X-Id": "{{input}}", "X-Name": "{{ id }}"}
+    said = "spec.api.chatEndpoint.headers.X-Id: a header cannot hold {{input}}"
+    outcome = asked.validate()
+    assert (outcome.code, said in outcome.out, "X-Name" in outcome.out) == (2, True, False)
