@@ -50,6 +50,8 @@ def combine_attempts(
         unit=sample.unit,
         retries=_add_known([attempt.retries for attempt in decided]),
         answer_digest=decided[0].answer_digest,
+        question_digest=decided[0].question_digest,
+        request_digest=decided[0].request_digest,
     )
 
 

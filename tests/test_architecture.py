@@ -13,8 +13,9 @@ import evalspec
 
 PACKAGE = Path(evalspec.__file__).parent
 FLOORS = (
+    {"foreign_text"},
     {"errors", "model"},
-    {"foreign_text", "trust", "plural", "collector", "work_queue", "git"},
+    {"trust", "plural", "collector", "work_queue", "git"},
     {"registry", "stats", "jsonl", "json_text", "output_files"},
     {"manifest", "ranking", "http", "user_code", "validity", "typed_json"},
     {"datasets", "agents", "judge", "outline"},

@@ -9,17 +9,28 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from time import perf_counter
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.agents.base import AgentTarget
+from evalspec.agents.request_template import fill_headers
 from evalspec.agents.wire import StreamReader, blaming, build_request, open_stream, read_reply
 from evalspec.errors import ServiceError
-from evalspec.http.client import OutgoingRequest, open_client, parse_body, read_whole, refuse_status, send
+from evalspec.http.client import (
+    OutgoingRequest,
+    encode_headers,
+    open_client,
+    parse_body,
+    read_whole,
+    refuse_status,
+    send,
+)
 from evalspec.http.events import EVENT_STREAM, JSON_LINES, STREAM_END, read_events, read_rest
 from evalspec.http.failures import Service
 from evalspec.http.routes import Route
+from evalspec.http.template import list_placeholders
 from evalspec.http.text import excerpt
 from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
 
@@ -34,7 +45,9 @@ class HttpAgent:
 
     def __init__(self, target: AgentTarget, route: Route) -> None:
         self._target = target
-        headers = {"accept": f"application/json, {EVENT_STREAM}, {JSON_LINES}", **target.headers}
+        self._filled = {name: text for name, text in target.headers.items() if any(list_placeholders(text))}
+        fixed = {name: text for name, text in target.headers.items() if name not in self._filled}
+        headers = {"accept": f"application/json, {EVENT_STREAM}, {JSON_LINES}", **fixed}
         self._client = open_client(headers, route)
 
     async def ask(self, sample: Sample) -> AgentReply:
@@ -53,8 +66,12 @@ class HttpAgent:
     async def _exchange(self, sample: Sample) -> AgentReply:
         url, endpoint = self._target.url, self._target.endpoint
         content = json.dumps(build_request(sample, endpoint), allow_nan=False).encode()
+        headers = fill_headers(self._filled, sample)
+        if endpoint.session_header:
+            headers.setdefault(endpoint.session_header, uuid4().hex)
+        request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encode_headers(headers))
         started = perf_counter()
-        async with send(self._client, OutgoingRequest(url, endpoint.timeout_seconds, content), AGENT) as response:
+        async with send(self._client, request, AGENT) as response:
             await refuse_status(response, AGENT)
             events = read_events(response)
             if events is not None:

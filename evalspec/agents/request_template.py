@@ -5,7 +5,8 @@ from typing import Any
 
 from evalspec.agents.wire import build_messages
 from evalspec.errors import ServiceError
-from evalspec.http.template import fill_json, list_foreign_values, list_placeholders
+from evalspec.http.template import as_text, fill_json, list_foreign_values, list_placeholders
+from evalspec.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
 from evalspec.registry import near_miss
 
@@ -38,6 +39,28 @@ def fill_template(template: Any, sample: Sample) -> Any:
         ServiceError: the sample lacks a metadata key of the template.
     """
     return fill_json(template, lambda name: _value(name, sample))
+
+
+def drops_messages(endpoint: ChatEndpoint) -> bool:
+    """Return whether only the last question of a conversation is sent, and nobody is said to know the rest."""
+    if endpoint.request is None or endpoint.session_mode == "stateful":
+        return False
+    return "messages" not in list_placeholders(endpoint.request)
+
+
+def check_header(text: str) -> list[str]:
+    """Return the problems of a header's value, each with its fix. Headers name a sample; requests have its texts."""
+    names = [name for name in list_placeholders(text) if name != "id" and not name.startswith(_METADATA)]
+    return [f"a header cannot hold {{{{{name}}}}}; {near_miss(name, ['id', _METADATA + 'KEY'])}" for name in names]
+
+
+def fill_headers(headers: Mapping[str, str], sample: Sample) -> dict[str, str]:
+    """Return headers with the values of a sample.
+
+    Raises:
+        ServiceError: the sample lacks a metadata key of a header.
+    """
+    return {name: as_text(fill_json(text, lambda key: _value(key, sample))) for name, text in headers.items()}
 
 
 def _value(name: str, sample: Sample) -> Any:

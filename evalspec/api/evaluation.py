@@ -124,7 +124,7 @@ class Evaluation(Struct, frozen=True):
         origin = {key: self.rescored.fingerprint[key] for key in _ORIGIN if key in self.rescored.fingerprint}
         own = {key: value for key, value in fingerprint.items() if key != "ci"}  # this build did not get the replies
         reused = describe_reused(self.rescored, outline, known_attempts)
-        described = own | origin | reused | {"rescoredFrom": self.rescored.id}
+        described = own | origin | reused | {"rescoredFrom": self.rescored.id, "replies": known_attempts.origin}
         return replace(begin_run(self.store, plan, outline, described, now), known_attempts=known_attempts)
 
 

@@ -256,16 +256,20 @@ def _measure(
 def _read_replies(path: Path, problems: list[Problem]) -> dict[str, Sequence[str]]:
     """Return the retrieved ids of recorded replies by sample id."""
     from evalspec.agents.replay import load_replies
+    from evalspec.model import AgentReply
 
     with path.open("rb") as stream:
         if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:
             problems.append(Problem("compressed replies are not supported", "decompress the file", str(path)))
             return {}
     try:
-        replies = load_replies(path, str(path))
+        found = load_replies(path, str(path))
     except InvalidInput as error:
         problems.extend(error.problems)
         return {}
+    replies = {name: one.reply or AgentReply("") for (_dataset, name), one in found.items()}
+    if len(replies) < len(found):
+        problems.append(Problem("replies of several datasets share ids", "keep one dataset in the file", str(path)))
     unknown = [name for name, reply in replies.items() if reply.retrieved_context_ids is None]
     if unknown:
         message = f"replies without retrieved_context_ids: {len(unknown):,} ({name_some(unknown)})"

@@ -6,8 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import Sample
-
-_KEPT_AS = "query_input"
+from evalspec.model.exchanges import QUERY_INPUT
 
 
 class QueryInput(Struct, frozen=True):
@@ -41,17 +40,17 @@ class QueryInputForm(Struct, frozen=True):
         """Return the metadata that keeps an input, empty if it is only a question."""
         preferred = self.question_keys[0]
         is_plain = fields.keys() == {preferred} and isinstance(fields[preferred], str)
-        return {} if is_plain else {self.metadata_key: {_KEPT_AS: fields}}
+        return {} if is_plain else {self.metadata_key: {QUERY_INPUT: fields}}
 
     def find_kept(self, sample: Sample) -> QueryInput | None:
         """Return the input that a sample keeps, None if there is none."""
         kept = sample.metadata.get(self.metadata_key)
-        fields = kept.get(_KEPT_AS) if isinstance(kept, Mapping) else None
+        fields = kept.get(QUERY_INPUT) if isinstance(kept, Mapping) else None
         if not isinstance(fields, Mapping):
             return None
         key = self.find_question_key(fields)
         is_asked = key is not None and fields[key] == sample.question
-        return QueryInput(fields, key if is_asked else None, f"metadata.{self.metadata_key}.{_KEPT_AS}")
+        return QueryInput(fields, key if is_asked else None, f"metadata.{self.metadata_key}.{QUERY_INPUT}")
 
 
 def describe_question(sample: Sample, key: str = "query") -> QueryInput:

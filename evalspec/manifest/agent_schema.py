@@ -93,8 +93,23 @@ class ChatEndpoint(Extensible):
     max_retries: Count = Field(
         2, description="Retries after status 408, 425, 429 or 5xx, a timeout, or a failed or broken connection."
     )
-    session_mode: Literal["stateful", "stateless"] | None = _OWN
-    thread_id_header: StrictStr | None = _OWN
+    session_mode: Literal["stateful", "stateless"] | None = Field(
+        None,
+        description="stateful: the agent keeps conversations, by the session id in `threadIdHeader`. stateless: no id "
+        "is sent.",
+    )
+    thread_id_header: Name | None = Field(
+        None,
+        description="The header for the session id, a new one for each request. Default with `sessionMode: stateful`: "
+        "X-Thread-Id.",
+    )
+
+    @property
+    def session_header(self) -> str | None:
+        """The header for the id of a new session. None: requests have no session."""
+        if self.session_mode == "stateless":
+            return None
+        return self.thread_id_header or ("X-Thread-Id" if self.session_mode else None)
 
     @model_validator(mode="after")
     def _custom_needs_its_templates(self) -> "ChatEndpoint":

@@ -1,5 +1,6 @@
 """Replies of agents, and the usage of agent and judge."""
 
+import json
 import operator
 from collections.abc import Mapping
 from hashlib import sha256
@@ -8,6 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import astuple
 
+from evalspec.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
 
@@ -37,6 +39,12 @@ FinishReason = Annotated[
 
 NOT_ASKED = "not asked: "
 """Prefix of the error of a sample that was skipped because the agent was down."""
+
+QUESTION_CHANGED = f"{NOT_ASKED}the question has changed since the stored reply"
+"""Error of a sample whose stored reply is left out, because it answers another question."""
+
+QUERY_INPUT = "query_input"
+"""The key for the structured input of a query, in the metadata that a format keeps under its own key."""
 
 _EXCERPT = 70
 """How many characters of an answer a reason shows."""
@@ -143,7 +151,8 @@ class Exchange(Record, frozen=True):
     """One sample with its reply or its error: the input of every metric. One of `reply` and `error` is set.
 
     `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
-    requests before this reply or error; None if it was recorded elsewhere.
+    requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
+    was asked; None if unknown.
     """
 
     sample: Sample
@@ -151,6 +160,8 @@ class Exchange(Record, frozen=True):
     error: str | None = None
     unreachable: bool = False
     retries: int | None = None
+    question_digest: str | None = None
+    request_digest: str | None = None
 
     @property
     def response(self) -> str:
@@ -167,7 +178,7 @@ class Exchange(Record, frozen=True):
         """A hash of the answer's words, by which equal answers are found; None without an answer."""
         if not self.answer:
             return None
-        return sha256(" ".join(self.answer.split()).encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]
+        return _digest(" ".join(self.answer.split()))
 
     @property
     def answered(self) -> str:
@@ -191,3 +202,28 @@ class Exchange(Record, frozen=True):
     def candidates(self) -> tuple[str, ...] | None:
         """The ranking before reranking. None without reranking."""
         return self.reply.candidate_ids if self.reply else None
+
+
+def compute_question_digest(sample: Sample) -> str:
+    """Return a hash of what a sample asks: its messages, and the structured input of its query if it has one.
+
+    A question as text is one message of the user. Texts that differ only in their form of Unicode are equal.
+    """
+    asked = sample.user_input
+    messages = [["user", asked]] if isinstance(asked, str) else [[one.role, one.content] for one in asked]
+    kept = [value for value in sample.metadata.values() if isinstance(value, Mapping)]
+    return _digest_json([messages, [value[QUERY_INPUT] for value in kept if QUERY_INPUT in value]])
+
+
+def compute_request_digest(request: Any) -> str:
+    """Return a hash of a request as a JSON value, which has no headers and no secrets, so that both may change."""
+    return _digest_json(request)
+
+
+def _digest_json(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
+    return _digest(normalize("NFC", text))
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_LENGTH]

@@ -211,6 +211,21 @@ def _describe_cost(part: str, dataset: Mapping[str, Any], repeats: int) -> str:
     return said
 
 
+UNCHECKED = "unchecked"
+OTHER_REQUESTS = "otherRequests"
+"""Keys of `replies` in a fingerprint: numbers of replies that were recorded or stored before."""
+
+
+def list_reply_notes(fingerprint: Mapping[str, Any]) -> list[str]:
+    """Return notes on what replies from another time answer."""
+    counts = fingerprint.get("replies") or {}
+    said = {
+        UNCHECKED: "{:,} recorded replies do not say what was asked: they are not checked against the question",
+        OTHER_REQUESTS: "the request to the agent has changed since {:,} of the replies were stored",
+    }
+    return [note.format(counts[key]) for key, note in said.items() if counts.get(key)]
+
+
 def list_judge_notes(fingerprint: Mapping[str, Any]) -> list[str]:
     """Return notes on the parameters that the judge's endpoint refused, and on the models that its replies state, if
     they are not the configured one.

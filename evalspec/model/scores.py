@@ -144,6 +144,19 @@ Retries = Annotated[
 AnswerDigest = Annotated[
     str | None, Meta(description="Hash of the answer, of the first attempt; null: no answer, or texts are not stored.")
 ]
+QuestionDigest = Annotated[
+    str | None,
+    Meta(
+        description="Hash of the question that was asked; null: a recorded reply does not say, or texts are not stored."
+    ),
+]
+RequestDigest = Annotated[
+    str | None,
+    Meta(
+        description="Hash of the request, of the first attempt, without headers and secrets; null: the agent is Python "
+        "code, a recorded reply does not say, or texts are not stored."
+    ),
+]
 
 
 class Attempt(Record, frozen=True):
@@ -174,6 +187,8 @@ class Attempt(Record, frozen=True):
     finish_reason: FinishReason = None
     retries: Retries = None
     answer_digest: AnswerDigest = None
+    question_digest: QuestionDigest = None
+    request_digest: RequestDigest = None
 
 
 class SampleResult(Record, frozen=True, kw_only=True):
@@ -226,3 +241,5 @@ class SampleResult(Record, frozen=True, kw_only=True):
     ] = None
     retries: Retries = None
     answer_digest: AnswerDigest = None
+    question_digest: QuestionDigest = None
+    request_digest: RequestDigest = None

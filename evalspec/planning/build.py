@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.closing import find_owner
-from evalspec.agents.replay import load_recorded, unknown_ids
+from evalspec.agents.replay import Replies, find_reply, list_strangers, load_recorded
 from evalspec.agents.user_agent import describe_misfit, is_agent
 from evalspec.errors import InvalidInput, Problem, ServiceError
 from evalspec.judge.services import JudgeServices
 from evalspec.manifest.gate_schema import CiGate
 from evalspec.manifest.judge_schema import JudgeConfig
 from evalspec.manifest.loader import LoadedManifest
-from evalspec.model import AgentReply, Need
+from evalspec.model import Need
 from evalspec.output_files import Input
 from evalspec.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.planning.draft import Draft, PlannedDataset, needs_of, start_draft
@@ -53,7 +53,7 @@ class Plan(Struct, frozen=True):
     At most one of `target`, `agent` (the user's code) and `replies` is set; none is if all replies are stored or all
     datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `owns_agent`: whether it
     was created for this run, which has to close it. `baseline`: the gate's baseline file, if it has one and the file
-    exists.
+    exists. `unchecked`: number of recorded replies that do not say which question they answer.
     """
 
     loaded: LoadedManifest
@@ -64,13 +64,14 @@ class Plan(Struct, frozen=True):
     judge: JudgeConfig | None
     url: str | None
     target: AgentTarget | None
-    replies: dict[str, AgentReply] | None
+    replies: Replies | None
     agent: Any
     own_agent: str | None
     owns_agent: bool
     warnings: tuple[Problem, ...]
     partial: bool
     baseline: Path | None = None
+    unchecked: int = 0
 
     @property
     def total(self) -> int:
@@ -129,6 +130,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         draft.raise_problems()
     baseline = existing_baseline(loaded)
     datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
+    unchecked = _check_questions(draft, replies or {}, datasets)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
     target = resolve_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
     needs = needs_of(datasets)
@@ -161,6 +163,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         warnings=tuple(draft.warnings),
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
         baseline=baseline,
+        unchecked=unchecked,
     )
 
 
@@ -207,7 +210,7 @@ def _import_agent(draft: Draft, target: str) -> Any:
     return agent
 
 
-def _replies(draft: Draft) -> dict[str, AgentReply] | None:
+def _replies(draft: Draft) -> Replies | None:
     path = draft.options.replies_file
     if path is None:
         return None
@@ -218,22 +221,43 @@ def _replies(draft: Draft) -> dict[str, AgentReply] | None:
         return {}
 
 
-def _warn_of_strangers(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
+def _warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
     """Warn about recorded replies that match no sample, a sign of the wrong file."""
-    strangers = unknown_ids(replies, {sample.id for dataset in datasets for sample in dataset.samples})
+    known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
+    strangers = list_strangers(replies, known)
     if strangers:
         shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
         message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"
         draft.warnings.append(Problem(message, file=str(draft.options.responses)))
 
 
-def _check_overlap(draft: Draft, replies: dict[str, AgentReply], datasets: Sequence[PlannedDataset]) -> None:
+def _check_questions(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> int:
+    """Refuse replies to another question than their sample asks. Return how many do not say what was asked.
+
+    A ranking without an answer belongs to the id of its query, as in judgements.
+    """
+    unchecked = 0
+    for dataset in datasets:
+        for sample in dataset.samples:
+            found = find_reply(replies, dataset.name, sample.id)
+            answers = True if found is None else found.answers(sample)
+            unchecked += answers is None and (found is None or found.reply is None or found.reply.answer is not None)
+            if answers is False and found is not None:
+                message = f"the reply to '{sample.id}' answers another question than the sample asks now"
+                fix = "record it again, or restore the question"
+                field = "input" if found.question_digest is None else "question_digest"
+                draft.problems.append(Problem(message, fix, str(draft.options.responses), found.line, field))
+    return unchecked
+
+
+def _check_overlap(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
     """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
     for dataset in datasets:
         judged = {document for sample in dataset.samples for document in sample.qrels or ()}
         if not judged:
             continue
-        answers = [replies[sample.id] for sample in dataset.samples if sample.id in replies]
+        found = [find_reply(replies, dataset.name, sample.id) for sample in dataset.samples]
+        answers = [one.reply for one in found if one and one.reply]
         retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
         if retrieved and judged.isdisjoint(retrieved):
             message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "

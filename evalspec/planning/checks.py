@@ -36,7 +36,7 @@ from evalspec.planning.retrievers import (
     plan_asking,
     resolve_retriever,
 )
-from evalspec.planning.selecting import select_datasets
+from evalspec.planning.selecting import refuse_dropped, select_datasets
 from evalspec.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
@@ -236,6 +236,8 @@ def _check_needs(
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
         given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
+        if not draft.options.is_selective:
+            refuse_dropped(draft, dataset.survey.conversations, dataset.survey.count, data.shown_as)
     draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:

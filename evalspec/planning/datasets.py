@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalspec.agents.replay import RecordedReply
 from evalspec.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.datasets.load import LoadedDataset, load_dataset, pass_on
 from evalspec.datasets.located import render_ids
@@ -90,15 +91,12 @@ def make_source(config: DatasetConfig, path: Path, corpus: Path | None, *, with_
 
 
 def _add_replies(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> None:
-    """Add the replies of a dataset's own file. They belong to samples by id, so datasets may not share an id."""
+    """Add the replies of a dataset's own file."""
     if not data.replies:
         fix = "name a file of replies with --responses FILE, or their column with `fields: {response: COLUMN}`"
         draft.problems.append(Problem(f"dataset '{config.name}' has no recorded replies", fix, data.shown_as))
-    shared = [name for name, reply in data.replies.items() if draft.replies.get(name, reply) != reply]
-    if shared:
-        message = f"another dataset has other replies to {render_ids(shared)}"
-        draft.problems.append(Problem(message, "evaluate one of them, with --dataset", data.shown_as))
-    draft.replies |= data.replies
+    found = {(config.name, name): RecordedReply(reply, is_beside=True) for name, reply in data.replies.items()}
+    draft.replies.update(found)
 
 
 def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from evalspec.agents.replay import RecordedReply
 from evalspec.datasets.load import Collect
 from evalspec.datasets.selection import add_digest
 from evalspec.datasets.spooling import spool
@@ -14,7 +15,7 @@ from evalspec.judge.services import JudgeServices
 from evalspec.manifest.loader import LoadedManifest
 from evalspec.manifest.yaml_source import Place
 from evalspec.metrics.base import Metric
-from evalspec.model import AgentReply, Curation, Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
+from evalspec.model import Curation, Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
 from evalspec.planning.options import RunOptions
 from evalspec.planning.services import resolve_judge
 from evalspec.retrievers.agent import RERANK
@@ -126,7 +127,7 @@ def keep_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
 class Draft(Struct):
     """The state of a manifest check. `collect`: turns the samples that are read into a collection.
 
-    `replies`: the replies in the files of the datasets, by sample id, if the run scores them.
+    `replies`: the replies in the files of the datasets, if the run scores them.
     """
 
     loaded: LoadedManifest
@@ -135,7 +136,7 @@ class Draft(Struct):
     problems: list[Problem]
     warnings: list[Problem]
     collect: Collect = keep_samples
-    replies: dict[str, AgentReply] = field(default_factory=dict)
+    replies: dict[tuple[str, str], RecordedReply] = field(default_factory=dict)
 
     @property
     def own_agent(self) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from evalspec.agents.request_template import drops_messages
 from evalspec.datasets.filters import list_values
 from evalspec.datasets.selection import Selection, select
 from evalspec.datasets.spooling import spool
@@ -16,6 +17,7 @@ from evalspec.gold.layout import SET_FILE
 from evalspec.model import Sample
 from evalspec.planning.draft import Draft, PlannedDataset
 from evalspec.planning.options import RunOptions
+from evalspec.planning.survey import Lacking, describe_others, find_conversations
 from evalspec.plural import counted
 
 
@@ -105,6 +107,8 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
             continue
         samples = select(take_part(part, _stored_ones(draft, dataset)), selection)
         draft.warnings.extend(_warn(dataset, part, selection))
+        if options.is_selective and draft.needs_url and dataset.retriever is None:
+            refuse_dropped(draft, find_conversations(samples), len(samples), dataset.file)
         if not samples:
             emptied.append(Problem(f"dataset '{dataset.name}' has no sample that is selected: skipped"))
             continue
@@ -117,7 +121,17 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
         hint = f"tags of the datasets: {', '.join(tags) or 'none'}" if tags or not draft.warnings else ""
         raise InvalidInput([Problem("no sample is selected", hint), *draft.warnings])
     draft.warnings.extend(emptied)
+    draft.raise_problems()
     return tuple(selected)
+
+
+def refuse_dropped(draft: Draft, conversations: Lacking, total: int, file: str) -> None:
+    """Add a problem if the request has only the last message of samples that have more."""
+    endpoint = draft.loaded.manifest.spec.api.chat_endpoint
+    if conversations.count and drops_messages(endpoint):
+        message = f"spec.api.chatEndpoint.request sends only the last message{describe_others(conversations, total)}"
+        fix = "put {{messages}} into the request; if the agent knows the earlier ones, write sessionMode: stateful"
+        draft.problems.append(Problem(message, fix, file, conversations.first[0].line, "input"))
 
 
 def take_part(part: Part | None, samples: Sequence[Sample]) -> Sequence[Sample]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from evalspec.agents.base import AgentTarget
 from evalspec.agents.mapping import check_mapping, list_queries
-from evalspec.agents.request_template import check_template
+from evalspec.agents.request_template import check_header, check_template
 from evalspec.agents.wire import WIRES, find_wire
 from evalspec.errors import Problem
 from evalspec.http.template import list_placeholders
@@ -78,6 +78,12 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
         problems.append(loaded.problem((*ENDPOINT_PLACE, "protocol"), message, WIRES.hint(endpoint.protocol)))
     for message in check_template(endpoint.request) if endpoint.request is not None else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
+    for name, text in endpoint.headers.items():
+        for message in check_header(text):
+            problems.append(loaded.problem((*ENDPOINT_PLACE, "headers", name), message))
+    if endpoint.session_mode == "stateless" and endpoint.thread_id_header:
+        message = "no session id is sent with sessionMode: stateless"
+        warnings.append(loaded.problem((*ENDPOINT_PLACE, "threadIdHeader"), message, "remove one of the two"))
     for field, message in check_mapping(endpoint.response) if endpoint.response else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
     for field, text in list_queries(endpoint.response).items() if endpoint.response else ():

@@ -20,7 +20,7 @@ _FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
 
 
 class Lacking(Struct):
-    """The samples without a field: their number and the first of them."""
+    """The samples that lack something: their number and the first of them."""
 
     count: int = 0
     first: list[Sample] = field(default_factory=list)
@@ -38,6 +38,7 @@ class Survey(Struct):
     `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
     `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
     judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
+    `conversations`: the samples that are more than a question.
     """
 
     sought: frozenset[str] = frozenset()
@@ -49,6 +50,7 @@ class Survey(Struct):
     keys: set[str] = field(default_factory=set)
     has_judgements: bool = False
     lowest_best: int | None = None
+    conversations: Lacking = field(default_factory=Lacking)
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
@@ -66,6 +68,8 @@ class Survey(Struct):
                 relevant.add(sample)
             else:
                 self._add_grades(sample.qrels.values())
+            if _is_conversation(sample):
+                self.conversations.add(sample)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
             if len(self.found) < len(self.sought):
@@ -87,6 +91,19 @@ class Survey(Struct):
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""
         return self.count > 0 if name is None else name in self.found
+
+
+def find_conversations(samples: Iterable[Sample]) -> Lacking:
+    """Return the samples that have more messages than one question."""
+    found = Lacking()
+    for sample in samples:
+        if _is_conversation(sample):
+            found.add(sample)
+    return found
+
+
+def _is_conversation(sample: Sample) -> bool:
+    return not isinstance(sample.user_input, str) and len(sample.user_input) > 1
 
 
 def check_needs(

@@ -19,8 +19,14 @@ def describe_attempt(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
     """Return an attempt as a JSON object."""
     texts = _texts(attempt_row.exchange) if attempt_row.exchange else _NO_TEXTS
     scores = {metric: _score(score) for metric, score in attempt_row.scores.items()}
-    finish = {"finish_reason": attempt_row.attempt.finish_reason}
-    return identify(run, attempt_row) | timing_columns(attempt_row) | texts | finish | {"scores": scores}
+    attempt = attempt_row.attempt
+    rest = {
+        "finish_reason": attempt.finish_reason,
+        "question_digest": attempt.question_digest,
+        "request_digest": attempt.request_digest,
+        "scores": scores,
+    }
+    return identify(run, attempt_row) | timing_columns(attempt_row) | texts | rest
 
 
 def _texts(exchange: Exchange) -> dict[str, Any]:

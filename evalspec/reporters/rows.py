@@ -136,6 +136,8 @@ def _only_attempt(sample: SampleResult) -> Attempt:
         timings_ms=sample.timings_ms,
         oddities=sample.oddities,
         finish_reason=sample.finish_reason,
+        question_digest=sample.question_digest,
+        request_digest=sample.request_digest,
     )
 
 

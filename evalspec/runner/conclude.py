@@ -30,7 +30,8 @@ from evalspec.model import (
     is_cut_off,
     list_unenforced,
 )
-from evalspec.model.fingerprints import list_judge_notes, list_part_notes
+from evalspec.model.exchanges import QUESTION_CHANGED
+from evalspec.model.fingerprints import list_judge_notes, list_part_notes, list_reply_notes
 from evalspec.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.plural import counted, pluralize
 from evalspec.runner.doubts import list_doubts
@@ -80,9 +81,10 @@ def conclude(
         for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
+    left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
     regressions = _regressions(outline, datasets, run_metadata)
     verdict = compute_verdict(
-        datasets, outline.policy, partial=outline.partial or skipped, regressions=regressions, lost=lost
+        datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
     )
     if run_metadata.unfinished is not None and verdict.status is VerdictStatus.PASS:
         verdict = verdict._replace(status=VerdictStatus.INCOMPLETE, reasons=(run_metadata.unfinished,))
@@ -91,6 +93,7 @@ def conclude(
         *run_metadata.notes,
         *([reuse] if reuse else []),
         *list_part_notes(run_metadata.fingerprint),
+        *list_reply_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
         *_baseline_notes(run_metadata, regressions),
         *list_second_notes(run_metadata.second),

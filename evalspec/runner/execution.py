@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
+from evalspec.agents.replay import replay
 from evalspec.judge.usage import Learned
 from evalspec.model import (
     Attempt,
@@ -30,10 +31,12 @@ from evalspec.plural import counted
 from evalspec.runner.conclude import RunMetadata, conclude
 from evalspec.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runner.lag import LagMeter
+from evalspec.runner.origin import Origin
 from evalspec.runner.results import Results
 from evalspec.runner.scoring import score_exchange
 from evalspec.runner.session import keep_learned
 from evalspec.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runner.worker_pool import Replay
 from evalspec.store.log_index import AttemptKey
 from evalspec.store.log_records import reply_record, scores_record
 from evalspec.store.run_log import RunLog
@@ -62,6 +65,9 @@ class _Counts(Struct):
     scored: int = 0
     failed: int = 0
 
+
+_DIGESTS = ("answer_digest", "question_digest", "request_digest")
+"""What says something about texts, so that it is not kept without them."""
 
 _Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
 """An exchange to score, with the scores that already exist."""
@@ -192,21 +198,32 @@ class Execution(Struct):
     def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
         """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
 
+        origin = Origin(self.plan)
+
         async def receive(job: AttemptIndex, exchange: Exchange) -> None:
             self._keep_reply(job, exchange)
             await queue.put((job, exchange, {}))
 
+        async def receive_asked(job: AttemptIndex, exchange: Exchange) -> None:
+            await receive(job, origin.mark(exchange, self.plan.datasets[job.dataset]))
+
+        if self.plan.options.has_replies and self.to_ask:
+            recorded = Jobs(self.to_ask, lambda job: self._find(job)[1])
+            return [JobTarget("the agent", Replay(self._replay, receive), recorded)]
         targets = []
         for number, group in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
             asked = Jobs(list(group), lambda job: self._find(job)[1])
             if number == _AGENT:
-                targets.append(open_agent(self.plan, asked, receive, self.progress))
+                targets.append(open_agent(self.plan, asked, receive_asked, self.progress))
             else:
                 from evalspec.runner.retriever_targets import open_retriever_target
 
                 dataset = self.plan.datasets[number]
-                targets.append(open_retriever_target(self.plan, dataset, asked, receive, self.progress))
+                targets.append(open_retriever_target(self.plan, dataset, asked, receive_asked, self.progress))
         return targets
+
+    def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
+        return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
 
     def _target_of(self, job: AttemptIndex) -> int:
         """Return the number of the dataset if it has its own retriever, else _AGENT."""
@@ -308,7 +325,7 @@ class Execution(Struct):
             oddities=trace.oddities,
             finish_reason=reply.finish_reason if reply else None,
             retries=exchange.retries,
-            answer_digest=exchange.answer_digest if self.outline.has_texts else None,
+            **({name: getattr(exchange, name) for name in _DIGESTS} if self.outline.has_texts else {}),
         )
         self.results.add(*job, attempt, sample)
         self.counts.scored += 1

@@ -18,6 +18,7 @@ from evalspec.manifest.agent_schema import UNUSED_API_KEYS
 from evalspec.manifest.references import is_public
 from evalspec.manifest.schema import Manifest
 from evalspec.model import Sample
+from evalspec.model.fingerprints import UNCHECKED
 from evalspec.outline import RunOutline
 from evalspec.planning.build import Plan
 from evalspec.planning.outlining import (
@@ -62,6 +63,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
         },
         "responses": _describe_responses(plan),
         "recorded": plan.options.responses is not None,
+        "replies": {UNCHECKED: plan.unchecked},
         "datasets": [
             {
                 "name": dataset.name,
@@ -229,7 +231,7 @@ def _digest_endpoint(plan: Plan) -> str | None:
 def _describe_responses(plan: Plan) -> dict[str, Any] | None:
     if plan.options.responses is None or plan.replies is None:
         return None
-    replies = {name: _to_plain(reply) for name, reply in plan.replies.items()}
+    replies = [[*key, _to_plain(found.reply), found.error] for key, found in plan.replies.items()]
     return {"path": str(plan.options.responses), "sha256": compute_digest(replies)}
 
 

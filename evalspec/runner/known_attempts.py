@@ -5,18 +5,22 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from evalspec.model import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
+from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.store.log_index import AttemptKey, LogIndex, StoredAttempt
 
 
 class KnownAttempt(Struct, frozen=True):
-    """An attempt that is not repeated, with its reusable scores."""
+    """An attempt that is not repeated, with its reusable scores. `is_left_out`: it answers another question."""
 
     index: LogIndex
     attempt: StoredAttempt
     scores: Mapping[str, Score]
+    is_left_out: bool = False
 
     def read_exchange(self, sample: Sample) -> Exchange:
-        """Return the reply with its texts, from disk."""
+        """Return the reply with its texts, from disk. A reply that is left out becomes an error."""
+        if self.is_left_out:
+            return Exchange(sample, error=QUESTION_CHANGED, unreachable=True)
         return self.index.read_exchange(self.attempt, sample)
 
     def to_attempt(self) -> Attempt:
@@ -30,7 +34,8 @@ class KnownAttempts(Struct, frozen=True):
 
     `retry_errors`: failed attempts and scores are not reused. `texts`: replies are stored with their texts, so they can
     be scored. `is_own`: the log is the one being written, so nothing needs to be copied. `usable`: metrics by dataset
-    whose scores are reusable; None for all. `changed`: samples (dataset, id) without reusable scores.
+    whose scores are reusable; None for all. `changed`: samples (dataset, id) without reusable scores. `edited`: samples
+    whose question is another one than that of their replies. `origin`: what the fingerprint says about the replies.
     """
 
     index: LogIndex
@@ -39,15 +44,21 @@ class KnownAttempts(Struct, frozen=True):
     is_own: bool = True
     usable: Mapping[str, Collection[str]] | None = None
     changed: Collection[tuple[str, str]] = ()
+    edited: Collection[tuple[str, str]] = ()
+    origin: Mapping[str, int] = {}
 
     def find(self, key: AttemptKey, metrics: list[str]) -> KnownAttempt | None:
         """Return a stored attempt, or None if it has to be repeated. `metrics`: metrics to score, in order.
 
-        Attempts that could not connect are always repeated.
+        Attempts of this run that could not connect are always repeated.
         """
         stored = self.index.attempts.get(key)
-        if stored is None or stored.unreachable or (self.retry_errors and stored.status is SampleStatus.FAILED):
+        if stored is None or (self.retry_errors and stored.status is SampleStatus.FAILED):
             return None
+        if stored.unreachable and self.is_own:
+            return None
+        if (key.dataset, key.sample_id) in self.edited:
+            return KnownAttempt(self.index, stored, {}, is_left_out=True)
         scores = stored.scores
         if self.usable is not None or self.retry_errors or list(scores) != metrics:
             scores = self._select(key, scores, metrics)

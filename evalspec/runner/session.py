@@ -22,6 +22,7 @@ from evalspec.planning.build import Plan
 from evalspec.plural import name_some
 from evalspec.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runner.known_attempts import KnownAttempts
+from evalspec.runner.origin import compare_origin
 from evalspec.store.damage import list_damaged_inputs
 from evalspec.store.files import store_errors
 from evalspec.store.inputs import input_record
@@ -194,7 +195,8 @@ def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, A
 def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> KnownAttempts:
     """Return the replies of a stored run, for another run to score.
 
-    Scores are reused if metric and sample are unchanged. `fresh`: reuse no scores.
+    Scores are reused if metric and sample are unchanged, and replies to another question are left out. `fresh`: reuse
+    no scores.
 
     Raises:
         InvalidInput: The run was stored without texts, or a redacted value of a reply is unknown or has changed.
@@ -212,7 +214,9 @@ def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: b
     lost = references.redaction.list_changed(described)
     index = stored.read_whole_index(references.redaction.restore_known)
     _refuse_lost(stored, index, lost, references.redaction.names, [dataset.name for dataset in plan.datasets])
-    return KnownAttempts(index, is_own=False, usable=usable, changed=_find_changed_samples(stored, plan))
+    edited, origin = compare_origin(index, plan)
+    changed = _find_changed_samples(stored, plan)
+    return KnownAttempts(index, is_own=False, usable=usable, changed=changed, edited=edited, origin=origin)
 
 
 def _refuse_lost(

@@ -92,12 +92,16 @@ class JobTarget(Struct, Generic[Job]):
 
 
 def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener) -> JobTarget[Job]:
-    """Return the agent, or its recorded replies, as a target. Each worker gets its own Agent."""
+    """Return the agent as a target. Each worker gets its own Agent.
+
+    Raises:
+        ValueError: The plan has no agent.
+    """
     name = "the agent"
-    if plan.agent is not None and plan.replies is None:
+    if plan.agent is not None:
         return _open_own_agent(name, plan, jobs, receive, progress)
-    if plan.replies is not None or plan.target is None:
-        return JobTarget(name, Replay(plan.replies or {}, receive), jobs)
+    if plan.target is None:
+        raise ValueError("the plan has no agent")
     from evalspec.agents.http import HttpAgent
     from evalspec.http.routes import choose_route
 

@@ -1,13 +1,12 @@
 """Send requests with a fixed number of workers, retries, back-off, and a circuit breaker for an agent that is down."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
 from evalspec.agents.base import Agent
-from evalspec.agents.replay import replay
 from evalspec.errors import ServiceError, Unmeasurable
 from evalspec.http.pacing import AdaptiveLimit, persist
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
@@ -43,16 +42,16 @@ class _Breaker(Struct):
 class Replay(Generic[Job]):
     """Recorded replies in place of a pool. They are there, so they need no workers, waits or retries.
 
-    `on_exchange`: as for a WorkerPool.
+    `replay`: returns the reply to a job's sample. `on_exchange`: as for a WorkerPool.
     """
 
     agent_down = None
     never_reached = False
 
     def __init__(
-        self, replies: Mapping[str, AgentReply], on_exchange: Callable[[Job, Exchange], Awaitable[None]]
+        self, replay: Callable[[Job, Sample], Exchange], on_exchange: Callable[[Job, Exchange], Awaitable[None]]
     ) -> None:
-        self._replies = replies
+        self._replay = replay
         self._on_exchange = on_exchange
         self.failed = 0
         """Samples without a recorded reply."""
@@ -60,7 +59,7 @@ class Replay(Generic[Job]):
     async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
         """Replay the replies to all samples."""
         for job, sample in jobs:
-            exchange = replay(self._replies, sample)
+            exchange = self._replay(job, sample)
             self.failed += exchange.reply is None
             await self._on_exchange(job, exchange)
 

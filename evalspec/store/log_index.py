@@ -72,6 +72,8 @@ class StoredAttempt(Struct):
     finish_reason: str | None = None
     retries: int | None = None
     answer_digest: str | None = None
+    question_digest: str | None = None
+    request_digest: str | None = None
     scores: dict[str, Score] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
 
@@ -88,6 +90,8 @@ class StoredAttempt(Struct):
             finish_reason=self.finish_reason,
             retries=self.retries,
             answer_digest=self.answer_digest,
+            question_digest=self.question_digest,
+            request_digest=self.request_digest,
         )
 
 
@@ -200,6 +204,8 @@ class _Line(Struct, rename="camel"):
     finish_reason: str | None = None
     retries: int | None = None
     answer_digest: str | None = None
+    question_digest: str | None = None
+    request_digest: str | None = None
     scores: dict[str, _StoredScore] = {}
     judge_usage: dict[str, JudgeUsage] = {}
 
@@ -305,5 +311,7 @@ def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, r
         finish_reason=restore(line.finish_reason),
         retries=line.retries,
         answer_digest=line.answer_digest,
+        question_digest=line.question_digest,
+        request_digest=line.request_digest,
         hidden=_find_hidden(index, line, stored),
     )

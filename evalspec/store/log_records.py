@@ -4,9 +4,9 @@ Every line ends with `"number"`, counted from 1, and `"crc"`, the CRC-32 of ever
 were changed, truncated or removed. There are five kinds of records:
 
 - Reply: {"kind": "reply", "dataset", "id", "attempt", "status": "answered|failed", the keys of `model.AgentReply`,
-  "error", "unreachable", "retries", "answerDigest"}. "retries" counts failed requests. "trace" is null without a
-  retriever and without a stream. With one, `retrievedContexts` is null and "retrieved_texts" has the digests of the
-  texts.
+  "error", "unreachable", "retries", "answerDigest", "questionDigest", "requestDigest"}. "retries" counts failed
+  requests. "trace" is null without a retriever and without a stream. With one, `retrievedContexts` is null and
+  "retrieved_texts" has the digests of the texts.
 - Text: {"kind": "text", "digest", "text"}. Every retrieved text is in the log once, before the replies that contain it.
 - Scores: {"kind": "scores", "dataset", "id", "attempt", "scores": {metric: the keys of `model.Score`}, "judgeUsage":
   {metric: the keys of `model.JudgeUsage`}}. A reply has one or more of these records. "judgeUsage" counts what the
@@ -60,6 +60,7 @@ NO_LONGER_KEPT = "erased (permission revoked)"
 Change = Callable[[Any], Any]
 """A function that returns a JSON value with its secrets redacted or restored (manifest.redaction)."""
 
+_DIGESTS = ("answerDigest", "questionDigest", "requestDigest")
 _NEVER_HIDDEN = frozenset(
     {
         "kind",
@@ -72,8 +73,8 @@ _NEVER_HIDDEN = frozenset(
         "judgeUsage",
         "line",
         "digest",
-        "answerDigest",
         "retrieved_texts",
+        *_DIGESTS,
     }
 )
 """Keys that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an ordinary
@@ -100,7 +101,7 @@ _LONGEST_TAIL = 48
 _encode = Encoder().encode
 _NO_REPLY = dict.fromkeys(AgentReply.__struct_encode_fields__)
 _NO_TEXTS = dict.fromkeys(
-    ("response", "retrievedContexts", "retrievedContextIds", "toolCalls", "candidateIds", "deepIds", "answerDigest")
+    ("response", "retrievedContexts", "retrievedContextIds", "toolCalls", "candidateIds", "deepIds", *_DIGESTS)
 )
 _AS_ASCII = json.JSONEncoder(ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
@@ -126,6 +127,8 @@ def reply_record(dataset: str, attempt: int, exchange: Exchange) -> dict[str, An
         "unreachable": exchange.unreachable,
         "retries": exchange.retries,
         "answerDigest": exchange.answer_digest,
+        "questionDigest": exchange.question_digest,
+        "requestDigest": exchange.request_digest,
     }
 
 
@@ -208,10 +211,16 @@ def parse_reply_record(record: Mapping[str, Any], sample: Sample) -> Exchange:
         StoreError: A key is missing or has an invalid value.
     """
     try:
-        if SampleStatus(record["status"]) is SampleStatus.FAILED:
-            error, unreachable = record["error"], record["unreachable"]
-            return Exchange(sample, error=error, unreachable=unreachable, retries=record["retries"])
-        return Exchange(sample, convert(record, built(AgentReply)), retries=record["retries"])
+        is_failed = SampleStatus(record["status"]) is SampleStatus.FAILED
+        return Exchange(
+            sample,
+            None if is_failed else convert(record, built(AgentReply)),
+            record["error"],
+            record["unreachable"],
+            record["retries"],
+            record.get("questionDigest"),
+            record.get("requestDigest"),
+        )
     except (KeyError, ValueError, ValidationError) as error:
         raise _malformed(record, error) from error
 
