@@ -55,12 +55,16 @@ def check_header(text: str) -> list[str]:
 
 
 def fill_headers(headers: Mapping[str, str], sample: Sample) -> dict[str, str]:
-    """Return headers with the values of a sample.
+    """Return headers with the values of a sample. A secret may look like a placeholder: unknown ones stay.
 
     Raises:
         ServiceError: the sample lacks a metadata key of a header.
     """
-    return {name: as_text(fill_json(text, lambda key: _value(key, sample))) for name, text in headers.items()}
+
+    def value_of(name: str) -> Any:
+        return _value(name, sample) if _is_known(name) else f"{{{{{name}}}}}"
+
+    return {name: as_text(fill_json(text, value_of)) for name, text in headers.items()}
 
 
 def _value(name: str, sample: Sample) -> Any:

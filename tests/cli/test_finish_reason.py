@@ -106,8 +106,8 @@ def test_a_resumed_run_counts_what_it_had(ending, agent):
 def test_a_recorded_reply_may_give_one(ending):
     ask(ending, "?", "?")
     recorded = [
-        {"id": "s0", "response": "Paris", "finish_reason": "length"},
-        {"id": "s1", "response": "Paris", "finish_reason": "\ud83d" + "x" * 500},
+        {"id": "s0", "input": "?", "response": "Paris", "finish_reason": "length"},
+        {"id": "s1", "input": "?", "response": "Paris", "finish_reason": "\ud83d" + "x" * 500},
     ]
     (ending.folder / "replies.jsonl").write_text("\n".join(map(json.dumps, recorded)))
     outcome = ending.evaluate("--responses", "replies.jsonl", "--json")
