@@ -49,6 +49,9 @@ _CARDS = (
 """Numbers in groups of any size with a blank or hyphen between them, or in longer groups with other separators."""
 _CARD_LENGTHS = range(13, 20)
 _CARD_STARTS = "3456"
+_SECONDS = 5.0
+"""How long a pattern may take for one text."""
+
 _KEY = re.compile(
     r"""(?<![A-Za-z0-9])(?:
     sk-(?=[\w-]*\d)[\w-]{16,}                          # OpenAI, Anthropic, OpenRouter
@@ -91,7 +94,7 @@ class Scrubber:
         self, private: Sequence[str], terms: Sequence[str], customers: Sequence[str] = (), people: Sequence[str] = ()
     ) -> None:
         names = [name for name in people if sum(map(str.isalpha, name)) >= _LETTERS_OF_NAME]
-        patterns = [_compile(pattern) for pattern in private]
+        patterns = [_compile_private(pattern) for pattern in private]
         self._finders: Mapping[str, Finder] = {
             "email": lambda text: _list_matches(_EMAIL, text),
             "ip_address": _find_addresses,
@@ -99,7 +102,7 @@ class Scrubber:
             "card": _find_cards,
             "phone": _find_phones,
             "key": _find_keys,
-            PRIVATE: lambda text: (hit for pattern in patterns for hit in _list_matches(pattern, text)),
+            PRIVATE: lambda text: (hit for find in patterns for hit in find(text)),
             CUSTOMER: lambda text: _list_terms(text, terms),
             CUSTOMER_NAME: lambda text: _list_terms(text, customers),
             PERSON: lambda text: _list_terms(text, names),
@@ -130,12 +133,30 @@ def _mask(hit: str) -> str:
     return f"{hit[:_SHOWN]}…" if len(hit) >= _LONG else "…"
 
 
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile_private(pattern: str) -> Finder:
+    """Return a finder for a pattern that a person wrote, which has a time limit.
+
+    Raises:
+        InvalidInput: The text is not a regular expression. The finder raises it for a pattern that takes too long.
+    """
+    import regex
+
     try:
-        return re.compile(pattern, re.IGNORECASE)
-    except re.error as error:
+        compiled = regex.compile(pattern, regex.IGNORECASE)
+    except regex.error as error:
         message = f"not a regular expression: {error}"
         raise InvalidInput(Problem(message, "fix it", "set.yaml", field="private")) from error
+
+    def find(text: str) -> Iterator[str]:
+        try:
+            yield from (hit[0] for hit in compiled.finditer(text, timeout=_SECONDS, concurrent=True) if hit[0])
+        except TimeoutError as error:
+            message = f"the pattern {pattern} takes longer than {_SECONDS:g} s on a text"
+            raise InvalidInput(
+                Problem(message, "write it without nested repetitions", "set.yaml", field="private")
+            ) from error
+
+    return find
 
 
 def _list_matches(pattern: re.Pattern[str], text: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
+from time import monotonic
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -26,6 +27,9 @@ _JSON_TYPES = {
     list: "a list",
     dict: "an object",
 }
+
+PATTERN_SECONDS = 1.0
+"""How long the patterns of one query may take for one reply, and so delay signals and the timeouts of other samples."""
 
 _LONGEST_KEY = 40
 _SUGGESTED_DEPTH = 5
@@ -144,7 +148,9 @@ def type_name(value: Any) -> str:
 def _compile(text: str) -> _Query:
     import jsonpath_rfc9535 as jsonpath
 
-    full = jsonpath.compile(text)
+    from evalspec.http.path_patterns import ENVIRONMENT
+
+    full = ENVIRONMENT.compile(text)
 
     def part(start: int, end: int) -> Any:
         return jsonpath.JSONPathQuery(env=full.env, segments=full.segments[start:end])
@@ -158,8 +164,14 @@ def _compile(text: str) -> _Query:
 def _find(query: Any, value: Any) -> list[Any]:
     import jsonpath_rfc9535 as jsonpath
 
+    from evalspec.http.path_patterns import ENDS_AT
+
+    ENDS_AT.set(monotonic() + PATTERN_SECONDS)
     try:
         return [node.value for node in query.find(value)]
+    except TimeoutError as error:
+        message = f"the pattern of {_shown(query)} takes longer than {PATTERN_SECONDS:g} s on this reply"
+        raise ServiceError(f"{message}; write one without nested repetitions") from error
     except (jsonpath.JSONPathError, RecursionError) as error:
         raise ServiceError(f"{_shown(query)} cannot be applied to the reply: {error}") from error
 

@@ -13,6 +13,7 @@ from evalspec import gold
 from evalspec.datasets.base import Source
 from evalspec.datasets.load import load_dataset
 from evalspec.errors import InvalidInput
+from evalspec.gold import scrubbing
 from evalspec.gold.blocks import make_pin, store_text
 from evalspec.gold.protocol import review
 from evalspec.gold.publishing import name_annotators, select_public
@@ -155,6 +156,16 @@ def test_a_hit_fails_the_export_until_a_person_allows_it(mixed, project, kind, f
     for name in ("ben", "cleo"):
         review(mixed.root, "hit", name)
     assert publish(project, "--force").code == 2, "an exception is for one content"
+
+
+def test_a_slow_private_pattern_is_one_line(mixed, project, monkeypatch):
+    monkeypatch.setattr(scrubbing, "_SECONDS", 0.01)
+    config = mixed.root / "set.yaml"
+    config.write_text(config.read_text() + 'private: ["(a|aa)+$"]\n')
+    mixed.accept("slow", source="public", question="a" * 300 + "?")
+    refused = publish(project)
+    assert (refused.code, Path("public").exists()) == (2, False)
+    assert "set.yaml: private: the pattern (a|aa)+$ takes longer than 0.01 s on a text" in refused.err
 
 
 def _list_kinds(err):
