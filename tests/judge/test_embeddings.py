@@ -7,6 +7,8 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage
 from evalspec.judge import embeddings as module
@@ -72,6 +74,36 @@ def test_local_vectors_at_once_are_those_one_by_one():
     np.testing.assert_allclose(np.vstack(together), batch, rtol=1e-6)
     with pytest.raises(MetricError, match="has no cosine"):
         run_embed(embedder, ["words", ""])
+
+
+ODD_TEXTS = [
+    "", " ", "\n", "a", "<s> a </s><unk>", "Straße, naïve café", "日本語の文章です。", "😀" * 50, "e\u0301" * 40,
+    "a" * 300, "word " * 400, "one\ntwo\r\nthree\t four", "<s>" * 30 + "x", "12345.67 % of 8,900 €",
+]  # fmt: skip
+
+
+def check_vectors(texts, tolerance=1e-6):
+    """Hold the vectors against the library's own, which pads all texts to the longest one."""
+    model = module._load_wordllama()
+    found = module._embed_one_by_one(model, texts)
+    model.tokenizer.enable_padding()
+    np.testing.assert_allclose(found, model.embed(texts), atol=tolerance)
+
+
+def test_local_vectors_are_those_of_the_library(monkeypatch):
+    texts = [*ODD_TEXTS, " ".join(ODD_TEXTS * 5)]
+    check_vectors(texts)
+    monkeypatch.setattr(module, "_PIECE", 1500)
+    monkeypatch.setattr(module, "_TOKENS", 7)
+    check_vectors([text * 20 for text in texts], 2e-5)  # the library adds thousands of numbers in single precision
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), min_size=1, max_size=3))
+def test_local_vectors_of_any_text_are_those_of_the_library(texts):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PIECE", 1500)
+        check_vectors([text * 9 for text in texts], 2e-5)
 
 
 @pytest.mark.parametrize(
