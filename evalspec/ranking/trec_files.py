@@ -74,9 +74,9 @@ def find_first_line(head: bytes) -> bytes:
 
 
 def is_json_line(line: bytes) -> bool:
-    """Return whether a line is meant as a JSON object. An id of TREC may begin with a brace too."""
+    """Return whether a line, perhaps cut off, is meant as a JSON object. An id of TREC may begin with a brace too."""
     stripped = line.strip()
-    return stripped.startswith(b"{") and stripped.endswith(b"}")
+    return stripped.startswith(b"{") and (stripped.endswith(b"}") or stripped[1:].lstrip().startswith(b'"'))
 
 
 def looks_like_run(head: bytes) -> bool:
