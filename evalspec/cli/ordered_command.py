@@ -26,7 +26,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--judge-repeat",
     ),
     "Stored runs": ("--resume", "--retry-errors", "--no-content", "--fresh"),
-    "Output": ("--output", "--json", "--verbose", "--quiet"),
+    "Output": ("--output", "--force", "--json", "--verbose", "--quiet"),
     "Server": ("--push", "--to", "--allow-http"),
     "Retrievers": (
         "--retriever",

@@ -172,13 +172,13 @@ def import_module(folder: Path, module: str) -> ModuleType:
         top = module.partition(".")[0]
         foreign = {} if _home(top) == entry else _forget(top)
         finder = _FolderFirst(entry, top)
-        sys.meta_path.insert(0, finder)
+        sys.meta_path = [finder, *sys.meta_path]  # a new list: an import of another thread may be iterating over it
         importlib.invalidate_caches()
         loaded_before = set(sys.modules)
         try:
             return importlib.import_module(module)
         finally:
-            sys.meta_path.remove(finder)
+            sys.meta_path = [other for other in sys.meta_path if other is not finder]
             _IMPORTED.update(sys.modules[name] for name in set(sys.modules) - loaded_before)
             if foreign:
                 _forget(top)

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from evalspec.api import public as api
+from evalspec.user_code.modules import import_module
 
 
 @pytest.fixture
@@ -234,3 +235,13 @@ def test_a_run_is_not_resumed_with_other_code(bot):
     done = project.evaluate("--resume")
     assert done.code == 2
     assert "agent: the code of bot:answer changed" in done.err
+
+
+def test_an_import_leaves_the_finders_that_other_threads_iterate_over(tmp_path):
+    """Python skips a finder if one before it is removed meanwhile, and then finds no module."""
+    (tmp_path / "finders_seen.py").write_text("import sys\nseen = sys.meta_path\n")
+    before = sys.meta_path
+    known = list(before)
+    seen = import_module(tmp_path, "finders_seen").seen
+    assert (before, sys.meta_path) == (known, known)
+    assert seen is not before

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.agents.replay import load_replies, replay, unknown_ids
+from evalspec.agents.replay import RecordedReply, list_strangers, load_replies, replay
 from evalspec.errors import InvalidInput
 from evalspec.model import AgentReply, Exchange, Sample, Usage
 
@@ -38,9 +38,10 @@ def test_replies_in_full_and_in_part(write):
         "finish_reason": "length",
     }
     path = write("\ufeff" + json.dumps(full), "", {"id": "s2", "retrieved_context_ids": [], "response": None})
+    found = AgentReply("Paris", ("one", "two"), ("d1", "2"), None, Usage(3, 4), 12.0, finish_reason="length")
     assert load_replies(path, "replies.jsonl") == {
-        "s1": AgentReply("Paris", ("one", "two"), ("d1", "2"), None, Usage(3, 4), 12.0, finish_reason="length"),
-        "s2": AgentReply("", None, ()),
+        ("", "s1"): RecordedReply(found, line=1),
+        ("", "s2"): RecordedReply(AgentReply("", None, ()), line=3),
     }
 
 
@@ -94,10 +95,10 @@ def test_files_that_cannot_be_read(write, tmp_path):
 def test_a_recorded_reply_is_the_answer_and_a_missing_one_a_failure(write):
     replies = load_replies(write({"id": "s1", "response": "Paris"}), "replies.jsonl")
     answered, unanswered = Sample("s1", "Where?"), Sample("s2", "Where?")
-    assert replay(replies, answered) == Exchange(answered, AgentReply("Paris"))
-    assert replay(replies, unanswered) == Exchange(unanswered, error="there is no recorded reply")
+    assert replay(replies, "qa", answered) == Exchange(answered, AgentReply("Paris"))
+    assert replay(replies, "qa", unanswered) == Exchange(unanswered, error="there is no recorded reply")
 
 
 def test_ids_without_a_sample(write):
     replies = load_replies(write(*({"id": name, "response": ""} for name in ("c", "a", "b"))), "replies.jsonl")
-    assert unknown_ids(replies, ["a"]) == ["c", "b"]
+    assert list_strangers(replies, [("qa", "a")]) == ["c", "b"]

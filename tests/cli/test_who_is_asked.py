@@ -90,7 +90,8 @@ def test_only_where_the_command_would_be_started(occupied, agent, monkeypatch):
         outcome = occupied.evaluate("--url", other.url, "--json")
         assert (outcome.code, without_few(outcome.document["notes"]), len(other.requests)) == (0, [], 2)
     (occupied.folder / "replies.jsonl").write_text('{"id": "s0", "response": "Paris"}\n{"id": "s1", "response": "x"}\n')
-    assert without_few(occupied.evaluate("--responses", "replies.jsonl", "--json").document["notes"]) == []
+    notes = without_few(occupied.evaluate("--responses", "replies.jsonl", "--json").document["notes"])
+    assert notes == ["2 recorded replies do not say what was asked: they are not checked against the question"]
     del occupied.api["command"]
     assert without_few(occupied.evaluate("--json").document["notes"]) == []
 

@@ -41,7 +41,9 @@ def evaluate(projects):
 
 
 def list_runs(projects):
-    return {path.name for path in (projects["shop"] / ".evalspec/runs").iterdir() if not path.is_symlink()}
+    return {
+        path.name for path in (projects["shop"] / ".evalspec/runs").iterdir() if path.is_dir() and not path.is_symlink()
+    }
 
 
 def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
