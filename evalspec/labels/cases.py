@@ -54,5 +54,5 @@ class LabelledRun(JudgedRun):
     def _list_attempts(self, dataset: str, id: str) -> Iterator[tuple[int, Mapping[str, Score]]]:
         for attempt in range(1, self.stored.outline.repeats + 1):
             stored = self.index.attempts.get(AttemptKey(dataset, id, attempt))
-            if stored is not None and stored.status is SampleStatus.ANSWERED:
+            if stored is not None and stored.attempt.status is SampleStatus.ANSWERED:
                 yield attempt, stored.scores

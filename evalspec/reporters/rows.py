@@ -36,6 +36,8 @@ COLUMNS: Mapping[str, str] = {
 """The columns of a table of scores with their types. New columns are only added at the end."""
 
 _ID_SHOWN = 80
+_SHARED = [name for name in Attempt.__struct_fields__ if name in SampleResult.__struct_fields__]
+"""What a sample with one attempt has of it."""
 
 
 class AttemptRow(Struct, frozen=True):
@@ -127,18 +129,7 @@ def to_json(value: Any) -> str:
 
 def _only_attempt(sample: SampleResult) -> Attempt:
     passed = None if sample.pass_rate is None else sample.pass_rate == 1.0
-    return Attempt(
-        sample.status,
-        sample.latency_ms,
-        sample.error,
-        scores=sample.scores,
-        passed=passed,
-        timings_ms=sample.timings_ms,
-        oddities=sample.oddities,
-        finish_reason=sample.finish_reason,
-        question_digest=sample.question_digest,
-        request_digest=sample.request_digest,
-    )
+    return Attempt(**{name: getattr(sample, name) for name in _SHARED}, passed=passed)
 
 
 def _key(stored_exchange: StoredExchange) -> tuple[str, str, int]:

@@ -53,16 +53,16 @@ class KnownAttempts(Struct, frozen=True):
         Attempts of this run that could not connect are always repeated.
         """
         stored = self.index.attempts.get(key)
-        if stored is None or (self.retry_errors and stored.status is SampleStatus.FAILED):
+        if stored is None or (self.retry_errors and stored.attempt.status is SampleStatus.FAILED):
             return None
-        if stored.unreachable and self.is_own:
+        if stored.attempt.unreachable and self.is_own:
             return None
         if (key.dataset, key.sample_id) in self.edited:
             return KnownAttempt(self.index, stored, {}, is_left_out=True)
         scores = stored.scores
         if self.usable is not None or self.retry_errors or list(scores) != metrics:
             scores = self._select(key, scores, metrics)
-        if len(scores) < len(metrics) and not self.texts and stored.status is SampleStatus.ANSWERED:
+        if len(scores) < len(metrics) and not self.texts and stored.attempt.status is SampleStatus.ANSWERED:
             return None
         return KnownAttempt(self.index, stored, scores)
 

@@ -84,10 +84,11 @@ def compare_origin(index: LogIndex, plan: Plan) -> tuple[set[tuple[str, str]], d
                 stored = index.attempts.get(AttemptKey(dataset.name, sample.id, number))
                 if stored is None:
                     continue
-                if stored.question_digest is None:
-                    counts[UNCHECKED] += stored.status is SampleStatus.ANSWERED and stored.trace is None
-                elif stored.question_digest != question:
+                attempt = stored.attempt
+                if attempt.question_digest is None:
+                    counts[UNCHECKED] += attempt.status is SampleStatus.ANSWERED and not stored.has_trace
+                elif attempt.question_digest != question:
                     edited.add((dataset.name, sample.id))
-                elif request is not None and stored.request_digest is not None:
-                    counts[OTHER_REQUESTS] += stored.request_digest != request
+                elif request is not None and attempt.request_digest is not None:
+                    counts[OTHER_REQUESTS] += attempt.request_digest != request
     return edited, dict(counts)

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 
 from msgspec import MsgspecError, Struct, convert, field
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from evalspec.errors import StoreError
 from evalspec.manifest.redaction import FOR_READERS, has_placeholders, list_references
@@ -59,40 +60,19 @@ class AttemptKey(NamedTuple):
 class StoredAttempt(Struct):
     """One attempt of the log, without texts.
 
-    `places`: byte offsets of its reply and its scores in the log. `hidden`: references whose values are redacted in the
-    reply.
+    `places`: byte offsets of its reply and its scores in the log. `attempt`: as in a Run, without scores. `has_trace`:
+    whether the reply is of a retriever or a stream. `hidden`: references whose values are redacted in the reply.
     """
 
     places: list[int]
-    status: SampleStatus
-    latency_ms: float | None
-    error: str | None
-    unreachable: bool
-    trace: SearchTrace | None = None
-    finish_reason: str | None = None
-    retries: int | None = None
-    answer_digest: str | None = None
-    question_digest: str | None = None
-    request_digest: str | None = None
+    attempt: Attempt
+    has_trace: bool
+    hidden: frozenset[str]
     scores: dict[str, Score] = field(default_factory=dict)
-    hidden: frozenset[str] = frozenset()
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
         """Return the attempt as it is in a Run, with the given scores."""
-        return Attempt(
-            self.status,
-            self.latency_ms,
-            self.error,
-            self.unreachable,
-            scores=scores,
-            timings_ms=self.trace.timings_ms if self.trace else {},
-            oddities=self.trace.oddities if self.trace else {},
-            finish_reason=self.finish_reason,
-            retries=self.retries,
-            answer_digest=self.answer_digest,
-            question_digest=self.question_digest,
-            request_digest=self.request_digest,
-        )
+        return replace(self.attempt, scores=scores)
 
 
 class StoredText(NamedTuple):
@@ -299,19 +279,19 @@ def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, r
         return
     if line.status is None:
         raise ValueError("the reply has no status")
-    found = line.trace
-    trace = None if found is None else SearchTrace(restore(found.timings_ms), restore(found.oddities))
-    index.attempts[key] = StoredAttempt(
-        places=[stored.place],
-        status=line.status,
-        latency_ms=line.latency_ms,
-        error=restore(line.error),
-        unreachable=line.unreachable,
-        trace=trace,
+    trace = line.trace or SearchTrace()
+    attempt = Attempt(
+        line.status,
+        line.latency_ms,
+        restore(line.error),
+        line.unreachable,
+        timings_ms=restore(trace.timings_ms),
+        oddities=restore(trace.oddities),
         finish_reason=restore(line.finish_reason),
         retries=line.retries,
         answer_digest=line.answer_digest,
         question_digest=line.question_digest,
         request_digest=line.request_digest,
-        hidden=_find_hidden(index, line, stored),
     )
+    hidden = _find_hidden(index, line, stored)
+    index.attempts[key] = StoredAttempt([stored.place], attempt, line.trace is not None, hidden)

@@ -204,4 +204,4 @@ def test_an_error_that_quotes_half_a_surrogate_pair_can_be_read(tmp_path):
 
     run = evalspec.evaluate(write_project(tmp_path) / "agent.yaml", agent=agent, store=tmp_path / ".evalspec")
     index = open_run(tmp_path / ".evalspec" / "runs" / run.id).read_whole_index()
-    assert {one.error.endswith("ValueError: \ud800 of \\ud800") for one in index.attempts.values()} == {True}
+    assert {one.attempt.error.endswith("ValueError: \ud800 of \\ud800") for one in index.attempts.values()} == {True}
