@@ -54,8 +54,8 @@ _SECONDS = 5.0
 
 _KEY = re.compile(
     r"""(?<![A-Za-z0-9])(?:
-    sk-(?=[\w-]*\d)[\w-]{16,}                          # OpenAI, Anthropic, OpenRouter
-    | (?:gh[opsur]|github_pat|glpat|hf|npm|pypi)[_-](?=[\w-]*\d)\w[\w-]{19,}
+    sk-(?=[\w-]{0,99}\d)[\w-]{16,}                          # OpenAI, Anthropic, OpenRouter
+    | (?:gh[opsur]|github_pat|glpat|hf|npm|pypi)[_-](?=[\w-]{0,99}\d)\w[\w-]{19,}
     | xox[a-z]-[\w-]{10,} | xapp-[\w-]{10,}            # Slack
     | A(?:KI|SI)A[A-Z0-9]{16}(?![A-Za-z0-9])           # AWS
     | AIza[\w-]{30,}                                   # Google

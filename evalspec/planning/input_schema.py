@@ -12,6 +12,8 @@ from evalspec.manifest.yaml_source import Place
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST = 200
+_PATTERN_SECONDS = 1.0
+"""How long a `pattern` may take for one text."""
 
 Found = tuple[Place, str]
 """A place in a schema or an input, and what is wrong there."""
@@ -38,18 +40,41 @@ def build_matcher(schema: Mapping[str, Any]) -> Matcher:
     """Return the check of a valid schema."""
     from jsonschema import Draft202012Validator
     from jsonschema.exceptions import best_match
+    from jsonschema.validators import extend
     from referencing import Registry
 
-    validator = Draft202012Validator(schema, registry=Registry())
+    validator = extend(Draft202012Validator, {"pattern": _match_in_time})(schema, registry=Registry())
 
     def find_mismatch(value: Mapping[str, Any]) -> Found | None:
         try:
             error = best_match(validator.iter_errors(value))
+        except TimeoutError as slow:
+            return (), f"{slow}; write one without nested repetitions"
         except RecursionError:
             return (), "the schema refers to itself without end"
         return None if error is None else (tuple(error.absolute_path), _shorten(error.message))
 
     return find_mismatch
+
+
+def _match_in_time(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    """Check the keyword `pattern`.
+
+    Raises:
+        TimeoutError: The pattern takes too long. A mismatch would satisfy `not`.
+    """
+    import regex
+    from jsonschema.exceptions import ValidationError
+
+    if not validator.is_type(value, "string"):
+        return
+    try:
+        found = regex.search(pattern, value, timeout=_PATTERN_SECONDS, concurrent=True)
+    except TimeoutError as error:
+        message = f"the pattern {_shorten(repr(pattern))} takes longer than {_PATTERN_SECONDS:g} s on a text"
+        raise TimeoutError(message) from error
+    if found is None:
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
 
 
 def _explain_invalid(schema: Any) -> Found | None:

@@ -209,3 +209,12 @@ def test_retrievers_check_has_no_fields_to_send(ask, project, service):
     assert outcome.code == 2
     assert "a check sends only a question, but the search request of 'pages' has {{input.color}}" in outcome.err
     assert service.requests == []
+
+
+def test_a_pattern_that_would_take_years_is_refused_in_a_second(ask):
+    """Also under `not`, where a mismatch would be a match."""
+    slow = {"properties": {"text": {"not": {"pattern": "(a|aa)+$"}}}}
+    queries = [QUERIES[0] | {"query_input": {"text": "a" * 500 + "b"}}]
+    (found,) = problems(ask(WHOLE, queries=queries, schema=slow))
+    assert "the pattern '(a|aa)+$' takes longer than 1 s on a text; write one without nested repetitions" in found
+    assert ask(WHOLE, queries=[QUERIES[0] | {"query_input": {"text": "b"}}], schema=slow).code == 0

@@ -8,8 +8,8 @@ from evalspec.datasets.record_files import Container, peek
 
 _LISTS = frozenset({"tests", "scenarios"})
 _OTHERS = frozenset({"prompts", "providers", "targets", "defaultTest"})
-_TEST_KEY = re.compile(rb"^[\s-]*(?:tests|scenarios|vars)\s*:", re.MULTILINE)
-_VARS = re.compile(rb"^[\s-]*vars\s*:\s*(?:\{|\[|$|file://)", re.MULTILINE)
+_TEST_KEY = re.compile(rb"^[ \t-]*+(?:tests|scenarios|vars)\s*:", re.MULTILINE)
+_VARS = re.compile(rb"^[ \t-]*+vars\s*:\s*(?:\{|\[|$|file://)", re.MULTILINE)
 _OTHER_KEY = re.compile(rb"^(?:prompts|providers|targets|defaultTest)\s*:", re.MULTILINE)
 _CONFIG_KEY = re.compile(rb"^(?:tests|scenarios)\s*:", re.MULTILINE)
 _EXPECTED = "__expected"
