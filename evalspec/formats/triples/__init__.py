@@ -11,7 +11,9 @@ from evalspec.datasets.located import read_head
 from evalspec.gold.layout import BLOCKS_KEY, HELD_OUT, SET_FILE, SLICES
 from evalspec.model import Document, Sample
 
-_KEY_OF_A_TRIPLE = re.compile(rb"""^[ \t]*+(?:-[ \t]++)*+\{?[ \t]*+["']?(?:question|expected_block)["']?[ \t]*:""", re.M)
+_KEY_OF_A_TRIPLE = re.compile(
+    rb"""^[ \t]*+(?:-[ \t]++)*+\{?[ \t]*+["']?(?:question|expected_block)["']?[ \t]*:""", re.M
+)
 
 
 def _recognises(path: Path, head: bytes) -> bool:
