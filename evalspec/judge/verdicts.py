@@ -31,8 +31,6 @@ _LEAST_COVERAGE = 0.5
 """The lowest coverage of 50 fair paraphrases in 12 languages (tests/judge/paraphrases.jsonl)."""
 _MOST_REPLACED = 3
 """Texts with so few content words may be paraphrased without any of them."""
-_NOTHING = "states nothing"
-"""What a judge that is asked again writes before a sentence that it left out on purpose."""
 _QUOTED = 80
 
 _INPUT_MARK = "\nNow perform the same with the following input\ninput: "
@@ -114,13 +112,11 @@ def _settle_claims(given: Given, answer: Answer) -> Answer:
 
 
 def _settle_parts(field: str, answer: Answer, source: str, question: str = "") -> Answer:
-    """Check that the texts break down the source, and drop its sentences that state nothing according to the judge."""
-    texts = [text for text in answer[field] if not simplify(text).startswith(_NOTHING)]
-    _check_texts(field, texts, source, question)
+    """Check that the texts break down the source. None at all says that it states nothing."""
+    _check_texts(field, answer[field], source, question)
     if answer[field]:
-        way_on = f"break down every sentence, in its own words; list one that states nothing as '{_NOTHING}: …'"
-        _check_coverage(field, answer[field], source, "text", way_on)
-    return {**answer, field: texts}
+        _check_coverage(field, answer[field], source, "text", "break down every sentence, in its own words")
+    return answer
 
 
 def _settle_support(given: Given, answer: Answer) -> Answer:

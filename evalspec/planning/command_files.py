@@ -13,7 +13,7 @@ _LONGEST = 255
 """Bytes of a file name. Code in an argument is longer."""
 
 
-def find_command_files(command: Sequence[str], folder: Path) -> tuple[set[Path], set[Path]]:
+def find_command_files(command: Sequence[str], folder: Path) -> set[Path]:
     """Return the files of a command, or of a script for a shell in it: Python code with all it imports from its folder,
     and the arguments that are files.
 
@@ -22,7 +22,7 @@ def find_command_files(command: Sequence[str], folder: Path) -> tuple[set[Path],
     words = [*_split(command)]
     folders = [folder, *(folder / word for word in words if (folder / word).is_dir())]
     code = {file for base in folders for file in _find_modules(base, words)}
-    return code, {base / word for base in folders for word in words if (base / word).is_file()}
+    return code | {base / word for base in folders for word in words if (base / word).is_file()}
 
 
 def _split(command: Sequence[str]) -> Iterator[str]:

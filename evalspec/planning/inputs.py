@@ -36,7 +36,6 @@ def list_inputs(
     `datasets`: the loaded ones, which may have additional files. `responses`: recorded replies.
     """
     spec, folder = loaded.manifest.spec, loaded.path.parent
-    code, others = find_command_files(spec.api.command or (), folder)
     named = [(path, "a file of the manifest") for path in _list_references(loaded.source.data, folder)]
     return [
         Input(loaded.path, "the manifest"),
@@ -45,7 +44,7 @@ def list_inputs(
         *_name_baseline(loaded),
         *(Input(file, "a module of the manifest") for file in _find_modules(loaded)),
         *(Input(path, role) for path, role in named),
-        *(Input(file, "a file of the agent") for file in code | others),
+        *(Input(file, "a file of the agent") for file in find_command_files(spec.api.command or (), folder)),
         *_find_stores(spec.evaluation, folder),
         *([] if responses is None else [Input(responses, "the recorded replies")]),
     ]

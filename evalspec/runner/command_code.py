@@ -1,11 +1,12 @@
-"""The code of an agent that a command starts: one run must not mix two versions of it.
+"""The code of an agent that runs here: one run must not mix two versions of it.
 
-Python code that the command names is read, with all it imports from its folder. For other programs, git says which
-files the project has. Images, installed packages and files that git ignores stay unknown.
+Python code that a command names is read, with all it imports from its folder. What else an agent reads, such as prompts
+and code that is loaded by name, only git knows. Images, installed packages and files that git ignores stay unknown.
 """
 
 import hashlib
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,10 +23,14 @@ _MOST_BYTES = 20 << 20
 _MOST_CHANGED = 10_000
 """Files that are changed or unknown to git above which they are not compared."""
 
-_OF_AGENTS = (".log", ".pid", ".db", ".sqlite", ".sqlite3", ".pyc", ".gitignore")
-"""Endings of files that agents and Python write, and of the list where a person names more of them."""
+_WRITTEN = re.compile(
+    r"\.(?:cache|db|gitignore|lock|log|out|pid|pyc|sock|sqlite3?|tmp)(?:[-./][^/]*)*$|-journal$|(?:^|/)__pycache__/"
+)
+"""Paths of files that agents and Python write, and of the list where a person names more of them."""
 _REPORTS = (".csv", ".html", ".json", ".jsonl", ".md", ".parquet", ".sarif", ".xml")
-"""Endings of files that evalspec writes. They count only if git tracks them."""
+"""Endings of files that evalspec writes. Like those that agents write, they count only if git tracks them."""
+_KNOWN = ("H", "100")
+"""Of a regular file that git compares with what it has."""
 
 
 def find_command(plan: Plan) -> Sequence[str] | None:
@@ -35,31 +40,36 @@ def find_command(plan: Plan) -> Sequence[str] | None:
 
 
 def describe_code(plan: Plan) -> dict[str, str | None]:
-    """Return digests for the fingerprint: of the files that the command names, and without Python, of those of git.
+    """Return digests for the fingerprint: of the files that the command names, and of all files that git knows.
 
-    None: there is nothing to compare. Empty: no command is started.
+    None: there is nothing to compare. Empty: the agent does not run here.
     """
     command = find_command(plan)
-    if command is None or explain(Act.START, shlex.join(command)) is not None:
+    if command is None:
+        return {"gitSha256": _describe_git(plan)} if plan.own_agent else {}
+    if explain(Act.START, shlex.join(command)) is not None:
         return {}
     folder = plan.loaded.path.parent.resolve()
-    code, others = find_command_files(command, folder)
-    files = {os.path.relpath(one, folder): _identify(one) for one in code | others if not one.name.endswith(_OF_AGENTS)}
-    digests = {"codeSha256": compute_digest(files) if files else None}
-    return digests if code else digests | {"gitSha256": _describe_git(plan)}
+    named = {os.path.relpath(one, folder): one for one in find_command_files(command, folder)}
+    files = {name: _identify(one) for name, one in named.items() if not _WRITTEN.search(name)}
+    return {"codeSha256": compute_digest(files) if files else None, "gitSha256": _describe_git(plan)}
 
 
 def explain_unknown(plan: Plan, agent: Mapping[str, Any]) -> str | None:
-    """Return what is unknown about the agent of a resumed run; None: its code was compared.
+    """Return what is unknown about the agent of a resumed run; None: its code and the files of git were compared.
 
     `agent`: that of the fingerprint.
     """
-    if plan.url is None or (find_command(plan) and agent.keys().isdisjoint(("gitSha256", "reusedUrl"))):
+    code, git = agent.get("codeSha256"), agent.get("gitSha256")
+    is_started = find_command(plan) is not None and "reusedUrl" not in agent
+    if plan.url is None or (is_started and code and git):
         return None
     from evalspec.http.failures import shown_url
 
     said = f"evalspec cannot tell whether the agent at {shown_url(plan.url)} is the one that the run began with"
-    return f"{said}; the project's files that git does not ignore are unchanged" if agent.get("gitSha256") else said
+    if git:
+        return f"{said}; the files that git tracks are unchanged"
+    return f"{said}; the files that spec.api.command names are unchanged" if code else said
 
 
 def _describe_git(plan: Plan) -> str | None:
@@ -68,31 +78,47 @@ def _describe_git(plan: Plan) -> str | None:
     What the run reads is left out, because it is compared by itself. None: there is no git or no repository, git does
     not answer in time, or too many files are changed or unknown to it.
     """
-    root = Path(read_git(plan.loaded.path.parent, "rev-parse", "--show-toplevel") or os.devnull)
-    tracked = read_git(root, "ls-files", "--stage", "-z")
+    root = read_git(plan.loaded.path.parent, "rev-parse", "--show-toplevel")
+    files = None if root is None else _read_repository(Path(root))
+    if files is None:
+        return None
+    read = {one.path.resolve() for one in plan.inputs}
+    return compute_digest({str(one): files[one] for one in files if read.isdisjoint((one, *one.parents))})
+
+
+def _read_repository(root: Path) -> dict[Path, str | None] | None:
+    """Return the files of a repository with the names that git has for their contents.
+
+    A repository inside it counts as a file. git does not say what changed behind a link, or in a file that it was told
+    to assume unchanged.
+    """
+    tracked = read_git(root, "ls-files", "--stage", "-v", "-z")
     changed = read_git(root, "ls-files", "--modified", "--others", "--exclude-standard", "-z")
     if tracked is None or changed is None or changed.count("\0") > _MOST_CHANGED:
         return None
-    entries = (entry.partition("\t") for entry in tracked.split("\0") if entry)
-    files = {root / name: head.split()[1] for head, _, name in entries}
-    for file in (root / name for name in changed.split("\0") if name):
-        is_code = files.pop(file, None) is not None or not file.name.endswith(_REPORTS)
-        files |= {file: _identify(file)} if is_code and file.is_file() else {}
-    read = {one.path.resolve() for one in plan.inputs}
-    kept = {
-        str(file.relative_to(root)): content
-        for file, content in files.items()
-        if not file.name.endswith(_OF_AGENTS) and read.isdisjoint((file, *file.parents))
-    }
-    return compute_digest(kept)
+    files: dict[Path, str | None] = {}
+    for entry in filter(None, tracked.split("\0")):
+        head, _, name = entry.partition("\t")
+        tag, mode, content, _ = head.split()
+        files[root / name] = content if (tag, mode[:3]) == _KNOWN else f"{content} {_identify(root / name)}"
+    for name in filter(None, changed.split("\0")):
+        if root / name in files or not (name.endswith(_REPORTS) or _WRITTEN.search(name)):
+            files[root / name] = _identify(root / name)
+    return {file: content for file, content in files.items() if content is not None}
 
 
-def _identify(file: Path) -> str:
-    """Return the name that git has for the content of a file, or size and time of a large one."""
+def _identify(path: Path) -> str | None:
+    """Return the name that git has for the content of a file, or size and time of a large one.
+
+    That of a repository is made from its files. None: there is nothing, or it is unreadable.
+    """
     try:
-        found = file.stat()
+        if (path / ".git").exists():
+            inside = _read_repository(path)
+            return inside and compute_digest({str(one): inside[one] for one in inside})
+        found = path.stat()
         if found.st_size > _MOST_BYTES:
             return f"{found.st_size} {found.st_mtime_ns}"
-        return hashlib.sha1(b"blob %d\0" % found.st_size + file.read_bytes(), usedforsecurity=False).hexdigest()
+        return hashlib.sha1(b"blob %d\0" % found.st_size + path.read_bytes(), usedforsecurity=False).hexdigest()
     except OSError:
-        return "unreadable"
+        return None

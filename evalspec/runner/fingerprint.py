@@ -150,7 +150,7 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
         yield "agent: the function changed"
     elif stored["agent"].get("codeSha256") != now["agent"]["codeSha256"]:
         yield f"agent: the code of {now['agent']['function'] or 'spec.api.command'} changed"
-    if None not in (git := [one["agent"].get("gitSha256") for one in (stored, now)]) and git[0] != git[1]:
+    if stored["agent"].get("gitSha256") not in (None, now["agent"].get("gitSha256")):
         yield "agent: files of the project changed (see git status and git log); .gitignore may name what it writes"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies changed"

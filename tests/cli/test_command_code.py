@@ -1,5 +1,6 @@
 """A run of an agent that a command starts is not resumed with another version of the agent."""
 
+import shlex
 import subprocess
 
 import pytest
@@ -75,7 +76,7 @@ def test_two_versions_of_a_started_agent_are_not_mixed(project):
     write(project, "words.py", "WORD = 'Paris'")
     resumed = project.evaluate("--resume", "--json")
     assert resumed.document["datasets"][0]["metrics"]["string_match"]["value"] == 1.0
-    assert UNKNOWN not in resumed.err
+    assert "the files that spec.api.command names are unchanged" in resumed.err
 
 
 @pytest.mark.parametrize(
@@ -124,37 +125,84 @@ def ignore(project):
     write(project, ".gitignore", "cache.bin\n")
 
 
+def link_elsewhere(project):
+    write(project, "../elsewhere.txt", "edited")
+
+
+def write_what_agents_write(project):
+    for path in ("agent.log", "agent.log.1", "bot.db-wal", "bot.db-shm", "bot.db-journal", "nohup.out", "bot.lock"):
+        write(project, path, "a line")
+    write(project, ".cache/answers", "a line")
+
+
+KNOWN = "the files that git tracks are unchanged"
+
+
+@pytest.mark.parametrize("command", ["npm start", "sh -c 'python unused.py; exec sh start.sh'", "python loads_by_name.py"])
 @pytest.mark.parametrize(
     ("edit", "code"),
     [
         (lambda project: write(project, "lib.js", "edited"), 2),
+        (lambda project: write(project, "prompt.txt", "edited"), 2),
         (lambda project: write(project, "new.js", "edited"), 2),
+        (lambda project: write(project, "tracked.db", "edited"), 2),
+        (lambda project: write(project, "assumed.js", "edited"), 2),
+        (lambda project: write(project, "inside/lib.js", "edited"), 2),
+        (link_elsewhere, 2),
         (lambda project: (project.folder / "lib.js").unlink(), 2),
+        (lambda project: (project.folder / ".git").rename(project.folder / "no-git"), 2),
         (commit_it, 2),
-        (lambda project: git(project, "commit", "-q", "-m", "what was edited before", "dirty.js"), 0),
+        (lambda project: git(project, "commit", "-q", "-m", "what was edited before", "dirty.js", "gone.js"), 0),
         (lambda project: git(project, "commit", "-q", "--amend", "-m", "another message"), 0),
         (lambda project: project("report", "-o", "report.html", "-o", "report.json"), 0),
-        (lambda project: write(project, "agent.log", "a line"), 0),
+        (write_what_agents_write, 0),
         (comment, 0),
         (ignore, 0),
     ],
 )
-def test_without_code_in_the_command_the_files_of_git_are_compared(edit, code, started):
-    write(started, "lib.js", "1")
-    write(started, "dirty.js", "1")
-    started.api["command"] = ["npm", "start"]
+def test_the_files_of_git_are_compared(edit, code, command, started):
+    for name in ("lib.js", "dirty.js", "gone.js", "tracked.db", "assumed.js", "prompt.txt", "start.sh", "../elsewhere.txt"):
+        write(started, name, "1")
+    write(started, "loads_by_name.py", "import importlib; importlib.import_module('agent' + 's')")
+    (started.folder / "link.txt").symlink_to("../elsewhere.txt")
+    started.api["command"] = shlex.split(command)
     started.write()
+    git(started, "init", "-q", "inside")
+    write(started, "inside/lib.js", "1")
     git(started, "init", "-q")
-    git(started, "add", ".")
+    git(started, "add", *(path.name for path in started.folder.iterdir() if path.name not in ("inside", ".git")))
     git(started, "commit", "-qm", "all")
+    git(started, "update-index", "--assume-unchanged", "assumed.js")
     write(started, "dirty.js", "2")
+    (started.folder / "gone.js").unlink()
     assert started.evaluate().code == 0
     forget(started)
     edit(started)
     outcome = started("evaluate", "agent.yaml", "--resume")
     assert (outcome.code, CHANGED_FILES in outcome.err) == (code, code == 2), outcome.err
-    assert (UNKNOWN in outcome.err) == (code == 0)
-    assert ("the project's files that git does not ignore are unchanged" in outcome.err) == (code == 0)
+    assert (UNKNOWN in outcome.err and KNOWN in outcome.err) == (code == 0), "it was running already"
+
+
+def test_what_a_python_agent_reads_is_compared_too(project):
+    write(project, "bot.py", "import pathlib\ndef answer(question):\n    return pathlib.Path('prompt.txt').read_text()\n")
+    write(project, "prompt.txt", "Paris")
+    project.api = {"python": "bot:answer"}
+    project.samples(3)
+    git(project, "init", "-q")
+    assert project.evaluate().code == 0
+    forget(project)
+    write(project, "prompt.txt", "Rome!")
+    assert CHANGED_FILES in project.evaluate("--resume").err
+
+
+def test_without_an_answer_of_git_when_a_run_began_nothing_is_said_of_its_files(started):
+    write(started, "lib.js", "1")
+    started.api["command"] = ["npm", "start"]
+    assert started.evaluate().code == 0
+    forget(started)
+    git(started, "init", "-q")
+    outcome = started.evaluate("--resume")
+    assert (outcome.code, UNKNOWN in outcome.err, KNOWN in outcome.err) == (0, True, False)
 
 
 @pytest.mark.parametrize("command", [["npm", "start"], ["python", "server.py"], None])
@@ -167,7 +215,8 @@ def test_a_resume_says_what_it_cannot_tell(command, started, monkeypatch, tmp_pa
     outcome = started.evaluate("--resume")
     assert outcome.code == 0
     (line,) = [line for line in outcome.err.splitlines() if UNKNOWN in line]
-    assert line.endswith("is the one that the run began with")
+    named = command is not None and "server.py" in command
+    assert line.endswith("spec.api.command names are unchanged" if named else "is the one that the run began with")
 
 
 def test_git_is_not_called_for_an_untrusted_project(started, agent, tmp_path, monkeypatch):

@@ -87,14 +87,12 @@ def test_a_decomposition_may_leave_out_courtesies_but_not_three_of_four_sentence
 
 
 @pytest.mark.parametrize("kind", DECOMPOSING)
-def test_a_sentence_may_be_left_out_if_the_judge_says_that_it_states_nothing(kind):
-    answer = "Kiitos kysymyksestäsi. Autan mielelläni. Kirjasto aukeaa yhdeksältä. Kysy lisää milloin vain!"
-    sent, field = {"question": "Milloin?", "answer": answer, "response": answer}, DECOMPOSING[kind]
-    stated = ["Kirjasto aukeaa kello 9."]
-    with pytest.raises(UnusableVerdict, match=r"list one that states nothing as 'states nothing: …'"):
-        settle_answer(kind, sent, {field: stated})
-    listed = ["States nothing: Kiitos kysymyksestäsi.", "- **states nothing**: Autan mielelläni."]
-    assert settle_answer(kind, sent, {field: [*stated, *listed]}) == {field: stated}
+@pytest.mark.parametrize("label", ["states nothing: ", "- **States nothing**: ", "no claim: "])
+def test_no_label_takes_false_sentences_out_of_the_score(kind, label):
+    row = next(row for row in DECOMPOSITIONS if len(row["statements"]) >= 4)
+    sent, [true, *false] = row | {"response": row["answer"]}, row["statements"]
+    labelled = as_answer(kind, [true, *(label + one for one in false)])
+    assert settle_answer(kind, sent, labelled) == labelled, "each is a statement, and gets a verdict"
 
 
 def test_no_example_of_ragas_passes_for_an_answer():
