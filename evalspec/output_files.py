@@ -30,13 +30,14 @@ _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 """Linux constants for renameat2: relative to the working directory, and exchange the two paths."""
 _MOVED: dict[int, int] = {}
 _REPORT = re.compile(
-    rb'\A\{\s*"schemaVersion": \d+,\s*"(?:runId": "|kind": "evalspec comparison")|\A\{"run_id": "[^"]*", "has_texts": '
-    rb'|\Arun_id,has_texts,|<testsuites name="evalspec"|"driver": \{\s*"name": "evalspec"'
-    rb'|<meta name="generator" content="evalspec">|^run `[^`]+`, exit code \d|^baseline: `[^`]+`  `'
-    rb"|\APAR1.*evalspec report",
-    re.DOTALL | re.MULTILINE,
+    rb'\A(?:\{\s*"schemaVersion": \d+,\s*"(?:runId": "|kind": "evalspec comparison")|\{"run_id": "[^"]*", "has_texts": '
+    rb'|run_id,has_texts,|<\?xml [^>]*>\s*<testsuites name="evalspec"'
+    rb'|\{\s*"\$schema.{,400}"driver": \{\s*"name": "evalspec"'
+    rb'|<!doctype html>(?:(?!<!--|</head>).)*<meta name="generator" content="evalspec">|PAR1.*evalspec report'
+    rb"|## .*\n(?:run `[^`]+`, exit code \d|alpha [^\n]+, seed \d+)\s*\Z)",
+    re.DOTALL,
 )
-"""What a report has near its beginning or its end."""
+"""What a report begins with. One in Markdown also ends so, or a person has written below it."""
 _SEEN = 65_536
 """Bytes at each end of a file that are searched for what marks it as evalspec's own."""
 
@@ -339,7 +340,7 @@ def refuse_others(targets: Iterable[Path], *, force: bool, own: re.Pattern[bytes
     `own`: what marks such a file near its beginning or its end. An empty file may be replaced too.
 
     Raises:
-        InvalidInput: A target is in no folder, or is another file.
+        InvalidInput: A target is a folder or in none, or is another file.
     """
     problems = []
     for target in targets:
@@ -349,6 +350,8 @@ def refuse_others(targets: Iterable[Path], *, force: bool, own: re.Pattern[bytes
         if not place.parent.is_dir():
             fix = "create it first, or choose another place"
             problems.append(Problem(f"there is no folder {place.parent.name}", fix, str(target), field="-o"))
+        elif place.is_dir():
+            problems.append(Problem("this is a folder", "name a file in it", str(target), field="-o"))
         elif not force and place.is_file() and not _is_marked(place, own):
             message = "this file exists, and evalspec did not write it"
             problems.append(Problem(message, "choose another name, or pass --force", str(target), field="-o"))

@@ -35,6 +35,7 @@ from evalspec.gold.revoking import (
 )
 from evalspec.gold.schema import Export
 from evalspec.store.erasing import Key, Wanted
+from evalspec.store.run_log import DESCRIPTION_NAME
 from evalspec.store.run_store import STORE, RunStore
 from evalspec.store.stored_run import StoredRun
 
@@ -198,8 +199,8 @@ def _erase_runs(
         runs.other |= {entry["name"] for entry in stored.fingerprint["datasets"]} - own
         if samples:
             runs.folders.append(folder.resolve())
-    for folder in store.list_undescribed():
-        quoting, _ = find_quoting(folder, quotes)
+    for folder in store.list_all():
+        quoting, _ = ((), None) if (folder / DESCRIPTION_NAME).is_file() else find_quoting(folder, quotes)
         if quoting:
             done.removed_runs.append(folder.name)
             runs.removed.append(folder.resolve())

@@ -42,7 +42,7 @@ def describe_runs(store: RunStore) -> list[ShownRun]:
     labels: dict[str, list[str]] = {}
     for name, folder in store.labels().items():
         labels.setdefault(folder.name, []).append(name)
-    folders = sorted([*store.list(), *store.list_undescribed()], key=lambda folder: folder.name, reverse=True)
+    folders = store.list_all()
     rows = map(read_row, folders)
     return [
         ShownRun(

@@ -365,8 +365,8 @@ def prune(keep: int, dry_run: bool) -> ExitCode:
     store = RunStore(STORE)
     labelled = {folder.name for folder in store.labels().values()}
     failures = []
-    described = filter(store.owns, store.list()[keep:])
-    for folder in [path for path in (*described, *store.list_undescribed()) if path.name not in labelled]:
+    kept = {*labelled, *(folder.name for folder in store.list()[:keep])}
+    for folder in [path for path in store.list_all() if path.name not in kept and store.owns(path)]:
         try:
             if is_being_written(folder):
                 continue

@@ -9,4 +9,9 @@ _ESCAPED = str.maketrans({character: f"\\u{ord(character):04x}" for character in
 
 def quote_foreign(value: Any) -> str:
     """Return texts as JSON on one line and without `<`. `json.loads` gives exactly the same texts."""
-    return json.dumps(value, ensure_ascii=False).translate(_ESCAPED)
+    return escape_json(json.dumps(value, ensure_ascii=False))
+
+
+def escape_json(text: str) -> str:
+    """Return JSON with the characters of its strings escaped that models may take for a mark or a line end."""
+    return text.translate(_ESCAPED)

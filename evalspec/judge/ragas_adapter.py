@@ -55,7 +55,7 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
             NothingStated: a text to give verdicts on has no statement.
         """
         kind = response_model.__name__
-        given = {} if kind == FREE_TEXT else parse_input(prompt)
+        prompt, given = (prompt, {}) if kind == FREE_TEXT else parse_input(prompt)
 
         def check(text: str) -> BaseModel:
             return _check_answer(text, response_model, given)

@@ -19,6 +19,7 @@ from evalspec.judge.belonging import compute_coverage, content_words, find_unsup
 from evalspec.judge.courtesy import strip_courtesies
 from evalspec.judge.extraction import UnusableVerdict
 from evalspec.judge.matching import match_statements, parse_label, simplify
+from evalspec.judge.quoting import escape_json
 from evalspec.judge.wording import split_words
 
 Answer = Mapping[str, Any]
@@ -67,14 +68,13 @@ class NothingStated(Exception):
         self.text = text
 
 
-def parse_input(prompt: str) -> dict[str, Any]:
-    """Return the input at the end of one of ragas' structured prompts.
+def parse_input(prompt: str) -> tuple[str, Given]:
+    """Return one of ragas' structured prompts with its input quoted as ours is, and the input, which is at its end.
 
     The mark cannot occur in the input itself, which has line ends escaped.
     """
-    _, _, rest = prompt.rpartition(_INPUT_MARK)
-    parsed: dict[str, Any] = json.loads(rest.removesuffix(_OUTPUT_MARK))
-    return parsed
+    head, mark, rest = prompt.rpartition(_INPUT_MARK)
+    return head + mark + escape_json(rest), json.loads(rest.removesuffix(_OUTPUT_MARK))
 
 
 def settle_answer(kind: str, given: Given, answer: Answer) -> Answer:

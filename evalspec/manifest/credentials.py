@@ -25,7 +25,8 @@ _SECRET_SETTING = re.compile(r".*(?:authorization|api[-_]?key|cookie|token|secre
 _NO_SECRET = re.compile(
     r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})(?:[-_. ](?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}))*"  # words
     r"|[-+]?[\d.,:]+"
-    r"|(?:~|\.{0,2}/|[A-Za-z]:\\)[\w@. /\\-]*"
+    r"|(?:~|\.{1,2}/|[A-Za-z]:\\"
+    r"|/(?:app|data|dev|etc|home|mnt|opt|private|root|run|srv|tmp|Users|usr|var|work)/)[\w@. /\\-]*"
     r"|[a-z][a-z0-9+.-]*://.*",
     re.DOTALL,
 )
@@ -45,9 +46,12 @@ def may_have_keys(line: bytes) -> bool:
     return any(start in line for start in _ENCODED_STARTS)
 
 
-def is_secret_variable(name: str, value: str) -> bool:
-    """Return whether a variable of the environment has a secret, by its name and the looks of its value."""
-    return bool(_SECRET_VARIABLE.fullmatch(name)) and len(value) >= _SHORTEST and not _NO_SECRET.fullmatch(value)
+def find_secret(name: str, value: str) -> str:
+    """Return what is secret in a variable of the environment, by its name and looks: all, or the password in a url."""
+    if not _SECRET_VARIABLE.fullmatch(name):
+        return ""
+    secret = find_password(value) if "://" in value else value
+    return "" if len(secret) < _SHORTEST or _NO_SECRET.fullmatch(secret) else secret
 
 
 def find_literals(value: Any) -> Iterator[tuple[Place, str]]:
@@ -67,13 +71,14 @@ def _list_credentials(value: str, name: str) -> Iterator[str]:
     credential = rest if space and scheme.isalpha() else value.strip()
     if _SECRET_SETTING.fullmatch(name) and len(credential) >= _SHORTEST and not credential.isalpha():
         yield credential
-    elif "@" in value and (password := _find_password(value)):
+    elif "@" in value and (password := find_password(value)):
         yield password
     else:
         yield from (found[0] for found in _KEY.finditer(value))
 
 
-def _find_password(url: str) -> str:
+def find_password(url: str) -> str:
+    """Return the password in a url. Empty: there is none."""
     try:
         return unquote(urlsplit(url).password or "")
     except ValueError:

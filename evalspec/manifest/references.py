@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.errors import Problem
-from evalspec.manifest.credentials import find_literals, is_secret_variable
+from evalspec.manifest.credentials import find_literals, find_secret
 from evalspec.manifest.redaction import Redaction
 from evalspec.manifest.yaml_source import find_texts, render_path
 from evalspec.trust import Act, explain, permitted_variables
@@ -65,8 +65,9 @@ class References:
         self._environ = os.environ if environ is None else environ
         self.redaction = Redaction()
         for name, value in permitted_variables(self._environ).items():
-            if is_secret_variable(name, value):
-                self.redaction.add(f"env:{name}", value, is_ambient=True)
+            if secret := find_secret(name, value):
+                part = "" if secret == value else "-password"
+                self.redaction.add(f"env:{name}{part}", secret, is_ambient=True)
 
     def resolve(self, text: str) -> str:
         """Return the text with its references replaced by their values.

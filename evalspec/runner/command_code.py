@@ -114,8 +114,7 @@ def _identify(path: Path) -> str | None:
     """
     try:
         if (path / ".git").exists():
-            inside = _read_repository(path)
-            return inside and compute_digest({str(one): inside[one] for one in inside})
+            return compute_digest({str(file): content for file, content in (_read_repository(path) or {}).items()})
         found = path.stat()
         if found.st_size > _MOST_BYTES:
             return f"{found.st_size} {found.st_mtime_ns}"

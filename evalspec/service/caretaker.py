@@ -89,7 +89,7 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
     store = project.store
     expired = [
         folder
-        for folder in (*store.list(), *store.list_undescribed())
+        for folder in store.list_all()
         if (moment := read_moment(folder)) is not None and moment < oldest and folder.name not in used
     ]
     if not expired:

@@ -74,10 +74,9 @@ class RunStore:
         """Return the folders of all runs, newest first."""
         return [path for path in self._folders() if (path / DESCRIPTION_NAME).is_file()]
 
-    def list_undescribed(self) -> Sequence[Path]:
-        """Return the folders of runs without `run.json`, newest first: killed at the start, or damaged."""
-        folders = (path for path in self._folders() if is_run_name(path.name))
-        return [path for path in folders if not (path / DESCRIPTION_NAME).is_file()]
+    def list_all(self) -> Sequence[Path]:
+        """Return the folders of `list`, and of runs without `run.json`: killed at the start, or damaged."""
+        return [path for path in self._folders() if is_run_name(path.name) or (path / DESCRIPTION_NAME).is_file()]
 
     def _folders(self) -> Sequence[Path]:
         if not self.runs.is_dir():
@@ -87,21 +86,25 @@ class RunStore:
         return [self.runs / name for name in reversed(_put_in_order(names, self._read_order()))]
 
     def _read_order(self) -> Sequence[str]:
-        """Return the names of runs as they began, also of runs that are gone. Empty if no run has written its name."""
+        """Return the names of runs as they began, and those of deleted runs once more, after a `-`.
+
+        Empty if no run has written its name.
+        """
         with store_errors(self.runs), suppress(FileNotFoundError):
             return (self.runs / _ORDER_NAME).read_text("utf-8", "replace").splitlines()
         return []
 
     def _add_to_order(self, name: str) -> None:
-        """Add the name of a new run. Runs of a store without an order come first, by their names.
+        """Add the name of a new run, or of a deleted one after a `-`.
 
-        Two processes may add names at once: of a name that is there twice, the first counts.
+        Runs of a store without an order come first, by their names. Two processes may add names at once: of a name that
+        is there twice, the first counts.
         """
         path = self.runs / _ORDER_NAME
         before = [] if path.exists() else [folder.name for folder in reversed(self._folders())]
         path.touch(PRIVATE_FILE)
-        with path.open("ab", buffering=0) as order:
-            order.write("".join(f"{one}\n" for one in [*before, name]).encode())
+        with path.open("ab", buffering=0) as order:  # line ends come first, as a full disk may have cut the last line
+            order.write("".join(f"\n{one}" for one in [*before, name]).encode())
 
     def find_unfinished(self) -> Path:
         """Return the folder of the newest run, to resume it.
@@ -111,7 +114,9 @@ class RunStore:
             not taken in its place.
         """
         newest = self.find_own(LATEST_NAME)
-        last = next(reversed(self._read_order()), newest.name)
+        order = self._read_order()
+        began = (name for name in reversed(order) if is_run_name(name) and f"-{name}" not in order)
+        last = next(began, newest.name)
         if (self.runs / last / DESCRIPTION_NAME).is_file():
             return newest
         message = f"the newest run, {last}, left nothing to resume"
@@ -201,6 +206,7 @@ class RunStore:
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):
             shutil.rmtree(folder)
+            self._add_to_order(f"-{folder.name}")
             for name in labels:
                 (self._labels / name).unlink()
             latest = self.runs / LATEST_NAME

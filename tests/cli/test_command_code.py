@@ -138,7 +138,9 @@ def write_what_agents_write(project):
 KNOWN = "the files that git tracks are unchanged"
 
 
-@pytest.mark.parametrize("command", ["npm start", "sh -c 'python unused.py; exec sh start.sh'", "python loads_by_name.py"])
+@pytest.mark.parametrize(
+    "command", ["npm start", "sh -c 'python unused.py; exec sh start.sh'", "python loads_by_name.py"]
+)
 @pytest.mark.parametrize(
     ("edit", "code"),
     [
@@ -161,7 +163,16 @@ KNOWN = "the files that git tracks are unchanged"
     ],
 )
 def test_the_files_of_git_are_compared(edit, code, command, started):
-    for name in ("lib.js", "dirty.js", "gone.js", "tracked.db", "assumed.js", "prompt.txt", "start.sh", "../elsewhere.txt"):
+    for name in (
+        "lib.js",
+        "dirty.js",
+        "gone.js",
+        "tracked.db",
+        "assumed.js",
+        "prompt.txt",
+        "start.sh",
+        "../elsewhere.txt",
+    ):
         write(started, name, "1")
     write(started, "loads_by_name.py", "import importlib; importlib.import_module('agent' + 's')")
     (started.folder / "link.txt").symlink_to("../elsewhere.txt")
@@ -184,7 +195,9 @@ def test_the_files_of_git_are_compared(edit, code, command, started):
 
 
 def test_what_a_python_agent_reads_is_compared_too(project):
-    write(project, "bot.py", "import pathlib\ndef answer(question):\n    return pathlib.Path('prompt.txt').read_text()\n")
+    write(
+        project, "bot.py", "import pathlib\ndef answer(question):\n    return pathlib.Path('prompt.txt').read_text()\n"
+    )
     write(project, "prompt.txt", "Paris")
     project.api = {"python": "bot:answer"}
     project.samples(3)

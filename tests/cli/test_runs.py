@@ -44,6 +44,20 @@ def test_a_report_made_again_is_the_report(stored, agent):
     assert json.loads((stored.folder / "out" / "again.json").read_text()) == stored.first
 
 
+def test_a_run_of_the_future_is_not_listed_as_the_newest(stored):
+    runs = stored.folder / ".evalspec" / "runs"
+    ahead = "20990101T000000.000Z-00000001"
+    (runs / stored.first["runId"]).rename(runs / ahead)
+    (runs / "order").write_text(f"\n{ahead}")
+    newest = stored.evaluate("--json").document["runId"]
+    listed = [run["id"] for run in stored("runs", "list", "--json").document["runs"]]
+    assert listed == [newest, ahead]
+    shown = stored("runs", "list").out
+    assert shown.index(newest) < shown.index(ahead)
+    assert stored("runs", "prune", "--keep", "1").code == 0
+    assert [run["id"] for run in stored("runs", "list", "--json").document["runs"]] == [newest]
+
+
 def test_a_report_needs_neither_manifest_nor_dataset_nor_ragas(stored):
     (stored.folder / "agent.yaml").unlink()
     (stored.folder / "qa.jsonl").unlink()

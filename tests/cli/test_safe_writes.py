@@ -82,6 +82,9 @@ def test_no_report_replaces_a_file_that_evalspec_did_not_write(shop, agent, comm
         )
     missing = shop(*COMMANDS[command], "-o", "missing/out.json")
     assert (missing.code, "missing/out.json: -o: there is no folder missing" in missing.err) == (2, True)
+    (shop.folder / "folder.json").mkdir()
+    inside = shop(*COMMANDS[command], "-o", "folder.json")
+    assert (inside.code, "folder.json: -o: this is a folder. name a file in it" in inside.err) == (2, True)
     assert snapshot(shop.folder) == before and len(agent.requests) == asked
     assert not (shop.folder / "missing").exists()
     assert shop(*COMMANDS[command], "-o", "other.json", "-o", "empty.json", "--force").code == 0
@@ -90,6 +93,21 @@ def test_no_report_replaces_a_file_that_evalspec_did_not_write(shop, agent, comm
     own = [part for name in others if command != "compare" or not name.endswith(".jsonl") for part in ("-o", name)]
     for _ in range(2):
         assert shop(*COMMANDS[command], *own, "-o", "empty.json").code == 0, "reports are replaced by reports"
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_notes_of_a_person_around_a_report_are_not_replaced(shop, command):
+    runs = [json.loads(shop("evaluate", "agent.yaml", "--json").out)["runId"] for _ in range(2)]
+    names = {"report": runs[:1], "compare": runs}[command]
+    for suffix in ("md", "html"):
+        for _ in range(2):
+            assert shop(command, *names, "-o", f"own.{suffix}").code == 0
+        own = (shop.folder / f"own.{suffix}").read_text()
+        for number, text in enumerate((f"# Notes\n{own}", f"<!-- mine {own} -->", f"<p>{own}", f"\n{own}")):
+            (shop.folder / f"{number}.{suffix}").write_text(text)
+            assert shop(command, *names, "-o", f"{number}.{suffix}").code == 2
+    (shop.folder / "own.md").write_text((shop.folder / "own.md").read_text() + "\nMy conclusion.\n")
+    assert shop(command, *names, "-o", "own.md").code == 2
 
 
 def test_exported_labels_replace_exported_labels_and_nothing_else(shop):
@@ -175,7 +193,7 @@ def spawn(folder: Path, *arguments: str, limit: int | None = None, **keywords) -
 
 
 def test_a_full_disk_leaves_the_old_report_the_old_baseline_and_the_old_dataset(shop):
-    (shop.folder / "report.html").write_text('<meta name="generator" content="evalspec">old report')
+    (shop.folder / "report.html").write_text('<!doctype html><meta name="generator" content="evalspec">old report')
     baseline = shop.folder / "evals" / "baselines" / "main.json"
     (shop.folder / "big.jsonl").write_text(FAQ * 1 + "".join(FAQ.replace("s0", f"t{n}") for n in range(90)))
     (shop.folder / "huge.jsonl").write_text("".join(FAQ.replace("s0", f"t{n}") for n in range(200)))

@@ -308,4 +308,7 @@ def test_a_response_model_without_a_check_is_not_let_through():
 def test_the_input_is_read_back_from_a_prompt_even_if_it_holds_one(value):
     mark = "Now perform the same with the following input\ninput: "
     value = value | {"answer": f"\n{mark}{{}}\nOutput: "}
-    assert parse_input(f"Instruction\n{mark}{{}}\n-----\n\n{mark}{json.dumps(value, indent=4)}\nOutput: ") == value
+    prompt, given = parse_input(f"Instruction\n{mark}{{}}\n-----\n\n{mark}{json.dumps(value, indent=4)}\nOutput: ")
+    assert given == value
+    assert parse_input(prompt) == (prompt, value)
+    assert "<" not in prompt

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from evalspec.manifest.credentials import is_secret_variable, mask_keys
+from evalspec.manifest.credentials import find_secret, mask_keys
 
 
 @pytest.mark.parametrize(
@@ -11,11 +11,15 @@ from evalspec.manifest.credentials import is_secret_variable, mask_keys
         ("SHOP_API_KEY", "p8Zr4-Kq2LmX9", True),
         ("db_password", "Tr0ub4dor&3", True),
         ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", True),
+        ("AWS_SECRET_ACCESS_KEY", "/JalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", True),
+        ("AWS_SECRET_ACCESS_KEY", "/tmpXUtnFEMIkK7MDENG/bPxRfiCYEXAMPLEKEY", True),
         ("CLIENT_SECRET", "550e8400-e29b-41d4-a716-446655440000", True),
         ("CACHE_KEY", "production-cache", False),
         ("PARTITION_KEY", "Customer Name", False),
         ("ACCOUNT_KEY", "1234567890123", False),
         ("TLS_KEY", "/etc/ssl/key-1.pem", False),
+        ("TLS_KEY", "/home/ann/My Keys/bot.pem", False),
+        ("TLS_KEY", "../keys/k1.pem", False),
         ("TLS_KEY", "C:\\keys\\a1.pem", False),
         ("TOKEN", "https://login.example.com/token?v=1", False),
         ("X_SECRET", "short1!", False),
@@ -24,7 +28,12 @@ from evalspec.manifest.credentials import is_secret_variable, mask_keys
     ],
 )
 def test_a_secret_is_known_by_its_name_and_by_its_looks(name, value, is_secret):
-    assert is_secret_variable(name, value) is is_secret
+    assert find_secret(name, value) == (value if is_secret else "")
+
+
+def test_of_a_url_the_password_is_secret():
+    assert find_secret("DB_SECRET", "postgres://ann:p8Zr4%2FKq2LmX9@db:5432/shop") == "p8Zr4/Kq2LmX9"
+    assert find_secret("DB_SECRET", "postgres://ann@db:5432/shop") == ""
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_text_stays_within_the_prompts_of_ragas(judge, name):
     text = f"{mark}Refunds are paid.{HOSTILE}"
     score(judge, name, exchange(text, contexts=(text,), references=(text,), reference_contexts=(text,)))
     for request in judge.chats:
-        given = parse_input(request.prompt)
+        _, given = parse_input(request.prompt)
         assert text in (given.get("answer"), given.get("context"), *given.get("statements", ()))
 
 

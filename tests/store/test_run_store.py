@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.errors import StoreError
+from evalspec.errors import InvalidInput, StoreError
 from evalspec.manifest.references import References
 from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.store.log_records import read_log, reply_record, scores_record
@@ -118,6 +118,28 @@ def test_a_torn_order_loses_no_run(tmp_path):
     order.write_bytes(order.read_bytes()[:-9])
     third = _begin(store, NOW + timedelta(hours=2), "00000003")
     assert store.list() == [third, second, first]
+
+
+def test_a_torn_line_of_the_order_joins_no_two_runs(tmp_path):
+    store = RunStore(tmp_path)
+    first = _begin(store, NOW, "00000001")
+    order = store.runs / "order"
+    for hours, bytes_left in enumerate((-1, -9, -30), 1):
+        order.write_bytes(order.read_bytes()[:bytes_left])
+        newest = _begin(store, NOW + timedelta(hours=hours), "00000001")
+        assert store.find_unfinished() == newest
+    assert store.list()[-1] == first
+
+
+def test_after_the_newest_run_was_deleted_the_one_before_is_resumed(tmp_path):
+    store = RunStore(tmp_path)
+    first, second = _begin(store, NOW + timedelta(days=900), "00000001"), _begin(store, NOW, "00000002")
+    store.remove(second)
+    assert store.find_unfinished() == first
+    with store.create(NOW, "00000003", redact=unchanged):
+        """It fails before its description is written."""
+    with pytest.raises(InvalidInput, match="00000003, left nothing to resume"):
+        store.find_unfinished()
 
 
 def test_the_store_is_private(tmp_path):
