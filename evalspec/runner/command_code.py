@@ -89,7 +89,7 @@ def _describe_git(plan: Plan) -> str | None:
 def _read_repository(root: Path) -> dict[Path, str | None] | None:
     """Return the files of a repository with the names that git has for their contents.
 
-    A repository inside it counts as a file. git does not say what changed behind a link, or in a file that it was told
+    A repository inside it counts as a file. git does not say what changed behind a link, or in a file that it was set
     to assume unchanged.
     """
     tracked = read_git(root, "ls-files", "--stage", "-v", "-z")
