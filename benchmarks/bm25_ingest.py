@@ -11,10 +11,10 @@ from harness import PYTHON, cpu, describe_machine, interleave, peak, print_goal,
 
 DRAW = """
 import asyncio, itertools, random
-from evalspec.manifest.retriever_schema import Bm25Options
+from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import Document
-from evalspec.retrievers.base import SearchRequest
-from evalspec.retrievers.bm25 import Bm25Retriever
+from evalspec.targets.retrievers.base import SearchRequest
+from evalspec.targets.retrievers.bm25 import Bm25Retriever
 
 SYLLABLES = "ta ren mo lis ka den vor pe shi un gal ter ni os bra el".split()
 chance = random.Random(7)

@@ -17,15 +17,15 @@ from evalspec.model import (
     SliceResult,
     VerdictStatus,
 )
-from evalspec.outline import MetricOutline
-from evalspec.reporters.json_report import render_json
-from evalspec.summary import group_by_slice, summarise
+from evalspec.reports.json_report import render_json
+from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.summary import group_by_slice, summarise
 
 LATENCY = "latency_p95"
 READ = """
 import sys
 from pathlib import Path
-from evalspec.reporters.report_reading import read_report
+from evalspec.model.report_reading import read_report
 runs = [read_report(Path(name)) for name in sys.argv[1:]]
 """
 

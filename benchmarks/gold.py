@@ -12,10 +12,10 @@ from pathlib import Path
 
 from harness import EVALSPEC, PYTHON, cpu, describe_machine, peak, print_table, run_child, wall
 
-from evalspec.gold.event_files import event_name
-from evalspec.gold.files import render_yaml, to_plain
-from evalspec.gold.gold_set import hash_content
-from evalspec.gold.schema import Event, Flag, GoldTriple, Kind
+from evalspec.curation.gold.event_files import event_name
+from evalspec.curation.gold.files import render_yaml, to_plain
+from evalspec.curation.gold.gold_set import hash_content
+from evalspec.curation.gold.schema import Event, Flag, GoldTriple, Kind
 
 PEOPLE = ("ada", "ben", "cleo", "dan")
 PARSE = """

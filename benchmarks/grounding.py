@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evalspec.metrics.grounding import compute_overlap, list_units
+from evalspec.scoring.metrics.grounding import compute_overlap, list_units
 
 Pair = Mapping[str, str]
 Measure = Callable[[str, str], float | None]

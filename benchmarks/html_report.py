@@ -27,7 +27,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.html import render_html
+from evalspec.reports.html import render_html
 
 METRICS = ("faithfulness", "context_recall", "answer_correctness", "nDCG@10", "Recall@5", "rouge")
 SYLLABLES = ("ta", "ren", "mo", "lis", "ka", "den", "vor", "pe", "shi", "un", "gal", "ter", "ni", "os", "bra", "el")

@@ -1,6 +1,6 @@
 """Mutation testing: change one operator, constant or statement of a module at a time, and list undetected changes.
 
-    PYTHONPATH=$PWD python benchmarks/mutants.py evalspec/gate.py -- tests/test_gate.py [pytest options]
+    PYTHONPATH=$PWD python benchmarks/mutants.py evalspec/verdict/gate.py -- tests/test_gate.py [pytest options]
 
 Mutants run in temporary copies, never in the working tree. `equivalent_mutants.txt` lists mutants that no test can
 detect, each with its reason. The exit code is 1 if another mutant survives, or if an entry of the list is out of date.

@@ -34,7 +34,7 @@ def keep(run: Objects) -> Any:
 
 
 def use_evalspec(qrels: Objects, run: Any, uncut: bool, *, distinct: bool = False) -> float:
-    from evalspec.ranking.engine import MeasureSpec, compute_measures
+    from evalspec.scoring.ranking.engine import MeasureSpec, compute_measures
 
     specs = [MeasureSpec(name, k) for name in ("Precision", "Recall", "nDCG") for k in CUTOFFS]
     specs += [MeasureSpec("AP"), MeasureSpec("RR")] * uncut

@@ -20,15 +20,15 @@ from statistics import median
 
 from harness import ENVIRONMENT, EVALSPEC, describe_machine, print_goal, print_table, write_project
 
-from evalspec.manifest.loader import load_manifest
+from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import AgentReply, Exchange, Score
-from evalspec.planning.build import Plan, build_plan
-from evalspec.planning.options import RunOptions
-from evalspec.planning.outlining import outline_plan
-from evalspec.runner.fingerprint import compute_fingerprint
-from evalspec.runner.session import begin_run
-from evalspec.store.log_records import reply_record, scores_record
-from evalspec.store.run_store import RunStore
+from evalspec.runs.planning.build import Plan, build_plan
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.outlining import outline_plan
+from evalspec.runs.runner.fingerprint import compute_fingerprint
+from evalspec.runs.runner.session import begin_run
+from evalspec.runs.store.log_records import reply_record, scores_record
+from evalspec.runs.store.run_store import RunStore
 
 LEFT = 10
 """Number of samples that the killed run had not sent."""

@@ -27,8 +27,8 @@ def draw(kind, count):
     return values[0].tolist(), values[1].tolist()
 """
 LOAD_OURS = """
-from evalspec.stats.bounded import compute_bounded_interval
-from evalspec.stats.paired import compute_differences, compute_randomisation_test
+from evalspec.verdict.stats.bounded import compute_bounded_interval
+from evalspec.verdict.stats.paired import compute_differences, compute_randomisation_test
 """
 LOAD_SCIPY = "import scipy.stats\n"
 OURS = "compute_randomisation_test(compute_differences(old, new), resamples=9999)"

@@ -17,12 +17,12 @@ from scipy.stats import binom, poisson
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from evalspec.stats.max_t import Family, compute_max_t
-from evalspec.stats.paired import compute_randomisation_test
-from evalspec.stats.percentiles import compute_percentile_interval, count_needed
-from evalspec.validity import changes
-from evalspec.validity.changes import Rules, weigh
-from evalspec.validity.estimates import Estimate
+from evalspec.verdict.stats.max_t import Family, compute_max_t
+from evalspec.verdict.stats.paired import compute_randomisation_test
+from evalspec.verdict.stats.percentiles import compute_percentile_interval, count_needed
+from evalspec.verdict.validity import changes
+from evalspec.verdict.validity.changes import Rules, weigh
+from evalspec.verdict.validity.estimates import Estimate
 from gate_power import Gate
 from simulated import (
     DIFFERENCES,

@@ -21,8 +21,8 @@ from markdown_parts import code, describe_keys, describe_type, escape, fence, jo
 import evalspec
 from evalspec.api.arguments import Options
 from evalspec.cli.main import group
-from evalspec.metrics.base import METRICS, MetricDefinition
 from evalspec.model import Need
+from evalspec.scoring.metrics.base import METRICS, MetricDefinition
 
 PENDING = "*`make docs` writes the rest of this page from the code.*"
 """The line of a page that is replaced."""

@@ -14,10 +14,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalspec.api.checking import CheckFailed, acheck, check
     from evalspec.api.public import aevaluate, compare, convert, evaluate, load_run, plan, rescore, score, validate
-    from evalspec.errors import AgentDown, EvalspecError, InvalidInput, MetricError, Problem, StoreError, Unmeasurable
-    from evalspec.metrics.base import METRICS
-    from evalspec.metrics.functions import metric
+    from evalspec.base.errors import (
+        AgentDown,
+        EvalspecError,
+        InvalidInput,
+        MetricError,
+        Problem,
+        StoreError,
+        Unmeasurable,
+    )
+    from evalspec.curation import gold as gold
+    from evalspec.curation import labels as labels
     from evalspec.model import Cause, Direction, Exchange, Need, Run, Score
+    from evalspec.scoring.metrics.base import METRICS
+    from evalspec.scoring.metrics.functions import metric
 
 __version__ = "0.1.0"
 
@@ -52,17 +62,19 @@ __all__ = [
     "validate",
 ]
 _ELSEWHERE = {
-    "METRICS": "evalspec.metrics.base",
-    "metric": "evalspec.metrics.functions",
+    "METRICS": "evalspec.scoring.metrics.base",
+    "metric": "evalspec.scoring.metrics.functions",
     **dict.fromkeys(("Cause", "Direction", "Exchange", "Need", "Run", "Score"), "evalspec.model"),
     **dict.fromkeys(("CheckFailed", "acheck", "check"), "evalspec.api.checking"),
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("gold", "labels"):
+        return import_module(f"evalspec.curation.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'evalspec' has no attribute '{name}'")
-    place = _ELSEWHERE.get(name, "evalspec.errors" if name[0].isupper() else "evalspec.api.public")
+    place = _ELSEWHERE.get(name, "evalspec.base.errors" if name[0].isupper() else "evalspec.api.public")
     return getattr(import_module(place), name)
 
 

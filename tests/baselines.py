@@ -1,6 +1,6 @@
 """Baseline files that a test changes on purpose."""
 
-from evalspec.json_text import compute_digest
+from evalspec.base.json_text import compute_digest
 
 
 def seal(document):

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.datasets.base import DATASETS, DatasetContent, Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import Message, Sample
 
 JUDGED = DatasetContent([Sample("1", "how many?", qrels={"a": 1}), Sample("2", "and how much?", qrels={"b": 1})])

@@ -4,18 +4,18 @@ import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent
-from evalspec.errors import ServiceError
-from evalspec.http.routes import choose_route
-from evalspec.judge.chat import ChatClient
-from evalspec.judge.embeddings import create_embedder
-from evalspec.judge.usage import UsageLedger
-from evalspec.manifest.agent_schema import ChatEndpoint
-from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Sample
-from evalspec.retrievers.base import SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever
+from evalspec.scoring.judge.chat import ChatClient
+from evalspec.scoring.judge.embeddings import create_embedder
+from evalspec.scoring.judge.usage import UsageLedger
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.http import HttpAgent
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.retrievers.base import SearchRequest
+from evalspec.targets.retrievers.http_target import RemoteRetriever
 from servers.faulty_retriever import describe_retriever
 
 SECONDS = 5.0

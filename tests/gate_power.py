@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from evalspec.stats.power import AttemptModel, Design, compute_power
-from evalspec.validity.changes import PairedScores, Rules, weigh
+from evalspec.verdict.stats.power import AttemptModel, Design, compute_power
+from evalspec.verdict.validity.changes import PairedScores, Rules, weigh
 
 Array = NDArray[np.float64]
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from evalspec.gold.authoring import create_set
-from evalspec.gold.protocol import add_triple, review
-from evalspec.gold.schema import GoldTriple, Person
+from evalspec.curation.gold.authoring import create_set
+from evalspec.curation.gold.protocol import add_triple, review
+from evalspec.curation.gold.schema import GoldTriple, Person
 
 PEOPLE = ("ada", "ben", "cleo", "dan")
 

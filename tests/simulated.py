@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from scipy.stats import multinomial
 
 from comparison.small_runs import make_run
-from evalspec.comparison.compare_runs import compare_runs
-from evalspec.comparison.regression import ANCHOR_SHARE
-from evalspec.comparison.result import NamedRun
-from evalspec.stats.gamma_sums import compute_tails
-from evalspec.validity.changes import Evidence, PairedScores, Rules
-from evalspec.validity.estimates import Estimate
+from evalspec.verdict.comparison.compare_runs import compare_runs
+from evalspec.verdict.comparison.regression import ANCHOR_SHARE
+from evalspec.verdict.comparison.result import NamedRun
+from evalspec.verdict.stats.gamma_sums import compute_tails
+from evalspec.verdict.validity.changes import Evidence, PairedScores, Rules
+from evalspec.verdict.validity.estimates import Estimate
 
 Array = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
@@ -170,7 +170,7 @@ def simulate_best(
             NamedRun(f"r{number}", make_run({"a": one.astype(float).tolist()})) for number, one in enumerate(scores)
         ]
         with (
-            patch("evalspec.validity.changes.estimate_difference", lambda scores, _: Estimate(len(scores))),
+            patch("evalspec.verdict.validity.changes.estimate_difference", lambda scores, _: Estimate(len(scores))),
             patch.object(Evidence, "compute_detectable", lambda _: None),
         ):
             (best,) = compare_runs(runs[0], runs[1:], Rules(resamples=500)).best

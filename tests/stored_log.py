@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evalspec.store.log_records import renumber
-from evalspec.store.run_log import compute_checksum
+from evalspec.runs.store.log_records import renumber
+from evalspec.runs.store.run_log import compute_checksum
 
 FINGERPRINT = {
     "manifest": {"path": "agent.yaml"},

@@ -13,8 +13,8 @@ import pytest
 
 import evalspec
 from evalspec.api import public as api
-from evalspec.errors import EvalspecError, InvalidInput
-from evalspec.reporters.base import reporter_for
+from evalspec.base.errors import EvalspecError, InvalidInput
+from evalspec.reports.base import reporter_for
 
 CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima"}
 

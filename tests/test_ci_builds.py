@@ -5,7 +5,7 @@ import json
 import pytest
 
 import evalspec
-from evalspec.runner.ci_variables import describe_ci_build
+from evalspec.runs.runner.ci_variables import describe_ci_build
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",

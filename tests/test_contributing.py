@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-import evalspec.reporters
-from evalspec.reporters.base import no_exchanges
+import evalspec.reports
+from evalspec.reports.base import no_exchanges
 from hostile_texts import HOSTILE, steering
 from reporters.small_runs import run_full_of
 from shell_pages import read_blocks
@@ -31,7 +31,7 @@ OF_ALL_THINGS = (
     "tests/metrics/test_absent_data.py::test_missing_data_never_becomes_a_value[starts_well]",
     "tests/reporters/test_reporters.py::test_every_form_is_explained",
     "tests/datasets/test_recognition.py",
-    "tests/test_architecture.py::test_imports_point_down",
+    "tests/test_architecture.py::test_rooms_import_only_what_is_below_them",
     "tests/test_architecture.py::test_only_formats_name_other_systems",
 )
 """Tests that look at everything that is registered."""
@@ -127,11 +127,11 @@ def test_an_extension_touches_two_files_of_the_repository():
         [len(example.files) for example in EXAMPLES] == [len(row[1].split(", ")) for row in described] == [2, 2, 2, 2]
     )
     assert [path for example in EXAMPLES for path in example.files if not (ROOT / path).exists()] == [
-        "evalspec/metrics/opening.py",
-        "evalspec/formats/golden.py",
+        "evalspec/scoring/metrics/opening.py",
+        "evalspec/inputs/formats/golden.py",
         "tests/datasets/test_golden.py",
-        "evalspec/reporters/latex.py",
-        "evalspec/agents/wires/gist.py",
+        "evalspec/reports/latex.py",
+        "evalspec/targets/agents/wires/gist.py",
         "tests/agents/test_gist.py",
     ]
 
@@ -244,9 +244,9 @@ def test_the_tests_of_the_examples_pass(package):
 @pytest.fixture
 def latex(tmp_path, monkeypatch):
     (tmp_path / "latex.py").write_text(REPORT.module)
-    monkeypatch.setattr(evalspec.reporters, "__path__", [*evalspec.reporters.__path__, str(tmp_path)])
-    yield import_module("evalspec.reporters.latex").LATEX
-    sys.modules.pop("evalspec.reporters.latex")
+    monkeypatch.setattr(evalspec.reports, "__path__", [*evalspec.reports.__path__, str(tmp_path)])
+    yield import_module("evalspec.reports.latex").LATEX
+    sys.modules.pop("evalspec.reports.latex")
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)

@@ -9,10 +9,10 @@ import click
 import pytest
 import yaml
 
+from evalspec.base.errors import ExitCode
 from evalspec.cli.commands import COMMANDS
 from evalspec.cli.main import group
-from evalspec.errors import ExitCode
-from evalspec.manifest import (
+from evalspec.inputs.manifest import (
     agent_schema,
     dataset_schema,
     gate_schema,
@@ -21,10 +21,10 @@ from evalspec.manifest import (
     retriever_schema,
     schema,
 )
-from evalspec.manifest.fields import Extensible, Lenient, Strict
-from evalspec.metrics.base import METRICS
-from evalspec.metrics.text import compute_word_match
+from evalspec.inputs.manifest.fields import Extensible, Lenient, Strict
 from evalspec.model import Need
+from evalspec.scoring.metrics.base import METRICS
+from evalspec.scoring.metrics.text import compute_word_match
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -198,7 +198,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_dataset_field_is_explained():
-    from evalspec.datasets.jsonl import JsonlSample
+    from evalspec.inputs.datasets.jsonl import JsonlSample
 
     table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
     assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)

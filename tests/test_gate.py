@@ -4,9 +4,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.stats import binomtest
 
-from evalspec.attempts import combine_attempts
-from evalspec.gate import compute_outcome, compute_verdict
-from evalspec.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     Attempt,
     Cause,
@@ -21,8 +19,10 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.outline import MetricOutline
-from evalspec.summary import compute_summary, in_slice
+from evalspec.verdict.attempts import combine_attempts
+from evalspec.verdict.gate import compute_outcome, compute_verdict
+from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.summary import compute_summary, in_slice
 
 PASS, FAIL, INCOMPLETE, NOT_GATED = (VerdictStatus(name) for name in ("PASS", "FAIL", "INCOMPLETE", "NOT_GATED"))
 

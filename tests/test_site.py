@@ -17,7 +17,7 @@ import evalspec
 from chromium import PATIENCE
 from evalspec.cli.main import group
 from evalspec.cli.schema import command as schema_command
-from evalspec.metrics.base import METRICS
+from evalspec.scoring.metrics.base import METRICS
 from evalspec.service.app import ROUTERS
 
 ROOT = Path(__file__).parents[1]

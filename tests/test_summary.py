@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.model import SampleResult, SampleStatus
-from evalspec.summary import group_by_slice, in_slice
+from evalspec.verdict.summary import group_by_slice, in_slice
 
 
 def sample(number, metadata, tags=()) -> SampleResult:

@@ -9,22 +9,22 @@ import httpx
 import pytest
 
 import evalspec
-from evalspec.agents.process import AgentProcess
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import RetrieverError
-from evalspec.http.client import open_client
-from evalspec.http.routes import choose_route
-from evalspec.judge.endpoint import Endpoint
-from evalspec.judge.services import JudgeServices
-from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.manifest.references import References, UnresolvedReference
-from evalspec.manifest.retriever_schema import QdrantOptions
-from evalspec.registry import Registry
-from evalspec.retrievers.qdrant import QdrantRetriever
-from evalspec.retrievers.vectors import TextVectors
-from evalspec.trust import Act, Host, Refused, Trust, explain, limiting, parse_host
-from evalspec.user_code.calls import UserCode
+from evalspec.base.errors import RetrieverError
+from evalspec.base.registry import Registry
+from evalspec.base.trust import Act, Host, Refused, Trust, explain, limiting, parse_host
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.references import References, UnresolvedReference
+from evalspec.inputs.manifest.retriever_schema import QdrantOptions
+from evalspec.inputs.user_code.calls import UserCode
+from evalspec.scoring.judge.endpoint import Endpoint
+from evalspec.scoring.judge.services import JudgeServices
+from evalspec.targets.agents.process import AgentProcess
+from evalspec.targets.http.client import open_client
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.retrievers.qdrant import QdrantRetriever
+from evalspec.targets.retrievers.vectors import TextVectors
 
 PACKAGE = Path(evalspec.__file__).parent
 
@@ -100,7 +100,7 @@ class TestDoors:
     def test_plugins_that_are_loaded_already(self, monkeypatch):
         registry: Registry[int] = Registry("thing", "evalspec.things")
         registry.add("own", 1)
-        monkeypatch.setattr("evalspec.registry.entry_points", lambda **_group: [Plugin()])
+        monkeypatch.setattr("evalspec.base.registry.entry_points", lambda **_group: [Plugin()])
         assert registry.find("foreign") is None
         with limiting(Trust()):
             assert registry.find("foreign") == 2
@@ -172,11 +172,11 @@ def calls(name: str) -> list[tuple[str, ast.Call]]:
 def test_there_are_no_other_doors():
     """New code that starts, imports or connects has to come by one of these."""
     own = {"service/serving.py", "service/workers.py"}  # the service starts itself: no project has a say in it
-    assert {module for module, _ in calls("Popen")} == {"agents/process.py", *own}
+    assert {module for module, _ in calls("Popen")} == {"targets/agents/process.py", *own}
     assert {module for module, _ in calls("entry_points")} == {"registry.py"}
     assert not [name for name in ("run_path", "run_module", "exec", "eval", "system", "Client") if calls(name)]
     clients = calls("AsyncClient")
-    assert {module for module, _ in clients} == {"http/client.py"}
+    assert {module for module, _ in clients} == {"targets/http/client.py"}
     opened = [*clients, *calls("create")]  # the latter: qdrant-client's
     by_route = [[ast.unparse(one.value) for one in call.keywords if one.arg is None] for _, call in opened]
     assert sum(options[-1].endswith("client_options") for options in by_route if options) == 2

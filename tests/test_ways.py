@@ -16,19 +16,19 @@ import evalspec
 PAGE = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").read_text()
 WAYS = {
     "threshold": (
-        ("planning.thresholds", "to_threshold", "Limit", "Threshold"),
-        ("outline", "DatasetOutline.thresholds", "Threshold", "Threshold"),
-        ("gate", "compute_outcome", "Threshold", "Threshold"),
+        ("runs.planning.thresholds", "to_threshold", "Limit", "Threshold"),
+        ("verdict.outline", "DatasetOutline.thresholds", "Threshold", "Threshold"),
+        ("verdict.gate", "compute_outcome", "Threshold", "Threshold"),
         ("model", "DatasetResult.thresholds", "Threshold", "Threshold"),
-        ("reporters.view.dataset", "_threshold_row", "Threshold", "Row"),
+        ("reports.view.dataset", "_threshold_row", "Threshold", "Row"),
     ),
     "sample": (
-        ("datasets.jsonl", "_to_sample", "JsonlSample", "Sample"),
-        ("agents.base", "Agent.ask", "Sample", "AgentReply"),
+        ("inputs.datasets.jsonl", "_to_sample", "JsonlSample", "Sample"),
+        ("targets.agents.base", "Agent.ask", "Sample", "AgentReply"),
         ("model", "Exchange.reply", "AgentReply", "Exchange"),
-        ("runner.scoring", "score_exchange", "Exchange", "Score"),
+        ("runs.runner.scoring", "score_exchange", "Exchange", "Score"),
         ("model", "Attempt.scores", "Score", "Attempt"),
-        ("attempts", "combine_attempts", "Attempt", "SampleResult"),
+        ("verdict.attempts", "combine_attempts", "Attempt", "SampleResult"),
         ("model", "DatasetResult.samples", "SampleResult", "SampleResult"),
     ),
 }

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, ndtri
 from scipy.stats import beta, binom
 
-from evalspec.stats.bounded import compute_unseen_size
-from evalspec.stats.gamma_sums import compute_tails
+from evalspec.verdict.stats.bounded import compute_unseen_size
+from evalspec.verdict.stats.gamma_sums import compute_tails
 
 Array = NDArray[np.float64]
 Classes = tuple[tuple[int, int], ...]

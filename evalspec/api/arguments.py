@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from evalspec.agents.function import AgentFunction
-from evalspec.agents.user_agent import is_agent
-from evalspec.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.registry import near_miss
 from evalspec.model.runs import MAX_REPEATS
-from evalspec.planning.options import RunOptions
-from evalspec.registry import near_miss
+from evalspec.runs.planning.options import RunOptions
+from evalspec.targets.agents.function import AgentFunction
+from evalspec.targets.agents.user_agent import is_agent
 
 AnyPath = str | Path
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from evalspec.comparison.baseline import KIND, build_baseline, list_pooled, render_baseline
+from evalspec.base.output_files import write_file
 from evalspec.model import Run
-from evalspec.output_files import write_file
-from evalspec.store.erasing import Key
-from evalspec.typed_json import parse_document, read_bytes
+from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.runs.store.erasing import Key
+from evalspec.verdict.comparison.baseline import KIND, build_baseline, list_pooled, render_baseline
 
 _HEAD_BYTES = 4096
 

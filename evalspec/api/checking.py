@@ -9,15 +9,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from evalspec.agents.function import AgentFunction, call_function
-from evalspec.agents.results import read_result
 from evalspec.api.arguments import refuse_uncallable
 from evalspec.api.explaining import explain_texts
 from evalspec.api.loops import run_coroutine
 from evalspec.api.public import aevaluate
-from evalspec.errors import InvalidInput, Problem, ServiceError
-from evalspec.foreign_text import inert
+from evalspec.base.errors import InvalidInput, Problem, ServiceError
+from evalspec.base.foreign_text import inert
 from evalspec.model import Run, Score, Threshold, VerdictStatus
+from evalspec.targets.agents.function import AgentFunction, call_function
+from evalspec.targets.agents.results import read_result
 
 _NAME = "check"
 _PLACES = re.compile(r"^spec\.evaluation\.(datasets\[0\]\.)?")

@@ -6,14 +6,14 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import LoadedDataset, load_dataset
-from evalspec.datasets.selection import Selection, select
-from evalspec.datasets.spooling import spool
-from evalspec.datasets.writing import accept_losses, choose_format, refuse_existing, write_dataset
-from evalspec.errors import InvalidInput, Problem
-from evalspec.output_files import Input, refuse_inputs
-from evalspec.store.run_store import OWN_INPUTS
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.output_files import Input, refuse_inputs
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import LoadedDataset, load_dataset
+from evalspec.inputs.datasets.selection import Selection, select
+from evalspec.inputs.datasets.spooling import spool
+from evalspec.inputs.datasets.writing import accept_losses, choose_format, refuse_existing, write_dataset
+from evalspec.runs.store.run_store import OWN_INPUTS
 
 _EVERYTHING = Selection()
 

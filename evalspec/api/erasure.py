@@ -7,16 +7,16 @@ from typing import Any
 from msgspec import Struct, field
 
 from evalspec.api.baseline_files import find_baselines, shorten_baseline
-from evalspec.errors import EvalspecError, InvalidInput
-from evalspec.gold.quotes import Quotes, find_quoting
-from evalspec.labels.erasing import erase_labels
+from evalspec.base.errors import EvalspecError, InvalidInput
+from evalspec.curation.gold.quotes import Quotes, find_quoting
+from evalspec.curation.labels.erasing import erase_labels
 from evalspec.model.labels import Label
-from evalspec.store.erasing import Key, Wanted, erase_samples, find_samples
-from evalspec.store.inputs import INPUTS_NAME
-from evalspec.store.log_records import TEXT, read_log
-from evalspec.store.run_log import LOG_NAME
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.runs.store.erasing import Key, Wanted, erase_samples, find_samples
+from evalspec.runs.store.inputs import INPUTS_NAME
+from evalspec.runs.store.log_records import TEXT, read_log
+from evalspec.runs.store.run_log import LOG_NAME
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import StoredRun, open_run
 
 SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
@@ -85,10 +85,10 @@ def erase(
 
 def render_scores(stored: StoredRun) -> Iterable[str]:
     """Render the JSON report of a run whose texts were erased."""
-    from evalspec.reporters.json_report import iterate_json
-    from evalspec.reporters.redaction import withhold_texts
-    from evalspec.runner.reread import conclude_stored
-    from evalspec.runner.session import metadata_keys
+    from evalspec.reports.json_report import iterate_json
+    from evalspec.runs.runner.reread import conclude_stored
+    from evalspec.runs.runner.session import metadata_keys
+    from evalspec.runs.store.run_redaction import withhold_texts
 
     run = conclude_stored(stored)
     return iterate_json(run if stored.outline.has_texts else withhold_texts(run, metadata_keys(stored.outline)))
@@ -156,7 +156,7 @@ def shorten_baselines(
 
 def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wanted:
     """Return what to erase from a run. Retrieved texts are stored once, so the replies that name them are found."""
-    from evalspec.runner.session import metadata_keys
+    from evalspec.runs.runner.session import metadata_keys
 
     texts = (record for _, record in read_log(stored.folder / LOG_NAME) if record["kind"] == TEXT)
     digests = [record["digest"].encode() for record in texts if quotes(record["text"].encode(errors="replace"))]

@@ -11,26 +11,26 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic.alias_generators import to_camel
 
-from evalspec.errors import Problem
-from evalspec.manifest.loader import LoadedManifest
+from evalspec.base.errors import Problem
+from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import Run
-from evalspec.planning.build import Plan, build_plan
-from evalspec.planning.options import RETRIEVER_OPTIONS, RunOptions
-from evalspec.planning.outlining import outline_plan
-from evalspec.planning.selecting import log_held_out
-from evalspec.reporters.json_report import iterate_json
-from evalspec.reporters.redaction import redact_run, withhold_texts
-from evalspec.runner.fingerprint import compute_fingerprint
-from evalspec.runner.session import Session, begin_run, describe_reused, load_replies, metadata_keys, resume_run
-from evalspec.runner.targets import ProgressListener
-from evalspec.store.damage import refuse_damage
-from evalspec.store.erasing import refuse_erased
-from evalspec.store.pushed_runs import refuse_pushed
-from evalspec.store.run_store import RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.reports.json_report import iterate_json
+from evalspec.runs.planning.build import Plan, build_plan
+from evalspec.runs.planning.options import RETRIEVER_OPTIONS, RunOptions
+from evalspec.runs.planning.outlining import outline_plan
+from evalspec.runs.planning.selecting import log_held_out
+from evalspec.runs.runner.fingerprint import compute_fingerprint
+from evalspec.runs.runner.session import Session, begin_run, describe_reused, load_replies, metadata_keys, resume_run
+from evalspec.runs.runner.targets import ProgressListener
+from evalspec.runs.store.damage import refuse_damage
+from evalspec.runs.store.erasing import refuse_erased
+from evalspec.runs.store.pushed_runs import refuse_pushed
+from evalspec.runs.store.run_redaction import redact_run, withhold_texts
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
-    from evalspec.retrievers.vectors import KnownVectors
+    from evalspec.targets.retrievers.vectors import KnownVectors
 
 _ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrieversSha256", "selection")
 """The keys of a fingerprint that describe where replies come from."""
@@ -184,9 +184,9 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
     Raises:
         Unmeasurable: The run could not continue. Its results so far are stored, and it can be resumed.
     """
-    from evalspec.runner.diagnosing import diagnose
-    from evalspec.runner.execute import execute
-    from evalspec.runner.reread import read_stored_baseline
+    from evalspec.runs.runner.diagnosing import diagnose
+    from evalspec.runs.runner.execute import execute
+    from evalspec.runs.runner.reread import read_stored_baseline
 
     stored = open_run(session.log.place)
     with session.log as log:

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from evalspec.foreign_text import inert
+from evalspec.base.foreign_text import inert
 from evalspec.model import DatasetResult, Sample, SampleResult, Score, Threshold
-from evalspec.store.stored_run import StoredRun
-from evalspec.summary import in_slice
+from evalspec.runs.store.stored_run import StoredRun
+from evalspec.verdict.summary import in_slice
 
 _WORST_SHOWN = 3
 

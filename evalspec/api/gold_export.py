@@ -8,23 +8,23 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.datasets.base import DatasetContent, Source
-from evalspec.datasets.load import load_dataset
-from evalspec.datasets.spooling import spool
-from evalspec.datasets.writing import accept_losses, choose_format, refuse_existing, write_dataset
-from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.files import compute_hash, require_records, show, to_plain, write_record
-from evalspec.gold.gold_set import GoldSet, open_set, read_config
-from evalspec.gold.identity import require_person
-from evalspec.gold.layout import EXPORTS
-from evalspec.gold.locking import hold
-from evalspec.gold.permission import find_today
-from evalspec.gold.samples import make_sample
-from evalspec.gold.schema import Export
-from evalspec.gold.triple_files import drop_triples
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.output_files import Input, is_stream, refuse_inputs
+from evalspec.curation.gold.files import compute_hash, require_records, show, to_plain, write_record
+from evalspec.curation.gold.gold_set import GoldSet, open_set, read_config
+from evalspec.curation.gold.identity import require_person
+from evalspec.curation.gold.layout import EXPORTS
+from evalspec.curation.gold.locking import hold
+from evalspec.curation.gold.permission import find_today
+from evalspec.curation.gold.samples import make_sample
+from evalspec.curation.gold.schema import Export
+from evalspec.curation.gold.triple_files import drop_triples
+from evalspec.inputs.datasets.base import DatasetContent, Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.datasets.spooling import spool
+from evalspec.inputs.datasets.writing import accept_losses, choose_format, refuse_existing, write_dataset
 from evalspec.model import Sample
-from evalspec.output_files import Input, is_stream, refuse_inputs
-from evalspec.store.run_store import OWN_INPUTS
+from evalspec.runs.store.run_store import OWN_INPUTS
 
 STRESS = "stress"
 REVIEW_STATE = "review_state"

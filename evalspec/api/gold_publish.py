@@ -10,23 +10,23 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.api.gold_export import recording
-from evalspec.datasets.writing import put_written_in_place, refuse_existing
-from evalspec.errors import InvalidInput, Problem
-from evalspec.gold.blocks import find_text, parse_pin
-from evalspec.gold.curation import compute_curation
-from evalspec.gold.data_card import render_card
-from evalspec.gold.files import render_yaml, require_records, show, write_record
-from evalspec.gold.gold_set import Entry, GoldSet, read_config
-from evalspec.gold.identity import require_person
-from evalspec.gold.layout import EXCEPTIONS, SET_FILE
-from evalspec.gold.linting import lint
-from evalspec.gold.permission import find_today
-from evalspec.gold.publishing import PublicPart, describe_schema, name_annotators, select_public, to_public
-from evalspec.gold.redaction import list_texts
-from evalspec.gold.schema import Allowed
-from evalspec.gold.scrubbing import CUSTOMER, Hit, Scrubber
-from evalspec.output_files import Input, refuse_inputs
-from evalspec.store.run_store import OWN_INPUTS
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.output_files import Input, refuse_inputs
+from evalspec.curation.gold.blocks import find_text, parse_pin
+from evalspec.curation.gold.curation import compute_curation
+from evalspec.curation.gold.data_card import render_card
+from evalspec.curation.gold.files import render_yaml, require_records, show, write_record
+from evalspec.curation.gold.gold_set import Entry, GoldSet, read_config
+from evalspec.curation.gold.identity import require_person
+from evalspec.curation.gold.layout import EXCEPTIONS, SET_FILE
+from evalspec.curation.gold.linting import lint
+from evalspec.curation.gold.permission import find_today
+from evalspec.curation.gold.publishing import PublicPart, describe_schema, name_annotators, select_public, to_public
+from evalspec.curation.gold.redaction import list_texts
+from evalspec.curation.gold.schema import Allowed
+from evalspec.curation.gold.scrubbing import CUSTOMER, Hit, Scrubber
+from evalspec.inputs.datasets.writing import put_written_in_place, refuse_existing
+from evalspec.runs.store.run_store import OWN_INPUTS
 
 TRIPLES_NAME = "triples.yaml"
 SCHEMA_NAME = "schema.json"

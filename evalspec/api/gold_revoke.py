@@ -10,17 +10,17 @@ from msgspec import Struct, field
 
 from evalspec.api.erasure import Erased, erase_labels_on, erase_run, shorten_baselines
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
-from evalspec.errors import InvalidInput
-from evalspec.gold.files import show
-from evalspec.gold.git_history import describe_git
-from evalspec.gold.gold_set import GoldSet, open_set, read_config
-from evalspec.gold.identity import require_person
-from evalspec.gold.leaks import list_terms
-from evalspec.gold.locking import hold
-from evalspec.gold.permission import find_today, grant_path
-from evalspec.gold.quotes import Ids, Quotes, find_quoting
-from evalspec.gold.redaction import find_terms
-from evalspec.gold.revoking import (
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.files import show
+from evalspec.curation.gold.git_history import describe_git
+from evalspec.curation.gold.gold_set import GoldSet, open_set, read_config
+from evalspec.curation.gold.identity import require_person
+from evalspec.curation.gold.leaks import list_terms
+from evalspec.curation.gold.locking import hold
+from evalspec.curation.gold.permission import find_today, grant_path
+from evalspec.curation.gold.quotes import Ids, Quotes, find_quoting
+from evalspec.curation.gold.redaction import find_terms
+from evalspec.curation.gold.revoking import (
     Content,
     bury,
     bury_notes,
@@ -33,11 +33,11 @@ from evalspec.gold.revoking import (
     remove_temporary,
     shorten_slice,
 )
-from evalspec.gold.schema import Export
-from evalspec.store.erasing import Key, Wanted
-from evalspec.store.run_log import DESCRIPTION_NAME
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import StoredRun
+from evalspec.curation.gold.schema import Export
+from evalspec.runs.store.erasing import Key, Wanted
+from evalspec.runs.store.run_log import DESCRIPTION_NAME
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import StoredRun
 
 _LONG_LINE = 40
 """Shorter lines of a passage may be in any text."""
@@ -216,7 +216,7 @@ def _find_own(stored: StoredRun, places: set[Path]) -> set[str]:
 
 
 def _describe_wanted(stored: StoredRun, content: Content, own: set[str], asks: Quotes, quotes: Quotes) -> Wanted:
-    from evalspec.runner.session import metadata_keys
+    from evalspec.runs.runner.session import metadata_keys
 
     def is_wanted(record: Mapping[str, Any]) -> bool:
         is_named = (record["metadata"] or {}).get("customer") == content.customer

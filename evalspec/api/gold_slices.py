@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.comparison.comparability import identity_of
-from evalspec.errors import EvalspecError
-from evalspec.gold.slices import Slice
-from evalspec.json_text import compute_digest
+from evalspec.base.errors import EvalspecError
+from evalspec.base.json_text import compute_digest
+from evalspec.curation.gold.slices import Slice
 from evalspec.model import DatasetResult, Run
-from evalspec.stats import compute_statistic
-from evalspec.stats.correlation import correlate_differences
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import StoredRun, open_run
+from evalspec.verdict.comparison.comparability import identity_of
+from evalspec.verdict.stats import compute_statistic
+from evalspec.verdict.stats.correlation import correlate_differences
 
 FULL_RUNS = 8
 """Number of configurations with a full run below which the signal of a slice is unknown."""
@@ -137,7 +137,7 @@ def _list_full(root: Path, store: RunStore, excluded: dict[str, int]) -> Iterato
 
 
 def _read_dataset(stored: StoredRun, name: str) -> tuple[Run | None, DatasetResult | None]:
-    from evalspec.reporters.report_reading import read_report
+    from evalspec.model.report_reading import read_report
 
     try:
         run = read_report(stored.report)

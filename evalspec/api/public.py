@@ -12,19 +12,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from evalspec.agents.function import AgentFunction
 from evalspec.api.arguments import AnyPath, Options, check_arguments, to_options
-from evalspec.errors import EvalspecError, InvalidInput, Problem
-from evalspec.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import open_run
+from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from evalspec.inputs.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import open_run
+from evalspec.targets.agents.function import AgentFunction
 
 if TYPE_CHECKING:
     from evalspec.api.conversion import Conversion
     from evalspec.api.evaluation import Progress
-    from evalspec.comparison.result import Comparison, NamedRun
     from evalspec.model import Run, StatedLimit
-    from evalspec.planning.forecast import Forecast
+    from evalspec.runs.planning.forecast import Forecast
+    from evalspec.verdict.comparison.result import Comparison, NamedRun
 
 
 def evaluate(
@@ -144,8 +144,8 @@ class Validation(Struct, frozen=True):
 
 def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> Validation:
     """Return every error of a manifest and its datasets. Calls nothing, not even `agent`, and reads no secrets."""
-    from evalspec.planning.checks import validate_manifest
-    from evalspec.planning.opening import recommend_checks
+    from evalspec.runs.planning.checks import validate_manifest
+    from evalspec.runs.planning.opening import recommend_checks
 
     try:
         part = load_valid_parts(Path(manifest))
@@ -184,7 +184,7 @@ def plan(
         InvalidInput: The manifest is invalid, or the baseline does not exist.
     """
     from evalspec.api.runs import comparison_baseline
-    from evalspec.planning.forecast import build_forecast
+    from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(Path(manifest))
     found = comparison_baseline(loaded, baseline, RunStore(Path(store)))
@@ -251,8 +251,8 @@ def compare(
     Raises:
         InvalidInput: A run does not exist, or the runs are not comparable.
     """
-    from evalspec.comparison.compare_runs import Choice, compare_runs
-    from evalspec.validity.changes import Rules
+    from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+    from evalspec.verdict.validity.changes import Rules
 
     check_arguments(alpha=alpha, resamples=resamples, seed=seed)
     if not candidates:
@@ -310,8 +310,8 @@ def convert(
         InvalidInput: The source is invalid, the destination exists, or data would be lost.
     """
     from evalspec.api.conversion import convert_dataset
-    from evalspec.datasets.base import Source
-    from evalspec.datasets.selection import parse_selection
+    from evalspec.inputs.datasets.base import Source
+    from evalspec.inputs.datasets.selection import parse_selection
 
     check_arguments(retrieval_gt_1d=retrieval_gt_1d, sample_size=sample_size)
     beside = (Path(corpus) if corpus else None, str(corpus or ""))
@@ -325,7 +325,7 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
     check_arguments(judge=judge)
     if judge is None:
         return loaded
-    from evalspec.manifest.judge_schema import JudgeConfig
+    from evalspec.inputs.manifest.judge_schema import JudgeConfig
 
     try:
         config = JudgeConfig.model_validate(dict(judge))
@@ -342,8 +342,8 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
 
 def _name(run: "str | Run", store: RunStore) -> "NamedRun":
     from evalspec.api.runs import read_named
-    from evalspec.comparison.result import NamedRun
     from evalspec.model import Run
+    from evalspec.verdict.comparison.result import NamedRun
 
     return NamedRun(run.id, run, "run") if isinstance(run, Run) else read_named(run, store)
 

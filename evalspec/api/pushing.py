@@ -17,20 +17,20 @@ import httpx
 from msgspec import MsgspecError, Struct, convert, to_builtins
 from msgspec.json import encode
 
-from evalspec.errors import InvalidInput, Problem, ServiceError, Unmeasurable
-from evalspec.http.client import OutgoingRequest, open_client, parse_body, read_whole, send
-from evalspec.http.error_body import is_transient
-from evalspec.http.failures import Service
-from evalspec.http.pacing import parse_retry_after, persist
-from evalspec.http.routes import choose_route, is_loopback
-from evalspec.http.text import one_line
-from evalspec.manifest.redaction import hide_all
+from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurable
+from evalspec.base.text import one_line
+from evalspec.inputs.manifest.redaction import hide_all
 from evalspec.model.base import built
-from evalspec.runner.ci_variables import detect_ci_build
-from evalspec.store.damage import refuse_damage
-from evalspec.store.pushed_runs import PushedFile, list_pushed_files
-from evalspec.store.run_log import is_being_written
-from evalspec.store.stored_run import open_run
+from evalspec.runs.runner.ci_variables import detect_ci_build
+from evalspec.runs.store.damage import refuse_damage
+from evalspec.runs.store.pushed_runs import PushedFile, list_pushed_files
+from evalspec.runs.store.run_log import is_being_written
+from evalspec.runs.store.stored_run import open_run
+from evalspec.targets.http.client import OutgoingRequest, open_client, parse_body, read_whole, send
+from evalspec.targets.http.error_body import is_transient
+from evalspec.targets.http.failures import Service
+from evalspec.targets.http.pacing import parse_retry_after, persist
+from evalspec.targets.http.routes import choose_route, is_loopback
 
 TOKEN_VARIABLE = "EVALSPEC_TOKEN"  # noqa: S105 - the name of a variable
 _CREATE_TOKEN = "evalspec token create --user EMAIL --scope push --namespace NS"  # noqa: S105 - a command

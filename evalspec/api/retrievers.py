@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from evalspec.comparison.drops import find_metric
-from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.registry import near_miss
 from evalspec.model import TOTAL, DatasetResult, Direction, Run, Summary, VerdictStatus
-from evalspec.planning.build import Plan
-from evalspec.registry import near_miss
+from evalspec.runs.planning.build import Plan
+from evalspec.verdict.comparison.drops import find_metric
 
 _SEVERITY = (ExitCode.OK, ExitCode.UNMEASURED, ExitCode.GATE_FAILED)
 

@@ -4,17 +4,17 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalspec.comparison.baseline import FOLDER, baseline_path
-from evalspec.comparison.result import NamedRun
-from evalspec.comparison.run_files import read_run_file
-from evalspec.errors import InvalidInput, Problem
-from evalspec.manifest.loader import LoadedManifest
-from evalspec.planning.inputs import existing_baseline
-from evalspec.registry import near_miss
-from evalspec.store.damage import refuse_damage
-from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.registry import near_miss
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.runs.planning.inputs import existing_baseline
+from evalspec.runs.store.damage import refuse_damage
+from evalspec.runs.store.run_log import LATEST_NAME
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import StoredRun, open_run
+from evalspec.verdict.comparison.baseline import FOLDER, baseline_path
+from evalspec.verdict.comparison.result import NamedRun
+from evalspec.verdict.comparison.run_files import read_run_file
 
 if TYPE_CHECKING:
     from evalspec.model import StoredExchange
@@ -53,11 +53,11 @@ def name_stored(stored: StoredRun, name: str) -> NamedRun:
     """Return a stored run from its report. An unfinished run is reconstructed from its log, with a note."""
     refuse_damage(stored)
     if stored.report.is_file():
-        from evalspec.reporters.report_reading import read_report
+        from evalspec.model.report_reading import read_report
 
         run, notes = read_report(stored.report), []
     else:
-        from evalspec.runner.reread import conclude_stored
+        from evalspec.runs.runner.reread import conclude_stored
 
         run = conclude_stored(stored)
         notes = [f"{name}: {note}" for note in run.notes if "not finished" in note]

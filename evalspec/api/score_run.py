@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evalspec import __version__
 from evalspec.api.scoring import JUDGED, MEAN, NO_ANSWER, SHARES, Scored
-from evalspec.errors import ExitCode
+from evalspec.base.errors import ExitCode
 from evalspec.model import (
     Cause,
     DatasetResult,
@@ -15,8 +15,8 @@ from evalspec.model import (
     Score,
     Summary,
 )
-from evalspec.stats import compute_statistic
-from evalspec.validity.estimates import estimate
+from evalspec.verdict.stats import compute_statistic
+from evalspec.verdict.validity.estimates import estimate
 
 _MISSING = "the run has no results for this query"
 _NOTHING_TO_JUDGE = "nothing was retrieved, so there is nothing to be judged"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from evalspec.errors import InvalidInput, Problem
-from evalspec.foreign_text import inert
-from evalspec.jsonl import open_unpacked
-from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.ranking.engine import Measured, MeasureSpec, compute_measures
-from evalspec.ranking.measures import MEASURES, parse_beta
-from evalspec.ranking.run_files import GroundTruth, check_overlap, measure_run_file
-from evalspec.ranking.trec_files import looks_like_qrels, read_qrels
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.foreign_text import inert
+from evalspec.base.jsonl import open_unpacked
+from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.inputs.ranking_files import GroundTruth, looks_like_qrels, read_qrels
+from evalspec.scoring.ranking.engine import Measured, MeasureSpec, compute_measures
+from evalspec.scoring.ranking.measures import MEASURES, parse_beta
+from evalspec.scoring.ranking.run_files import check_overlap, measure_run_file
 
 CUT_BY_DEFAULT = {"nDCG": 10, "Recall": 100, "Precision": 10}
 UNCUT_BY_DEFAULT = ("AP", "RR")
@@ -168,8 +168,8 @@ def _find_measure(name: str) -> str:
         return canonical
     if beta := parse_beta(name):
         return f"F{beta:g}"
-    from evalspec.metrics.base import METRICS
-    from evalspec.registry import near_miss
+    from evalspec.base.registry import near_miss
+    from evalspec.scoring.metrics.base import METRICS
 
     known = METRICS.find(name)
     if known is None:
@@ -218,8 +218,8 @@ def _read_truth(path: Path, problems: list[Problem], warnings: list[Problem], wh
     head = _read_head(path)
     holds_data = head.startswith(_DATASET_STARTS) and not looks_like_qrels(head)
     if path.is_dir() or path.suffix.casefold() in _DATASET_SUFFIXES or holds_data:
-        from evalspec.datasets.load import load_ground_truth
-        from evalspec.datasets.selection import parse_selection
+        from evalspec.inputs.datasets.load import load_ground_truth
+        from evalspec.inputs.datasets.selection import parse_selection
 
         selection = parse_selection(where=where) if where else None
         return load_ground_truth(path, str(path), problems, warnings, selection)
@@ -255,8 +255,8 @@ def _measure(
 
 def _read_replies(path: Path, problems: list[Problem]) -> dict[str, Sequence[str]]:
     """Return the retrieved ids of recorded replies by sample id."""
-    from evalspec.agents.replay import load_replies
     from evalspec.model import AgentReply
+    from evalspec.targets.agents.replay import load_replies
 
     with path.open("rb") as stream:
         if stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC:

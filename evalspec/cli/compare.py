@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from evalspec.base.collector import long_lived
+from evalspec.base.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.cli.failure import problem_document
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import dataset_option, option
@@ -24,15 +27,12 @@ from evalspec.cli.run_output import (
 )
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
-from evalspec.collector import long_lived
-from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
-from evalspec.output_files import Input, refuse_inputs
-from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
-from evalspec.store.stored_run import open_run
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
+from evalspec.runs.store.stored_run import open_run
 
 if TYPE_CHECKING:
-    from evalspec.comparison.result import Comparison
-    from evalspec.reporters.view.parts import View
+    from evalspec.reports.view.parts import View
+    from evalspec.verdict.comparison.result import Comparison
 
 _FORMS = (".html", ".json", ".md")
 _SAMPLES_SHOWN = 10
@@ -97,8 +97,8 @@ def command(
       evalspec compare evals/baselines/main.json latest --fail-on degraded
     """  # fmt: skip
     from evalspec.api.runs import read_named
-    from evalspec.comparison.compare_runs import Choice, compare_runs
-    from evalspec.validity.changes import Rules
+    from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+    from evalspec.verdict.validity.changes import Rules
 
     check_forms(outputs)
     store = RunStore(STORE)
@@ -129,13 +129,13 @@ def tell_comparison(
     print before the details. The exit code is `code`, but a pass becomes UNMEASURED if a file could not be written, or
     with other `failures`.
     """
-    from evalspec.comparison.document import render_comparison_json
-    from evalspec.comparison.sample_changes import read_side_by_side
-    from evalspec.comparison.view import build_comparison_view
-    from evalspec.comparison.wording import render_tally
-    from evalspec.reporters.markdown import render_view_markdown
-    from evalspec.reporters.terminal import Amount, render_view_terminal
-    from evalspec.reporters.view.parts import Cell, View
+    from evalspec.reports.markdown import render_view_markdown
+    from evalspec.reports.terminal import Amount, render_view_terminal
+    from evalspec.reports.view.comparison import build_comparison_view
+    from evalspec.reports.view.parts import Cell, View
+    from evalspec.verdict.comparison.document import render_comparison_json
+    from evalspec.verdict.comparison.sample_changes import read_side_by_side
+    from evalspec.verdict.comparison.wording import render_tally
 
     baseline = comparison.baseline
     texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
@@ -149,7 +149,7 @@ def tell_comparison(
         if suffix == ".md":
             return render_view_markdown(build())
         if suffix == ".html":
-            from evalspec.reporters.html_report.comparison_page import render_view_html
+            from evalspec.reports.html_report.comparison_page import render_view_html
 
             return render_view_html(build(), render_tally(comparison))
         return render_comparison_json(comparison, texts, code, more)
@@ -195,7 +195,7 @@ def check_forms(outputs: Iterable[Path]) -> None:
 
 def _list_inputs(names: Iterable[str], store: RunStore) -> Iterator[Input]:
     """Yield the files of the compared runs, and the inputs of those in the store."""
-    from evalspec.planning.inputs import list_stored_inputs
+    from evalspec.runs.planning.inputs import list_stored_inputs
 
     for name in names:
         if Path(name).exists():

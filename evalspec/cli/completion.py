@@ -3,9 +3,9 @@
 import click
 from click.shell_completion import get_completion_class
 
+from evalspec.base.errors import InvalidInput
 from evalspec.cli.commands import VARIABLE
 from evalspec.cli.streams import emit
-from evalspec.errors import InvalidInput
 
 
 @click.command("completion")

@@ -6,6 +6,11 @@ from typing import Any, Literal
 import click
 
 from evalspec.api.conversion import Conversion, convert_dataset
+from evalspec.base.errors import ExitCode
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.output_files import is_standard_output
+from evalspec.base.plural import counted, pluralize
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import (
     field_option,
@@ -20,13 +25,8 @@ from evalspec.cli.options import (
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
-from evalspec.datasets.base import Source
-from evalspec.datasets.selection import parse_selection
-from evalspec.errors import ExitCode
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
-from evalspec.output_files import is_standard_output
-from evalspec.plural import counted, pluralize
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.selection import parse_selection
 
 _PATH = click.Path(path_type=Path)
 

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.cli.failure import CommandFailed, ended_like_ctrl_c
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED, Keyboard
 from evalspec.cli.screen import find_screen, find_size, render_choices, render_lines
 from evalspec.cli.streams import emit, results_stream
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.work_queue import WorkQueue
+from evalspec.curation.work_queue import WorkQueue
 
 
 def require_terminal(what: str, fix: str) -> None:

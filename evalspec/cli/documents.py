@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalspec.base.errors import ExitCode
+from evalspec.base.json_text import render_lines
 from evalspec.cli.streams import emit
-from evalspec.errors import ExitCode
-from evalspec.json_text import render_lines
 
 
 def emit_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK) -> None:

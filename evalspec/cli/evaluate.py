@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from evalspec.base.collector import long_lived
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import (
     dataset_option,
@@ -23,19 +26,16 @@ from evalspec.cli.retriever_options import confirm_deletions, render_plans, retr
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
-from evalspec.collector import long_lived
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.output_files import Input, refuse_inputs
-from evalspec.planning.options import RunOptions
-from evalspec.planning.retrievers import choose_retrievers
-from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.retrievers import choose_retrievers
+from evalspec.runs.store.run_log import LATEST_NAME
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
+from evalspec.runs.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from evalspec.api.evaluation import Evaluation
-    from evalspec.retrievers.vectors import KnownVectors
+    from evalspec.targets.retrievers.vectors import KnownVectors
 
 
 @click.command("evaluate", cls=OrderedCommand)

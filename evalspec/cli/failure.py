@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem
-from evalspec.json_text import render_lines
+from evalspec.base.errors import EvalspecError, ExitCode, InvalidInput, Problem
+from evalspec.base.json_text import render_lines
 
 _OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP}
 

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 
 import click
 
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.foreign_text import encodable, inert
+from evalspec.base.output_files import replace_file
 from evalspec.cli.options import field_option, option, warn
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.starting_data import StartingData, read_starting_data
 from evalspec.cli.streams import emit, emit_line
-from evalspec.errors import InvalidInput, Problem
-from evalspec.foreign_text import encodable, inert
-from evalspec.manifest.agent_schema import ChatEndpoint
-from evalspec.output_files import replace_file
-from evalspec.user_code.modules import check_module
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.user_code.modules import check_module
 
 _WORKFLOW = {".github/workflows/evalspec.yml": "workflow.yml"}
 _EXAMPLE_DATA = {"evals/rag.jsonl": "rag.jsonl", "evals/regression.jsonl": "regression.jsonl"}

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.foreign_text import inert
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labelling.person import find_labeller
 from evalspec.cli.name_completion import complete_run
@@ -21,10 +23,8 @@ from evalspec.cli.options import (
 )
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.foreign_text import inert
 from evalspec.model.labels import LabelVerdict
-from evalspec.store.run_store import STORE, RunStore
+from evalspec.runs.store.run_store import STORE, RunStore
 
 _OF_ONE = ("attempt", "note", "value", "verdict")
 _OF_SESSIONS = ("below_threshold", "failed", "sample_size", "seed", "tags", "where")
@@ -95,7 +95,7 @@ def _refuse(names: set[str], message: str, fix: str) -> None:
 
 
 def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) -> ExitCode:
-    from evalspec.labels.labelling import label
+    from evalspec.curation.labels.labelling import label
 
     datasets: Sequence[str] = given["datasets"]
     if given["verdict"] is None:
@@ -126,10 +126,10 @@ def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) ->
 
 def _open_session(run: str, by: str, given: Mapping[str, Any]) -> ExitCode:
     from evalspec.cli.labelling.session import require_label_terminal, run_label_session
-    from evalspec.datasets.selection import parse_selection
-    from evalspec.labels.cases import LabelledRun
-    from evalspec.labels.judged_run import CaseFilter
-    from evalspec.labels.session import LabelSession
+    from evalspec.curation.labels.cases import LabelledRun
+    from evalspec.curation.labels.judged_run import CaseFilter
+    from evalspec.curation.labels.session import LabelSession
+    from evalspec.inputs.datasets.selection import parse_selection
 
     require_label_terminal()
     size, seed = given["sample_size"], given["seed"]

@@ -5,17 +5,17 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.errors import ExitCode
+from evalspec.base.foreign_text import inert
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labelling.person import find_labeller
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
-from evalspec.errors import ExitCode
-from evalspec.foreign_text import inert
 from evalspec.model.labels import Label
-from evalspec.plural import counted
-from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import STORE
+from evalspec.runs.store.run_log import LATEST_NAME
+from evalspec.runs.store.run_store import STORE
 
 _history_option = click.option("--history", is_flag=True, help="Include labels that were replaced or withdrawn.")
 
@@ -49,7 +49,7 @@ def list_command(run: str, history: bool, person: str | None, as_json: bool) -> 
     Example:
       evalspec labels list latest --as ada
     """
-    from evalspec.labels.listing import list_labels
+    from evalspec.curation.labels.listing import list_labels
 
     viewer = find_labeller(person)
     every = list_labels(run, history=history)
@@ -105,8 +105,8 @@ def export_command(runs: Sequence[str], output: Path | None, history: bool, forc
       evalspec labels export latest -o labels.csv
       evalspec labels export latest main --history -o labels.jsonl
     """
-    from evalspec.labels.exchanging import JSONL, export_labels, render_labels
-    from evalspec.labels.listing import list_labels
+    from evalspec.curation.labels.exchanging import JSONL, export_labels, render_labels
+    from evalspec.curation.labels.listing import list_labels
 
     names = runs or (LATEST_NAME,)
     if output is None:
@@ -131,7 +131,7 @@ def import_command(file: Path, as_json: bool) -> ExitCode:
     Example:
       evalspec labels import labels.csv
     """
-    from evalspec.labels.exchanging import import_labels
+    from evalspec.curation.labels.exchanging import import_labels
 
     done = import_labels(file)
     if as_json:
@@ -154,7 +154,7 @@ def stats_command(run: str, as_json: bool) -> ExitCode:
     Example:
       evalspec labels stats latest
     """
-    from evalspec.labels.measuring import measure_labels
+    from evalspec.curation.labels.measuring import measure_labels
 
     found = measure_labels(run, store=STORE)
     if as_json:
@@ -163,8 +163,8 @@ def stats_command(run: str, as_json: bool) -> ExitCode:
         emit_document(to_builtins(found))
         return ExitCode.OK
     from evalspec.cli.terminal_size import detect_terminal
-    from evalspec.reporters.terminal import render_view_terminal
-    from evalspec.reporters.view.labels import build_labels_view
+    from evalspec.reports.terminal import render_view_terminal
+    from evalspec.reports.view.labels import build_labels_view
 
     width, color = detect_terminal()
     emit(render_view_terminal(build_labels_view(found), width=width, color=color), nl=False, color=color)

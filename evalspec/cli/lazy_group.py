@@ -41,7 +41,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve the command; for an unknown name, raise a usage error that suggests the closest one."""
         if args[0] not in self._summaries and not args[0].startswith("-"):
-            from evalspec.registry import near_miss
+            from evalspec.base.registry import near_miss
 
             typed = " ".join([*ctx.command_path.split()[1:], args[0]])
             raise click.UsageError(f"unknown command '{typed}'. {near_miss(args[0], self._summaries)}", ctx)

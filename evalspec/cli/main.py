@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
+from evalspec.base.collector import long_lived
+from evalspec.base.errors import EvalspecError, ExitCode
 from evalspec.cli.commands import COMMANDS, HELP, VARIABLE
 from evalspec.cli.failure import CommandFailed, describe, explain_path_error
 from evalspec.cli.lazy_group import LazyGroup
 from evalspec.cli.streams import emit, is_result_printed, notify, notify_lines, reserve_stdout
-from evalspec.collector import long_lived
-from evalspec.errors import EvalspecError, ExitCode
 
 _HELP = {"--help", "-h"}
 _OFF = {"", "0", "false", "f", "off", "no", "n"}

@@ -5,17 +5,17 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import InvalidInput
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.registry import near_miss
 from evalspec.cli.name_completion import complete_metric
 from evalspec.cli.options import json_option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
-from evalspec.errors import InvalidInput
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
-from evalspec.metrics.base import METRICS, MetricDefinition
-from evalspec.metrics.retrieval import define_f_beta
 from evalspec.model import Direction, Need
-from evalspec.registry import near_miss
+from evalspec.scoring.metrics.base import METRICS, MetricDefinition
+from evalspec.scoring.metrics.retrieval import define_f_beta
 
 _STAGES = {
     "retrieved.NAME, gain.NAME": "A retrieval metric before reranking, and the gain from reranking.",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from evalspec.errors import EvalspecError
+from evalspec.base.errors import EvalspecError
 
 _PLAIN = re.compile(r"\w[\w.,:+@%/-]*")
 """Names without a character that means something to bash, zsh or fish. The first one makes no option of a name."""
@@ -23,7 +23,7 @@ def complete_run(_context: click.Context, _parameter: click.Parameter, incomplet
 
 def complete_run_or_sample(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return samples of the run that is already named; without one, runs, and samples of the latest one."""
-    from evalspec.store.run_log import LATEST_NAME
+    from evalspec.runs.store.run_log import LATEST_NAME
 
     given = context.params.get(parameter.name or "") or ()
     samples = _list_samples(given[0] if given else LATEST_NAME)
@@ -32,7 +32,7 @@ def complete_run_or_sample(context: click.Context, parameter: click.Parameter, i
 
 def complete_dataset(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the datasets of the manifest that begin like this."""
-    from evalspec.manifest.loader import load_valid_parts
+    from evalspec.inputs.manifest.loader import load_valid_parts
 
     with suppress(EvalspecError, OSError):  # nothing to complete; the command reports the error
         path = context.params.get("manifest") or find_manifest()
@@ -44,7 +44,7 @@ def complete_dataset(context: click.Context, _parameter: click.Parameter, incomp
 
 def complete_metric(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of metrics that begin like this."""
-    from evalspec.metrics.base import METRICS
+    from evalspec.scoring.metrics.base import METRICS
 
     return _keep((one.name for one in METRICS), incomplete)
 
@@ -68,8 +68,8 @@ def _keep(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _list_runs() -> Iterator[str]:
-    from evalspec.store.run_log import LATEST_NAME
-    from evalspec.store.run_store import STORE, RunStore, is_run_name
+    from evalspec.runs.store.run_log import LATEST_NAME
+    from evalspec.runs.store.run_store import STORE, RunStore, is_run_name
 
     yield LATEST_NAME
     with suppress(EvalspecError, OSError):  # nothing to complete; the command reports the error
@@ -80,7 +80,7 @@ def _list_runs() -> Iterator[str]:
 
 def _list_samples(name: str) -> list[str]:
     from evalspec.api.runs import read_named
-    from evalspec.store.run_store import STORE, RunStore
+    from evalspec.runs.store.run_store import STORE, RunStore
 
     with suppress(EvalspecError, OSError):  # nothing to complete; the command reports the error
         run = read_named(name, RunStore(STORE)).run

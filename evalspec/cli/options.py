@@ -9,11 +9,11 @@ import click
 from click.core import ParameterSource
 from click.types import OptionHelpExtra
 
+from evalspec.base.errors import Problem
+from evalspec.base.plural import counted
 from evalspec.cli.name_completion import complete_dataset, find_manifest
 from evalspec.cli.streams import notify
-from evalspec.errors import Problem
 from evalspec.model import MAX_REPEATS
-from evalspec.plural import counted
 
 _INDEX = re.compile(r"\[\d+\]")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import ExitCode
 from evalspec.cli.options import (
     dataset_option,
     json_option,
@@ -19,10 +20,9 @@ from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
-from evalspec.errors import ExitCode
-from evalspec.manifest.loader import load_manifest
-from evalspec.planning.options import RunOptions
-from evalspec.store.run_store import STORE, RunStore
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.store.run_store import STORE, RunStore
 
 
 @click.command("plan", cls=OrderedCommand)
@@ -52,7 +52,7 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
     """
     from evalspec.api.runs import comparison_baseline
     from evalspec.cli.plan_report import render_forecast, render_forecast_json
-    from evalspec.planning.forecast import build_forecast
+    from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(manifest)
     forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, RunStore(STORE)))

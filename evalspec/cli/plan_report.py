@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from evalspec.errors import ExitCode
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
+from evalspec.base.errors import ExitCode
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.plural import counted
 from evalspec.model import Direction
-from evalspec.planning.forecast import DatasetForecast, Forecast, PartForecast
-from evalspec.planning.metric_forecasts import MetricForecast
-from evalspec.plural import counted
-from evalspec.reporters.terminal import render_parts
-from evalspec.reporters.wording import UNKNOWN, render_delta
-from evalspec.stats.detection import POWER
+from evalspec.reports.terminal import render_parts
+from evalspec.runs.planning.forecast import DatasetForecast, Forecast, PartForecast
+from evalspec.runs.planning.metric_forecasts import MetricForecast
+from evalspec.verdict.stats.detection import POWER
+from evalspec.verdict.wording import UNKNOWN, render_delta
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

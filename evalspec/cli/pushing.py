@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from evalspec.base.trust import in_force
 from evalspec.cli.options import option
 from evalspec.cli.streams import notify
-from evalspec.errors import EvalspecError, InvalidInput, Problem
-from evalspec.trust import in_force
 
 if TYPE_CHECKING:
     from evalspec.api.pushing import PushedRun, PushServer

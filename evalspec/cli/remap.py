@@ -7,21 +7,21 @@ from typing import Literal
 import click
 from msgspec.structs import replace
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.output_files import Input, is_standard_output, is_stream, refuse_inputs
+from evalspec.base.plural import counted, pluralize
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import json_option, min_overlap_option, option, warn_all
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
-from evalspec.datasets.base import Written
-from evalspec.datasets.writing import choose_format, list_losses, write_dataset
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
-from evalspec.output_files import Input, is_standard_output, is_stream, refuse_inputs
-from evalspec.plural import counted, pluralize
-from evalspec.remap import report
-from evalspec.remap.carrying import Remapped, load_and_remap
-from evalspec.store.run_store import OWN_INPUTS
+from evalspec.curation.remap import report
+from evalspec.curation.remap.carrying import Remapped, load_and_remap
+from evalspec.inputs.datasets.base import Written
+from evalspec.inputs.datasets.writing import choose_format, list_losses, write_dataset
+from evalspec.runs.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)
 _OTHER_FORMAT = "choose another format with --to (jsonl supports groups), or use --lossy to write the rest"

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.errors import ExitCode
+from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, deliver_run, output_option, resolve_reporters, shape_options
-from evalspec.errors import ExitCode
-from evalspec.output_files import Input, refuse_inputs
-from evalspec.store.damage import refuse_damage
-from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
-from evalspec.store.stored_run import open_run
+from evalspec.runs.store.damage import refuse_damage
+from evalspec.runs.store.run_log import LATEST_NAME
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
+from evalspec.runs.store.stored_run import open_run
 
 
 @click.command("report", cls=OrderedCommand)
@@ -31,13 +31,13 @@ def command(run: str, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:
       evalspec report latest -o report.html -o results.junit.xml
       evalspec report main --json
     """
-    from evalspec.runner.reread import conclude_stored
+    from evalspec.runs.runner.reread import conclude_stored
 
     reporters = resolve_reporters(outputs)
     stored = open_run(RunStore(STORE).find(run))
     refuse_damage(stored)
     if outputs:
-        from evalspec.planning.inputs import list_stored_inputs
+        from evalspec.runs.planning.inputs import list_stored_inputs
 
         refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *list_stored_inputs(stored.fingerprint)])
     concluded = conclude_stored(stored)

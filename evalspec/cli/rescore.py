@@ -4,6 +4,9 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.collector import long_lived
+from evalspec.base.errors import ExitCode
+from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.cli.failure import redacting
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import (
@@ -17,13 +20,10 @@ from evalspec.cli.options import (
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
-from evalspec.collector import long_lived
-from evalspec.errors import ExitCode
-from evalspec.manifest.loader import load_manifest
-from evalspec.output_files import Input, refuse_inputs
-from evalspec.store.damage import refuse_damage
-from evalspec.store.run_store import OWN_INPUTS, STORE, RunStore
-from evalspec.store.stored_run import open_run
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.runs.store.damage import refuse_damage
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
+from evalspec.runs.store.stored_run import open_run
 
 
 @click.command("rescore", cls=OrderedCommand)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evalspec.base.errors import InvalidInput
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.plural import counted
+from evalspec.base.text import strip_userinfo
 from evalspec.cli.options import group_options, option
 from evalspec.cli.streams import notify
-from evalspec.errors import InvalidInput
-from evalspec.foreign_text import inert
-from evalspec.http.text import strip_userinfo
-from evalspec.json_text import render_lines
-from evalspec.planning.build import Plan
-from evalspec.planning.draft import PlannedDataset
-from evalspec.plural import counted
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.planning.draft import PlannedDataset
 
 if TYPE_CHECKING:
-    from evalspec.retrievers.ingest_plan import IngestPlan
+    from evalspec.targets.retrievers.ingest_plan import IngestPlan
 
 retriever_options = group_options(
     option("--retriever", "retrievers", multiple=True, metavar="NAME",
@@ -71,7 +71,7 @@ def _list_lines(plan: Plan, dataset: PlannedDataset) -> list[str]:
         where = plan.own_agent or strip_userinfo(plan.url or "recorded replies")
         count = counted(len(dataset.samples) * plan.options.repeat, "sample")
         return [dataset.name, f"1. send {count} to {where}"]
-    from evalspec.retrievers.ingest_plan import list_steps
+    from evalspec.targets.retrievers.ingest_plan import list_steps
 
     settings = asked.settings
     decided = {

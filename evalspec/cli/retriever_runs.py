@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING, Any
 from evalspec.api.evaluation import Evaluation
 from evalspec.api.retrievers import Best, BestBy, choose_best, decide_outcome
 from evalspec.api.runs import name_stored
+from evalspec.base.collector import long_lived
+from evalspec.base.errors import ExitCode
 from evalspec.cli.compare import introduce_comparison, tell_comparison
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import notify, notify_github
-from evalspec.collector import long_lived
-from evalspec.comparison.compare_runs import compare_runs
-from evalspec.comparison.result import Comparison
-from evalspec.comparison.retriever_answer import build_answer, build_headline, say_answers
-from evalspec.comparison.view import build_comparison_view
-from evalspec.errors import ExitCode
 from evalspec.model import Run
-from evalspec.reporters.github import write_summary
-from evalspec.reporters.markdown import render_view_markdown
-from evalspec.reporters.view.parts import View
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import open_run
-from evalspec.validity.changes import Rules
+from evalspec.reports.github import write_summary
+from evalspec.reports.markdown import render_view_markdown
+from evalspec.reports.view.comparison import build_comparison_view
+from evalspec.reports.view.parts import View
+from evalspec.reports.view.retriever_answer import build_answer, build_headline, say_answers
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import open_run
+from evalspec.verdict.comparison.compare_runs import compare_runs
+from evalspec.verdict.comparison.result import Comparison
+from evalspec.verdict.validity.changes import Rules
 
 if TYPE_CHECKING:
     from evalspec.api.pushing import PushServer

@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import EvalspecError, ExitCode, Problem
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
 from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c, redacting
 from evalspec.cli.options import json_option, manifest_argument, option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
-from evalspec.errors import EvalspecError, ExitCode, Problem
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
-from evalspec.manifest.loader import load_manifest
-from evalspec.retrievers.scope_check import Checkable, ScopeCheck, ScopeFinding, check_scopes, start_check
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.targets.retrievers.scope_check import Checkable, ScopeCheck, ScopeFinding, check_scopes, start_check
 
 _WIDTH = max(map(len, ScopeFinding)) + 2
 
@@ -65,7 +65,7 @@ def check(name: str, manifest: Path, url: str | None, wait: float, as_json: bool
       evalspec retrievers check pages
       evalspec retrievers check pages agent.yaml --wait 30 --json
     """
-    from evalspec.planning.opening import open_checkable
+    from evalspec.runs.planning.opening import open_checkable
 
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):

@@ -5,10 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.foreign_text import cut, inert
-from evalspec.plural import counted
-from evalspec.store.run_rows import RunRow, StoredValue, read_row, read_values
-from evalspec.store.run_store import RunStore
+from evalspec.base.foreign_text import cut, inert
+from evalspec.base.plural import counted
+from evalspec.runs.store.run_rows import RunRow, StoredValue, read_row, read_values
+from evalspec.runs.store.run_store import RunStore
 
 _WITH_VALUES = 50
 """Number of newest runs whose values are read and shown."""

@@ -10,15 +10,15 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from evalspec.base.errors import EvalspecError, ExitCode, Problem
+from evalspec.base.output_files import is_stream, refuse_others, write_file
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import Command, group_options, json_option, option, quiet_option, verbose_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import detect_terminal
-from evalspec.errors import EvalspecError, ExitCode, Problem
 from evalspec.model import Run
-from evalspec.output_files import is_stream, refuse_others, write_file
-from evalspec.reporters.base import REPORTERS, Reporter, StoredExchanges, reporter_for
-from evalspec.reporters.json_report import JSON, iterate_json
+from evalspec.reports.base import REPORTERS, Reporter, StoredExchanges, reporter_for
+from evalspec.reports.json_report import JSON, iterate_json
 
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
@@ -130,8 +130,8 @@ def _print_text(
 
     Only the hints on an agent that is down come after the report, because they are what to do about it.
     """
-    from evalspec.reporters.terminal import Amount, render_terminal
-    from evalspec.reporters.view.outage import is_outage
+    from evalspec.reports.terminal import Amount, render_terminal
+    from evalspec.reports.view.outage import is_outage
 
     amount = Amount.BRIEF if shape.quiet else Amount.FULL if shape.verbose else Amount.NORMAL
     is_down = amount is Amount.NORMAL and is_outage(run)

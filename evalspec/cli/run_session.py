@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 from evalspec.api.evaluation import complete
 from evalspec.api.loops import run_here
+from evalspec.base.errors import EvalspecError, ExitCode
+from evalspec.base.foreign_text import inert
 from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape, deliver_run
 from evalspec.cli.streams import messages_stream, notify, notify_github
-from evalspec.errors import EvalspecError, ExitCode
-from evalspec.foreign_text import inert
 from evalspec.model import Run
-from evalspec.reporters.base import Reporter
-from evalspec.runner.session import Session, describe_resume, find_setting_to_fix, has_failures
-from evalspec.store.run_log import REPORT_NAME
-from evalspec.store.stored_run import open_run
+from evalspec.reports.base import Reporter
+from evalspec.runs.runner.session import Session, describe_resume, find_setting_to_fix, has_failures
+from evalspec.runs.store.run_log import REPORT_NAME
+from evalspec.runs.store.stored_run import open_run
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -60,7 +60,7 @@ def finish_session(
         hints=hints,
     )
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        from evalspec.reporters.github import write_github
+        from evalspec.reports.github import write_github
 
         for line in write_github(delivered, os.environ):
             notify_github(line)

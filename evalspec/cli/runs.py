@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem, StoreError
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.output_files import is_stream, refuse_inputs, write_file
+from evalspec.base.plural import counted
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.pushing import allow_http_option, push_stored, to_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import find_line_width
-from evalspec.errors import ExitCode, InvalidInput, Problem, StoreError
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
 from evalspec.model import Direction, Run, VerdictStatus
 from evalspec.model.fingerprints import describe_part
-from evalspec.output_files import is_stream, refuse_inputs, write_file
-from evalspec.plural import counted
-from evalspec.store.run_log import LATEST_NAME, is_being_written
-from evalspec.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
+from evalspec.runs.store.run_log import LATEST_NAME, is_being_written
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
 
 if TYPE_CHECKING:
-    from evalspec.comparison.baseline import Baseline
-    from evalspec.store.stored_run import StoredRun
+    from evalspec.runs.store.stored_run import StoredRun
+    from evalspec.verdict.comparison.baseline import Baseline
 
 _OF_EVALUATION = ("name", "samplesSha256", "metricIdentities")
 """Keys of a dataset in a fingerprint that are equal in runs of the same evaluation."""
@@ -86,7 +86,7 @@ def show(run: str) -> ExitCode:
     Example:
       evalspec runs show latest
     """
-    from evalspec.store.stored_run import open_run
+    from evalspec.runs.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
     emit(render_lines({"id": stored.id, **stored.fingerprint}))
@@ -136,17 +136,17 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
       evalspec runs promote latest --as main --add
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
-    from evalspec.comparison.baseline import baseline_path, count_attempts, refuse_other_file, render_baseline
-    from evalspec.comparison.confirmation import ENOUGH_ATTEMPTS
-    from evalspec.comparison.promotion import add_run
-    from evalspec.comparison.promotion import promote as promote_over
-    from evalspec.outline import policy_to_json
-    from evalspec.planning.inputs import list_stored_inputs
-    from evalspec.runner.reread import conclude_stored
-    from evalspec.store.damage import refuse_damage
-    from evalspec.store.files import store_errors
-    from evalspec.store.pushed_runs import refuse_pushed
-    from evalspec.store.stored_run import open_run
+    from evalspec.runs.planning.inputs import list_stored_inputs
+    from evalspec.runs.runner.reread import conclude_stored
+    from evalspec.runs.store.damage import refuse_damage
+    from evalspec.runs.store.files import store_errors
+    from evalspec.runs.store.pushed_runs import refuse_pushed
+    from evalspec.runs.store.stored_run import open_run
+    from evalspec.verdict.comparison.baseline import baseline_path, count_attempts, refuse_other_file, render_baseline
+    from evalspec.verdict.comparison.confirmation import ENOUGH_ATTEMPTS
+    from evalspec.verdict.comparison.promotion import add_run
+    from evalspec.verdict.comparison.promotion import promote as promote_over
+    from evalspec.verdict.outline import policy_to_json
 
     if reason is not None and not reason.strip():
         raise click.UsageError("--anchor needs a reason")
@@ -195,7 +195,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
 
 def _read_over(path: Path, *, add: bool) -> "Baseline | None":
     """Return the baseline that is added to or overwritten; None if there is none. A damaged one is overwritten."""
-    from evalspec.comparison.run_files import read_baseline
+    from evalspec.verdict.comparison.run_files import read_baseline
 
     if is_stream(path) or not path.exists():
         return None
@@ -211,7 +211,7 @@ def _read_over(path: Path, *, add: bool) -> "Baseline | None":
 
 def _tell_way(baseline: "Baseline") -> None:
     """Say how far the baseline is from its anchor, or which losses were accepted with it."""
-    from evalspec.comparison.promotion import list_losses
+    from evalspec.verdict.comparison.promotion import list_losses
 
     accepted = baseline.accepted
     if baseline.anchor is not None:
@@ -247,7 +247,7 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
 
 def _find_alike(stored: "StoredRun") -> "Iterator[StoredRun]":
     """Yield the other finished runs of the same agent, samples and metrics."""
-    from evalspec.store.stored_run import open_run
+    from evalspec.runs.store.stored_run import open_run
 
     wanted = _describe_evaluation(stored.fingerprint)
     for folder in RunStore(STORE).list():
@@ -267,7 +267,7 @@ def _describe_evaluation(fingerprint: Mapping[str, Any]) -> Any:
 
 def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
     """Return the value of a metric in a run's report, or None."""
-    from evalspec.typed_json import parse_document, read_bytes
+    from evalspec.model.typed_json import parse_document, read_bytes
 
     try:
         document = parse_document(read_bytes(stored.report), str(stored.report))
@@ -318,7 +318,7 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
       evalspec runs verify
       evalspec runs verify --all
     """
-    from evalspec.store.damage import list_damage
+    from evalspec.runs.store.damage import list_damage
 
     store = RunStore(STORE)
     folders = store.list() if is_all else [store.find(run)]

@@ -5,15 +5,15 @@ from typing import Any
 
 import click
 
+from evalspec.base.json_text import render_lines
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
-from evalspec.json_text import render_lines
 
 
 def _manifest() -> dict[str, Any]:
-    from evalspec.agents.wire import WIRES
-    from evalspec.datasets.base import DATASETS
-    from evalspec.manifest.json_schema import manifest_json_schema
+    from evalspec.inputs.datasets.base import DATASETS
+    from evalspec.inputs.manifest.json_schema import manifest_json_schema
+    from evalspec.targets.agents.wire import WIRES
 
     schema = manifest_json_schema()
     schema["$defs"]["ChatEndpoint"]["properties"]["protocol"]["anyOf"][0] = {"enum": WIRES.names(), "type": "string"}
@@ -24,14 +24,14 @@ def _manifest() -> dict[str, Any]:
 
 
 def _dataset() -> dict[str, Any]:
-    from evalspec.datasets.jsonl import JsonlSample
-    from evalspec.manifest.json_schema import UntitledKeys
+    from evalspec.inputs.datasets.jsonl import JsonlSample
+    from evalspec.inputs.manifest.json_schema import UntitledKeys
 
     return JsonlSample.model_json_schema(schema_generator=UntitledKeys)
 
 
 def _report() -> dict[str, Any]:
-    from evalspec.reporters.json_report import report_json_schema
+    from evalspec.reports.json_report import report_json_schema
 
     return report_json_schema()
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import click
 
 from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, MEAN, SHARES, Scored, list_notes, measure, show
+from evalspec.base.errors import ExitCode, Problem
 from evalspec.cli.options import json_option, option, warn_all, where_option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
-from evalspec.errors import ExitCode, Problem
 
 _FILE = click.Path(path_type=Path)
 
@@ -85,7 +85,7 @@ def command(
     exit_code = ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED
     if as_json:
         from evalspec.api.score_run import build_run  # imports the report records, which the tables do not need
-        from evalspec.reporters.json_report import render_json
+        from evalspec.reports.json_report import render_json
 
         emit(render_json(build_run(scored, qrels, run, notes, per_query=per_query)), nl=False)
         return exit_code
@@ -109,8 +109,8 @@ def render_queries(scored: Scored) -> str:
 
 def render_summary(scored: Scored, *, with_interval: bool) -> str:
     """Return a table with the mean of each metric and its number of queries."""
-    from evalspec.stats import compute_statistic
-    from evalspec.validity.estimates import estimate
+    from evalspec.verdict.stats import compute_statistic
+    from evalspec.verdict.validity.estimates import estimate
 
     width = max(map(len, ["metric", *scored.columns]))
     lines = [f"{'metric':<{width}}   value{'     95 % interval' if with_interval else ''}  queries"]

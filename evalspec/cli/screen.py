@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from evalspec.base.foreign_text import inert, visible
 from evalspec.cli.streams import results_stream
-from evalspec.foreign_text import inert, visible
-from evalspec.reporters.rich_console import open_console, print_parts
+from evalspec.reports.rich_console import open_console, print_parts
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -87,7 +87,7 @@ def command(
     require_service()
     if login_user is not None:
         check_user(login_user, "--login-user")
-    from evalspec.collector import growing
+    from evalspec.base.collector import growing
     from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_proxies
 
     with growing():  # the server answers a sixth of a second earlier

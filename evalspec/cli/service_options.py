@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evalspec.base.errors import InvalidInput, MissingPackage, Problem
 from evalspec.cli.options import option
-from evalspec.errors import InvalidInput, MissingPackage, Problem
 
 if TYPE_CHECKING:
     from evalspec.service.settings import Project

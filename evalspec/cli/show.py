@@ -6,21 +6,21 @@ from collections.abc import Sequence
 import click
 
 from evalspec.api.runs import name_stored
+from evalspec.base.errors import ExitCode, InvalidInput
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.registry import near_miss
 from evalspec.cli.name_completion import complete_run_or_sample
 from evalspec.cli.options import json_option, option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, with_shape
 from evalspec.cli.streams import emit
 from evalspec.cli.terminal_size import detect_terminal
-from evalspec.errors import ExitCode, InvalidInput
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
 from evalspec.model import DatasetResult, Run, SampleResult
-from evalspec.registry import near_miss
-from evalspec.reporters.rows import AttemptRow, read_attempts
-from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import STORE, RunStore
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.reports.rows import AttemptRow, read_attempts
+from evalspec.runs.store.run_log import LATEST_NAME
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import StoredRun, open_run
 
 
 @click.command("show", cls=OrderedCommand)
@@ -58,14 +58,14 @@ def emit_sample(
 ) -> None:
     """Print a sample."""
     if shape.as_json:
-        from evalspec.reporters.jsonl_report import describe_attempt
+        from evalspec.reports.jsonl_report import describe_attempt
 
         documents = [describe_attempt(run, row) for row in attempts]
         emit(render_lines({"schemaVersion": 1, "runId": run.id, "dataset": dataset.name, "attempts": documents}))
         return
-    from evalspec.reporters.terminal import render_view_terminal
-    from evalspec.reporters.view.parts import View
-    from evalspec.reporters.view.sample import build_sample_view
+    from evalspec.reports.terminal import render_view_terminal
+    from evalspec.reports.view.parts import View
+    from evalspec.reports.view.sample import build_sample_view
 
     width, color = detect_terminal()
     view = build_sample_view(run, dataset, result, attempts, is_full=shape.verbose)

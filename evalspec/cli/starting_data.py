@@ -8,13 +8,13 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.datasets.base import DatasetFormat, Source
-from evalspec.datasets.load import discard, load_dataset
-from evalspec.datasets.record_names import NAME_COLUMNS, NAME_INPUT
-from evalspec.errors import InvalidInput, Problem
-from evalspec.foreign_text import inert
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.foreign_text import inert
+from evalspec.base.plural import counted
+from evalspec.inputs.datasets.base import DatasetFormat, Source
+from evalspec.inputs.datasets.load import discard, load_dataset
+from evalspec.inputs.datasets.record_names import NAME_COLUMNS, NAME_INPUT
 from evalspec.model import Sample
-from evalspec.plural import counted
 
 _SHORT_WORDS = 5
 """Right answers of at most so many words, as the median, are looked for in the replies."""

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from evalspec.foreign_text import commandless, inert, steerless
-from evalspec.output_files import move_descriptor
+from evalspec.base.foreign_text import commandless, inert, steerless
+from evalspec.base.output_files import move_descriptor
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -3,8 +3,8 @@
 import os
 from typing import NoReturn
 
+from evalspec.base.errors import ExitCode
 from evalspec.cli.streams import notify
-from evalspec.errors import ExitCode
 
 
 def explain_sudden_end() -> None:

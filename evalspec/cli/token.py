@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.json_text import render_lines
+from evalspec.base.registry import near_miss
 from evalspec.cli.options import json_option, option
 from evalspec.cli.service_options import check_user, choose_database, database_option, require_service
 from evalspec.cli.streams import emit, emit_line, notify
-from evalspec.errors import InvalidInput, Problem
-from evalspec.json_text import render_lines
-from evalspec.registry import near_miss
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.trust import Act, Host, Refused, Trust, explain, host_of, limiting, parse_host
 from evalspec.cli.options import Command, group_options, option
-from evalspec.errors import InvalidInput, Problem
-from evalspec.store.run_store import OWN_INPUTS, STORE
-from evalspec.trust import Act, Host, Refused, Trust, explain, host_of, limiting, parse_host
+from evalspec.runs.store.run_store import OWN_INPUTS, STORE
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

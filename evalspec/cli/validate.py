@@ -6,6 +6,10 @@ from pathlib import Path
 import click
 
 from evalspec.api.public import Validation, validate
+from evalspec.base.errors import ExitCode, Problem
+from evalspec.base.foreign_text import inert
+from evalspec.base.json_text import render_lines
+from evalspec.base.plural import counted
 from evalspec.cli.failure import problem_document
 from evalspec.cli.options import (
     dataset_option,
@@ -21,11 +25,7 @@ from evalspec.cli.options import (
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.cli.trust_options import trust_options
-from evalspec.errors import ExitCode, Problem
-from evalspec.foreign_text import inert
-from evalspec.json_text import render_lines
 from evalspec.model import list_unenforced
-from evalspec.plural import counted
 
 
 @click.command("validate", cls=OrderedCommand)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 from msgspec.structs import astuple
 
-from evalspec.foreign_text import normalize
+from evalspec.base.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
 

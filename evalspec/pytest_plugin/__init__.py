@@ -120,7 +120,7 @@ def evalspec_check(request: pytest.FixtureRequest) -> "Callable[..., Mapping[str
 
 
 def _read_judge(config: pytest.Config) -> dict[str, Any] | None:
-    from evalspec.manifest.loader import load_manifest
+    from evalspec.inputs.manifest.loader import load_manifest
 
     manifest = next(iter(config.getini("evalspec_manifests") or ()), config.rootpath / "agent.yaml")
     if not manifest.exists():

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from evalspec.foreign_text import commandless, inert, steerless
+from evalspec.base.foreign_text import commandless, inert, steerless
 from evalspec.pytest_plugin.runs import RUNS, DatasetRun
 
 if TYPE_CHECKING:
-    from evalspec.manifest.loader import LoadedManifest
+    from evalspec.inputs.manifest.loader import LoadedManifest
     from evalspec.model import Run, Sample, SampleResult, Score, Threshold
-    from evalspec.planning.draft import PlannedDataset
-    from evalspec.planning.options import RunOptions
+    from evalspec.runs.planning.draft import PlannedDataset
+    from evalspec.runs.planning.options import RunOptions
 
 _CAN_BE_A_MARK = re.compile(r"[^\W_][\w.+-]*")
 
@@ -31,7 +31,7 @@ class ManifestFile(pytest.File):
 
     def options(self, dataset: str | None = None, ids: frozenset[str] | None = None) -> "RunOptions":
         """Return the options of a run of all datasets, of one dataset, or of some of its samples."""
-        from evalspec.planning.options import RunOptions
+        from evalspec.runs.planning.options import RunOptions
 
         return RunOptions(
             datasets=() if dataset is None else (dataset,),
@@ -44,12 +44,12 @@ class ManifestFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Collector | pytest.Item]:
         """Yield a collector for each dataset, after an item for the gate's baseline if there is one."""
-        from evalspec.datasets.selection import Selection, select
-        from evalspec.errors import InvalidInput
-        from evalspec.manifest.loader import load_manifest
-        from evalspec.planning.checks import check_datasets
-        from evalspec.planning.inputs import existing_baseline
-        from evalspec.planning.selecting import check_parts, take_part
+        from evalspec.base.errors import InvalidInput
+        from evalspec.inputs.datasets.selection import Selection, select
+        from evalspec.inputs.manifest.loader import load_manifest
+        from evalspec.runs.planning.checks import check_datasets
+        from evalspec.runs.planning.inputs import existing_baseline
+        from evalspec.runs.planning.selecting import check_parts, take_part
 
         try:
             self.loaded = load_manifest(self.path)
@@ -72,8 +72,8 @@ class BaselineItem(pytest.Item):
 
     def setup(self) -> None:
         """Fail (an error for pytest) if the baseline has a dataset that the manifest lacks."""
-        from evalspec.comparison.run_files import read_baseline
-        from evalspec.planning.inputs import existing_baseline
+        from evalspec.runs.planning.inputs import existing_baseline
+        from evalspec.verdict.comparison.run_files import read_baseline
 
         path, loaded = existing_baseline(self.parent.loaded), self.parent.loaded
         if path is not None:

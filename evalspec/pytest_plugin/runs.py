@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from evalspec.foreign_text import inert
+from evalspec.base.foreign_text import inert
 
 if TYPE_CHECKING:
     from evalspec.api.explaining import Answers
@@ -44,8 +44,8 @@ class DatasetRun:
     def answers(self) -> "Answers":
         """The agent's answers."""
         from evalspec.api.explaining import Answers
-        from evalspec.store.run_store import RunStore
-        from evalspec.store.stored_run import open_run
+        from evalspec.runs.store.run_store import RunStore
+        from evalspec.runs.store.stored_run import open_run
 
         return Answers(open_run(RunStore(self.store).find(self.run.id)))
 
@@ -101,8 +101,8 @@ class SessionRuns:
         from evalspec.api.evaluation import ProgressCallback, complete, prepare
         from evalspec.api.loops import run_coroutine
         from evalspec.api.public import redacting
-        from evalspec.errors import EvalspecError
-        from evalspec.store.run_store import RunStore
+        from evalspec.base.errors import EvalspecError
+        from evalspec.runs.store.run_store import RunStore
 
         manifest = item.manifest
         try:

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from evalspec import __version__
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 from evalspec.service import (
     compare_api,
     datasets_api,

@@ -9,7 +9,9 @@ from pathlib import Path
 from sqlalchemy import Engine, delete, select
 
 from evalspec.api.baseline_files import find_baselines
-from evalspec.errors import EvalspecError, InvalidInput, StoreError
+from evalspec.base.errors import EvalspecError, InvalidInput, StoreError
+from evalspec.model.typed_json import parse_document, read_bytes
+from evalspec.runs.store.run_store import read_moment
 from evalspec.service import audit, jobs
 from evalspec.service.database import DatabaseDown, read_clock, reading, writing
 from evalspec.service.evaluation_files import evaluation_path
@@ -22,8 +24,6 @@ from evalspec.service.tables import JOBS
 from evalspec.service.tokens import purge_tokens
 from evalspec.service.uploaded_datasets import delete_expired
 from evalspec.service.workers import JOB_LOGS
-from evalspec.store.run_store import read_moment
-from evalspec.typed_json import parse_document, read_bytes
 
 TOKEN_DAYS = 30
 """How long expired and revoked tokens are listed."""

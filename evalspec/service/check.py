@@ -7,8 +7,8 @@ from pathlib import Path
 from sqlalchemy import Engine, select
 from sqlalchemy.engine import make_url
 
-from evalspec.errors import EvalspecError, InvalidInput, Problem
-from evalspec.manifest.loader import load_manifest
+from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.service.connections import listen
 from evalspec.service.database import (
     SQLITE,

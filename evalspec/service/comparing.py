@@ -5,16 +5,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalspec.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.runs.store.run_log import LATEST_NAME
+from evalspec.runs.store.run_store import is_run_name
+from evalspec.runs.store.stored_run import open_run
 from evalspec.service.comparison_answers import ComparisonAnswer
 from evalspec.service.settings import Project
-from evalspec.store.run_log import LATEST_NAME
-from evalspec.store.run_store import is_run_name
-from evalspec.store.stored_run import open_run
 
 if TYPE_CHECKING:
-    from evalspec.comparison.result import Comparison, NamedRun
     from evalspec.service.job_process import Work
+    from evalspec.verdict.comparison.result import Comparison, NamedRun
 
 _PROMOTED = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
@@ -34,8 +34,8 @@ def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[
         InvalidInput: A run does not exist, or the runs are not comparable.
         StoreError: A run is damaged.
     """
-    from evalspec.comparison.compare_runs import Choice, compare_runs
-    from evalspec.validity.changes import Rules
+    from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+    from evalspec.verdict.validity.changes import Rules
 
     named = [find_named(project, name) for name in (asked["baseline"], *asked["candidates"])]
     rules = Rules(asked["alpha"], resamples=asked["resamples"], seed=asked["seed"])
@@ -51,8 +51,8 @@ def find_named(project: Project, name: str) -> "NamedRun":
         StoreError: The run is damaged.
     """
     from evalspec.api.runs import name_stored
-    from evalspec.comparison.baseline import baseline_path
-    from evalspec.comparison.run_files import read_run_file
+    from evalspec.verdict.comparison.baseline import baseline_path
+    from evalspec.verdict.comparison.run_files import read_run_file
 
     folder = find_run_folder(project, name)
     if folder is not None:
@@ -75,8 +75,8 @@ def find_run_folder(project: Project, name: str) -> Path | None:
 
 
 def _describe(comparison: "Comparison", samples: int) -> Mapping[str, Any]:
-    from evalspec.comparison.document import build_comparison
-    from evalspec.comparison.sample_changes import read_side_by_side
+    from evalspec.verdict.comparison.document import build_comparison
+    from evalspec.verdict.comparison.sample_changes import read_side_by_side
 
     texts = {one.candidate.name: read_side_by_side(comparison.baseline, one, samples) for one in comparison.candidates}
     document = build_comparison(comparison, texts, ExitCode.OK)

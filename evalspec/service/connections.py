@@ -11,7 +11,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from evalspec.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem
 from evalspec.service.settings import ServiceSettings
 
 HEADER_SECONDS = 20.0

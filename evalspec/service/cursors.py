@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from evalspec.foreign_text import encodable
+from evalspec.base.foreign_text import encodable
 from evalspec.service.problems import ApiProblem
 
 Cursor = Annotated[str | None, Query(max_length=2000, description="`next_cursor` of the previous page.")]

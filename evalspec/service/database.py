@@ -15,9 +15,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import NullPool
 
-from evalspec.errors import InvalidInput, MissingPackage, Problem, StoreError
-from evalspec.store.files import PRIVATE_FILE, store_errors
-from evalspec.store.run_store import prepare_root
+from evalspec.base.errors import InvalidInput, MissingPackage, Problem, StoreError
+from evalspec.runs.store.files import PRIVATE_FILE, store_errors
+from evalspec.runs.store.run_store import prepare_root
 
 SQLITE = "sqlite"
 POSTGRESQL = "postgresql"

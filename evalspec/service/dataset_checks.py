@@ -13,15 +13,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.datasets.base import ReadingNotes, Source, list_relevant
-from evalspec.datasets.load import discard, find_format, load_dataset
-from evalspec.errors import InvalidInput, Problem
-from evalspec.foreign_text import cut, encodable, visible
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.foreign_text import cut, encodable, visible
+from evalspec.inputs.datasets.base import ReadingNotes, Source, list_relevant
+from evalspec.inputs.datasets.load import discard, find_format, load_dataset
 from evalspec.model import Sample
 from evalspec.model.base import built
-from evalspec.planning.checks import validate_manifest
-from evalspec.planning.options import RunOptions
-from evalspec.planning.profile import DatasetProfile, Profiler
+from evalspec.runs.planning.checks import validate_manifest
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.profile import DatasetProfile, Profiler
 from evalspec.service.places import hide_folder
 from evalspec.service.posted_datasets import DATASET_FORMAT, describe_few, explain_irrelevant
 from evalspec.service.project_datasets import FoundDataset, find_dataset, parse_place

@@ -6,8 +6,8 @@ from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import quote
 
+from evalspec.runs.store.files import store_errors
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.store.files import store_errors
 
 _LONGEST_NAME = 200
 _VERSION = re.compile(r"[1-9]\d{0,8}")

@@ -2,11 +2,11 @@
 
 from http import HTTPStatus
 
-from evalspec.manifest.loader import load_manifest
-from evalspec.planning.checks import validate_manifest
-from evalspec.planning.options import RunOptions
-from evalspec.planning.retrievers import name_variants
-from evalspec.registry import near_miss
+from evalspec.base.registry import near_miss
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.runs.planning.checks import validate_manifest
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.retrievers import name_variants
 from evalspec.service.evaluations import EvaluationRequest, load_evaluation
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_jobs import resolve_manifest
@@ -20,7 +20,7 @@ def check_retriever(project: Project, name: str) -> None:
         ApiProblem: 404: there is none. 422: it is a grid, or searches documents that a posted dataset does not have.
         InvalidInput: There is no manifest, or it is invalid.
     """
-    from evalspec.retrievers.opening import is_in_memory
+    from evalspec.targets.retrievers.opening import is_in_memory
 
     evaluation = load_manifest(project.folder / resolve_manifest(project.folder, MANIFEST)).manifest.spec.evaluation
     variants = name_variants(evaluation)

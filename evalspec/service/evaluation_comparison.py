@@ -5,11 +5,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from evalspec.api.runs import name_stored
-from evalspec.comparison.comparability import list_cutoff_mismatches
-from evalspec.comparison.compare_runs import Choice, compare_runs
-from evalspec.comparison.result import CandidateComparison, Change, Delta, MetricChange, NamedRun
-from evalspec.comparison.wording import render_p, render_statement
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
+from evalspec.runs.store.stored_run import open_run
 from evalspec.service.evaluations import (
     CUT,
     UNCUT,
@@ -18,8 +15,11 @@ from evalspec.service.evaluations import (
     find_of_means,
 )
 from evalspec.service.settings import Project
-from evalspec.store.stored_run import open_run
-from evalspec.validity.changes import RESAMPLES, Rules
+from evalspec.verdict.comparison.comparability import list_cutoff_mismatches
+from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+from evalspec.verdict.comparison.result import CandidateComparison, Change, Delta, MetricChange, NamedRun
+from evalspec.verdict.comparison.wording import render_p, render_statement
+from evalspec.verdict.validity.changes import RESAMPLES, Rules
 
 NOT_COMPARABLE = "not comparable"
 NO_DIFFERENCE = "no difference shown"

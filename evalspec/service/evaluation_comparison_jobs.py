@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from evalspec.model.base import built
+from evalspec.runs.store.derived import sign_run
 from evalspec.service.evaluation_comparison import CompletedEvaluation, compare_evaluations
 from evalspec.service.settings import Project
-from evalspec.store.derived import sign_run
 
 if TYPE_CHECKING:
     from evalspec.service.job_process import Work
@@ -36,7 +36,7 @@ def render_comparison(project: Project, asked: Mapping[str, Any]) -> Mapping[str
         InvalidInput: The evaluations have no metric in common.
         StoreError: A run cannot be read.
     """
-    from evalspec.reporters.markdown import render_view_markdown
+    from evalspec.reports.markdown import render_view_markdown
     from evalspec.service.evaluation_comparison_view import build_table_view
     from evalspec.service.evaluation_table import EvaluationTable
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from evalspec.comparison.wording import render_relative
-from evalspec.reporters.view.parts import (
+from evalspec.reports.view.parts import (
     Cell,
     Column,
     Line,
@@ -21,8 +20,9 @@ from evalspec.reporters.view.parts import (
     prose,
     quiet,
 )
-from evalspec.reporters.wording import render_delta, render_known
 from evalspec.service.evaluation_comparison import NOT_COMPARABLE, CompletedEvaluation, MetricTable, TableRow
+from evalspec.verdict.comparison.wording import render_relative
+from evalspec.verdict.wording import render_delta, render_known
 
 
 def build_table_view(table: MetricTable) -> View:

@@ -10,17 +10,17 @@ from msgspec.structs import asdict
 from sqlalchemy import Engine, select
 
 from evalspec.api.runs import name_stored
-from evalspec.errors import EvalspecError, StoreError
+from evalspec.base.errors import EvalspecError, StoreError
 from evalspec.model.base import built
+from evalspec.runs.store.files import PRIVATE_FOLDER, store_errors, write_atomically
+from evalspec.runs.store.run_store import prepare_root
+from evalspec.runs.store.stored_run import open_run
 from evalspec.service import jobs
 from evalspec.service.database import writing
 from evalspec.service.evaluations import EvaluationRequest, conclude, encode_result
 from evalspec.service.jobs import Job
 from evalspec.service.settings import Project
 from evalspec.service.tables import JOBS
-from evalspec.store.files import PRIVATE_FOLDER, store_errors, write_atomically
-from evalspec.store.run_store import prepare_root
-from evalspec.store.stored_run import open_run
 
 EVALUATION = "evaluation"
 """The kind of the jobs."""

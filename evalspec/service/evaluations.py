@@ -13,22 +13,22 @@ from msgspec.structs import replace
 
 from evalspec.api.evaluation import Evaluation, prepare
 from evalspec.api.public import redacting
-from evalspec.datasets.base import DATASETS, find_system
-from evalspec.errors import Unmeasurable
-from evalspec.manifest.dataset_schema import DatasetConfig
-from evalspec.manifest.gate_schema import CiGate
-from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.manifest.schema import EvaluationConfig
-from evalspec.manifest.yaml_source import YamlSource
+from evalspec.base.errors import Unmeasurable
+from evalspec.inputs.datasets.base import DATASETS, find_system
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
+from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.inputs.manifest.schema import EvaluationConfig
+from evalspec.inputs.manifest.yaml_source import YamlSource
 from evalspec.model import DatasetResult, Run, SampleStatus
 from evalspec.model.base import built
-from evalspec.planning.options import RunOptions
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.store.stored_run import StoredRun
 from evalspec.service.job_process import Work
 from evalspec.service.posted_datasets import DATASET_FORMAT, dataset_path
 from evalspec.service.run_jobs import resolve_manifest
 from evalspec.service.settings import MANIFEST, Project
-from evalspec.store.stored_run import StoredRun
 
 CUT: Mapping[str, str] = {"precision": "Precision", "recall": "Recall", "f1": "F1", "f2": "F2", "ndcg": "nDCG"}
 """Metrics at every k, by the name in the API: evalspec's names."""

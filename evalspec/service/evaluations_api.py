@@ -8,8 +8,8 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalspec.errors import StoreError
-from evalspec.registry import near_miss
+from evalspec.base.errors import StoreError
+from evalspec.base.registry import near_miss
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version

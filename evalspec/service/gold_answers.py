@@ -6,9 +6,9 @@ from typing import Any
 from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from evalspec.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
-from evalspec.gold.gold_set import Entry, GoldSet
-from evalspec.gold.sight import Sight
+from evalspec.curation.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
+from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.sight import Sight
 from evalspec.service.cursors import NextCursor
 from evalspec.service.places import hide_folder, hide_folder_within
 from evalspec.service.settings import Project

@@ -1,4 +1,4 @@
-"""Routes of gold sets. Every decision is made by `evalspec.gold`; the reviewer is the user of the token."""
+"""Routes of gold sets. Every decision is made by `evalspec.curation.gold`; the reviewer is the user of the token."""
 
 from http import HTTPStatus
 from pathlib import Path
@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from evalspec.errors import InvalidInput
-from evalspec.gold.authoring import revise_words
-from evalspec.gold.gold_set import Entry, open_set, read_set
-from evalspec.gold.protocol import resolve, review
-from evalspec.gold.reviewers import list_reviewable
-from evalspec.gold.schema import Category, Flag
-from evalspec.gold.sight import SEEN_STATES
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.authoring import revise_words
+from evalspec.curation.gold.gold_set import Entry, open_set, read_set
+from evalspec.curation.gold.protocol import resolve, review
+from evalspec.curation.gold.reviewers import list_reviewable
+from evalspec.curation.gold.schema import Category, Flag
+from evalspec.curation.gold.sight import SEEN_STATES
 from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.answers import describe, model_of, render_answer
@@ -142,7 +142,7 @@ def get_next_triple(name: str, access: Reviewing) -> NextTriple:
 @ROUTER.get("/{name}/stats", response_model=CurationAnswer, summary="Show agreement and quality")
 def get_stats(name: str, access: Reading) -> Response:
     """Return agreement, flag rates, disputes and coverage of a set, without reviews that the caller may not see."""
-    from evalspec.gold.curation import compute_curation
+    from evalspec.curation.gold.curation import compute_curation
 
     found = open_set(find_project_set(access.project, name))
     sight = find_caller_sight(found, access)

@@ -3,11 +3,11 @@
 from http import HTTPStatus
 from pathlib import Path
 
-from evalspec.gold.gold_set import Entry, GoldSet, list_sets, read_config, read_entry, read_set
-from evalspec.gold.layout import SET_FILE
-from evalspec.gold.schema import SetFile
-from evalspec.gold.sight import Sight, find_sight
-from evalspec.gold.taking_back import UNDO_TIME
+from evalspec.curation.gold.gold_set import Entry, GoldSet, list_sets, read_config, read_entry, read_set
+from evalspec.curation.gold.layout import SET_FILE
+from evalspec.curation.gold.schema import SetFile
+from evalspec.curation.gold.sight import Sight, find_sight
+from evalspec.curation.gold.taking_back import UNDO_TIME
 from evalspec.service.access import Access
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project

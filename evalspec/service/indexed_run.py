@@ -5,15 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from evalspec.labels.binding import Bearing
-from evalspec.labels.files import LabelFiles, hash_label
-from evalspec.labels.judged_run import NO_TEXTS, CaseFilter, JudgedRun
+from evalspec.curation.labels.binding import Bearing
+from evalspec.curation.labels.files import LabelFiles, hash_label
+from evalspec.curation.labels.judged_run import NO_TEXTS, CaseFilter, JudgedRun
 from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score
 from evalspec.model.labels import Label
+from evalspec.runs.store.derived import sign_run
+from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access
 from evalspec.service.sample_pages import find_row, list_results, read_sample, read_stored_attempts
-from evalspec.store.derived import sign_run
-from evalspec.store.stored_run import open_run
 
 _FILTERS_KEPT = 4
 _BEARINGS_KEPT = 100_000

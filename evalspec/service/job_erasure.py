@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Engine, or_, select, update
 
-from evalspec.gold.quotes import Quotes
+from evalspec.curation.gold.quotes import Quotes
 from evalspec.service.database import reading, writing
 from evalspec.service.jobs import OPEN
 from evalspec.service.tables import JOBS

@@ -22,19 +22,19 @@ from sqlalchemy import Engine
 
 from evalspec.api.evaluation import Evaluation, Progress, ProgressCallback, complete
 from evalspec.api.loops import run_here
-from evalspec.collector import growing
-from evalspec.errors import EvalspecError, InvalidInput, StoreError
-from evalspec.foreign_text import visible
+from evalspec.base.collector import growing
+from evalspec.base.errors import EvalspecError, InvalidInput, StoreError
+from evalspec.base.foreign_text import visible
 from evalspec.model import Run
-from evalspec.runner.session import InputsChanged
+from evalspec.runs.runner.session import InputsChanged
+from evalspec.runs.store.run_log import seize
+from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown, open_database
 from evalspec.service.jobs import Job, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
-from evalspec.store.run_log import seize
-from evalspec.store.stored_run import StoredRun, open_run
 
 KINDS = {
     "evaluation": "evalspec.service.evaluations:run_evaluation",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from sqlalchemy import Connection, Engine, Row, Select, Update, and_, func, or_, select, update
 
-from evalspec.errors import EvalspecError
+from evalspec.base.errors import EvalspecError
 from evalspec.service.database import POSTGRESQL, read_clock, reading, writing
 from evalspec.service.lease_watch import HeldLease, LeaseWatch
 from evalspec.service.problems import ApiProblem

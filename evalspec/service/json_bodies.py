@@ -12,7 +12,7 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import Headers
 
-from evalspec.jsonl import parse_shallow_json
+from evalspec.base.jsonl import parse_shallow_json
 
 _CONTENT_TYPE = b"content-type"
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.errors import InvalidInput
-from evalspec.labels.binding import Case, compute_reply_digest
-from evalspec.labels.current import list_current, list_visible
-from evalspec.labels.exchanging import ImportedLabels, add_labels
-from evalspec.labels.labelling import add_label
-from evalspec.labels.records import KEYS, Fault
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.labels.binding import Case, compute_reply_digest
+from evalspec.curation.labels.current import list_current, list_visible
+from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
+from evalspec.curation.labels.labelling import add_label
+from evalspec.curation.labels.records import KEYS, Fault
 from evalspec.model.labels import Label, LabelStats
 from evalspec.service.access import Access
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
@@ -102,7 +102,7 @@ def read_stats(access: Access, run_id: str, *, everything: bool = False) -> Labe
             prepared.
         InvalidInput: A file of labels is damaged.
     """
-    from evalspec.labels.measuring import compute_label_stats
+    from evalspec.curation.labels.measuring import compute_label_stats
 
     if everything and not access.caller.may(Scope.RUN):
         raise ApiProblem(

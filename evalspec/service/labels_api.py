@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from evalspec.labels.current import list_current
-from evalspec.labels.exchanging import render_labels
-from evalspec.labels.files import hash_label
+from evalspec.curation.labels.current import list_current
+from evalspec.curation.labels.exchanging import render_labels
+from evalspec.curation.labels.files import hash_label
 from evalspec.model.labels import Label, LabelVerdict
 from evalspec.service.access import Reading, Reviewing, Running
 from evalspec.service.answers import describe, file_headers, render_answer

@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 from evalspec.service.audit import record
 from evalspec.service.guard import find_address
 from evalspec.service.logs import log_event, log_exception

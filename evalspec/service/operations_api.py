@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 from evalspec.service.access import Administering, Service, identify, service_of
 from evalspec.service.audit import list_entries
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor

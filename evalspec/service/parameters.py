@@ -8,8 +8,8 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from evalspec.foreign_text import inert
-from evalspec.registry import near_miss
+from evalspec.base.foreign_text import inert
+from evalspec.base.registry import near_miss
 from evalspec.service.problems import ApiProblem
 
 

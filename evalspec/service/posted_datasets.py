@@ -1,4 +1,4 @@
-"""Datasets that are posted to the service. Each version is a file: `.evalspec/datasets/NAME/VERSION.json`.
+"""Datasets that are posted to the service. Each version is a file: `.evalspec/inputs/datasets/NAME/VERSION.json`.
 
 The files have a format that evalspec reads, so that a manifest can name them too. A version never changes.
 """
@@ -16,20 +16,20 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import discard, load_dataset
-from evalspec.datasets.located import content_id
-from evalspec.errors import Problem, StoreError
-from evalspec.jsonl import parse_json
+from evalspec.base.errors import Problem, StoreError
+from evalspec.base.jsonl import parse_json
+from evalspec.base.output_files import replace_file, sync_folder
+from evalspec.base.plural import counted
+from evalspec.base.registry import near_miss
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import discard, load_dataset
+from evalspec.inputs.datasets.located import content_id
 from evalspec.model.base import built
-from evalspec.output_files import replace_file, sync_folder
-from evalspec.plural import counted
-from evalspec.registry import near_miss
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
+from evalspec.runs.store.run_store import prepare_root
 from evalspec.service.dataset_versions import choose_version, encode_name, list_newest, read_versions
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
-from evalspec.store.run_store import prepare_root
 
 DATASETS_NAME = "datasets"
 DATASET_FORMAT = "mixpeek"

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from evalspec.errors import EvalspecError, ExitCode, InvalidInput, Problem, StoreError
+from evalspec.base.errors import EvalspecError, ExitCode, InvalidInput, Problem, StoreError
 from evalspec.service.database import DatabaseDown
 from evalspec.service.logs import log_event
 from evalspec.service.places import hide_folder_within

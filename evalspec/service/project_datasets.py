@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.datasets.base import Source
-from evalspec.errors import Problem
-from evalspec.manifest.dataset_schema import DatasetConfig
-from evalspec.manifest.loader import LoadedManifest, load_manifest
-from evalspec.manifest.references import UnresolvedReference
-from evalspec.planning.datasets import make_source
-from evalspec.registry import near_miss
+from evalspec.base.errors import Problem
+from evalspec.base.registry import near_miss
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
+from evalspec.inputs.manifest.references import UnresolvedReference
+from evalspec.runs.planning.datasets import make_source
 from evalspec.service.posted_datasets import DATASET_FORMAT, dataset_path, find_summary
 from evalspec.service.problems import not_found
 from evalspec.service.run_jobs import resolve_manifest

@@ -17,16 +17,16 @@ import msgspec
 from msgspec.structs import replace
 
 from evalspec import __version__
-from evalspec.errors import EvalspecError
-from evalspec.foreign_text import inert
+from evalspec.base.errors import EvalspecError
+from evalspec.base.foreign_text import inert
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.model.base import built
+from evalspec.runs.store.damage import list_damage
+from evalspec.runs.store.log_records import REPLY, TEXT, read_log
+from evalspec.runs.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
+from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.run_heads import RunHead, RunStatus, read_entry
 from evalspec.service.settings import Project
-from evalspec.store.damage import list_damage
-from evalspec.store.log_records import REPLY, TEXT, read_log
-from evalspec.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
-from evalspec.store.stored_run import StoredRun, open_run
 
 MOST_UNFOLDED = 2 * 1024**3
 """Largest size of all replies with their retrieved texts, in characters. The log has each text once, so a small log
@@ -67,7 +67,7 @@ def _list_oddities(folder: Path) -> Iterator[str]:
     if count_unfolded(folder) > MOST_UNFOLDED:
         yield f"{LOG_NAME}: its replies have more than {MOST_UNFOLDED:,} characters with their retrieved texts"
         return
-    from evalspec.runner.reread import conclude_stored
+    from evalspec.runs.runner.reread import conclude_stored
 
     yield from _list_contradictions(stored, conclude_stored(stored))
 

@@ -22,15 +22,12 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
+from evalspec.base.output_files import sync_folder
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
-from evalspec.output_files import sync_folder
-from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.settings import Project
-from evalspec.service.stores import require_store
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
-from evalspec.store.pushed_runs import (
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, digest_file, store_errors, write_atomically
+from evalspec.runs.store.pushed_runs import (
     PushedFile,
     PushMark,
     digest_content,
@@ -38,8 +35,11 @@ from evalspec.store.pushed_runs import (
     read_push_mark,
     write_push_mark,
 )
-from evalspec.store.run_log import LOCK_NAME
-from evalspec.store.run_store import is_run_name, prepare_root, read_moment
+from evalspec.runs.store.run_log import LOCK_NAME
+from evalspec.runs.store.run_store import is_run_name, prepare_root, read_moment
+from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.settings import Project
+from evalspec.service.stores import require_store
 
 PUSHES_NAME = "pushes"
 IDLE_SECONDS = 86_400.0

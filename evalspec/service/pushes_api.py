@@ -7,12 +7,12 @@ from fastapi import APIRouter, Body, Query, Response
 from msgspec import to_builtins
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from evalspec.runs.store.ci_builds import clean_ci_build
+from evalspec.runs.store.pushed_runs import REQUIRED_NAMES, PushedFile
 from evalspec.service.access import Access, Pushing
 from evalspec.service.examples import RUN_ID
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.pushes import Push, PushState, append_chunk, commit_push, open_push
-from evalspec.store.ci_builds import clean_ci_build
-from evalspec.store.pushed_runs import REQUIRED_NAMES, PushedFile
 
 ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"])
 JSON_ROUTER = APIRouter(prefix="/v1/pushes", tags=["pushes"], route_class=JsonRoute)

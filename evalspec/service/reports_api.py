@@ -13,7 +13,12 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from evalspec.reporters.base import REPORTERS, Reporter
+from evalspec.reports.base import REPORTERS, Reporter
+from evalspec.runs.store.damage import refuse_damage
+from evalspec.runs.store.derived import derived_folder
+from evalspec.runs.store.files import PRIVATE_FOLDER, store_errors
+from evalspec.runs.store.run_log import REPORT_NAME
+from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Reading
 from evalspec.service.answers import file_headers
 from evalspec.service.examples import RUN_ID
@@ -22,11 +27,6 @@ from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.sample_builds import SMALL
 from evalspec.service.settings import Project
-from evalspec.store.damage import refuse_damage
-from evalspec.store.derived import derived_folder
-from evalspec.store.files import PRIVATE_FOLDER, store_errors
-from evalspec.store.run_log import REPORT_NAME
-from evalspec.store.stored_run import open_run
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -99,7 +99,7 @@ def get_report(
 
 
 def _render_here(folder: Path, run_id: str, reporter: Reporter) -> Response:
-    from evalspec.runner.reread import conclude_stored
+    from evalspec.runs.runner.reread import conclude_stored
 
     stored = open_run(folder)
     refuse_damage(stored)

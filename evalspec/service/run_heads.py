@@ -12,19 +12,19 @@ import msgspec
 from msgspec import MsgspecError, Struct, field
 from msgspec.structs import FieldInfo, fields, replace
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 from evalspec.model import DatasetResult, Run
 from evalspec.model.base import Record, built
 from evalspec.model.fingerprints import CiBuild
+from evalspec.runs.store.ci_builds import clean_ci_build
+from evalspec.runs.store.files import read_last_line, store_errors
+from evalspec.runs.store.log_records import REPORT, describe_repair
+from evalspec.runs.store.pushed_runs import read_push_mark
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
+from evalspec.runs.store.series import Recorded
 from evalspec.service.answers import describe
 from evalspec.service.places import show_place
 from evalspec.service.settings import Project
-from evalspec.store.ci_builds import clean_ci_build
-from evalspec.store.files import read_last_line, store_errors
-from evalspec.store.log_records import REPORT, describe_repair
-from evalspec.store.pushed_runs import read_push_mark
-from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
-from evalspec.store.series import Recorded
 
 LEFT_OUT = ("samples", "diagnosis")
 """Fields of a dataset's result with an entry for each sample."""

@@ -17,8 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, func, or_, select
 
-from evalspec.foreign_text import inert
+from evalspec.base.foreign_text import inert
 from evalspec.model.base import built
+from evalspec.runs.store.derived import remove_derived
+from evalspec.runs.store.files import store_errors
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
+from evalspec.runs.store.run_store import is_run_name
 from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.places import hide_folder
@@ -28,10 +32,6 @@ from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
 from evalspec.service.tables import RUN_DATASETS, RUNS
-from evalspec.store.derived import remove_derived
-from evalspec.store.files import store_errors
-from evalspec.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
-from evalspec.store.run_store import is_run_name
 
 NO_BRANCH = ""
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from evalspec.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem
 from evalspec.model import Run, SampleStatus
-from evalspec.store.erasing import refuse_erased
-from evalspec.store.stored_run import StoredRun, open_run
+from evalspec.runs.store.erasing import refuse_erased
+from evalspec.runs.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
     from evalspec.api.evaluation import Evaluation
@@ -26,8 +26,8 @@ def run_manifest(work: "Work") -> Mapping[str, Any]:
     from evalspec.api.arguments import to_options
     from evalspec.api.evaluation import options_of, prepare
     from evalspec.api.public import redacting
-    from evalspec.manifest.loader import load_manifest
-    from evalspec.planning.options import RunOptions
+    from evalspec.inputs.manifest.loader import load_manifest
+    from evalspec.runs.planning.options import RunOptions
 
     request = work.job.request
     loaded = load_manifest(resolve_manifest(work.project.folder, request["manifest"]))

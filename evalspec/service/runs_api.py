@@ -7,8 +7,9 @@ from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.api.public import validate
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.model import VerdictStatus
+from evalspec.runs.store.run_log import is_being_written
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
@@ -24,7 +25,6 @@ from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
 from evalspec.service.settings import MANIFEST
-from evalspec.store.run_log import is_being_written
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 

@@ -10,13 +10,13 @@ from http import HTTPStatus
 from logging import WARNING
 from pathlib import Path
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
+from evalspec.runs.store.derived import sign_run
+from evalspec.runs.store.files import DiskFull
+from evalspec.runs.store.run_log import is_being_written
 from evalspec.service.logs import log_event
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_index import EXIT_FULL, FAILED, is_current, write_sample_index
-from evalspec.store.derived import sign_run
-from evalspec.store.files import DiskFull
-from evalspec.store.run_log import is_being_written
 
 SMALL = 2000
 """Number of samples up to which a run is indexed, compared and reported within a request."""

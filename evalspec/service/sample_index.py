@@ -17,21 +17,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.datasets.filters import spell_value
-from evalspec.errors import EvalspecError, StoreError
-from evalspec.foreign_text import cut, encodable
+from evalspec.base.errors import EvalspecError, StoreError
+from evalspec.base.foreign_text import cut, encodable
+from evalspec.inputs.datasets.filters import spell_value
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
-from evalspec.reporters.concerned import Concerned, find_concerned
+from evalspec.reports.concerned import Concerned, find_concerned
+from evalspec.runs.store.derived import derived_folder, sign_run
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
+from evalspec.runs.store.inputs import INPUTS_NAME, parse_input
+from evalspec.runs.store.log_index import AttemptKey, LogIndex
+from evalspec.runs.store.log_records import parse_object, read_log
+from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.logs import configure_logs, log_event
 from evalspec.service.pages.run_content import build_content
-from evalspec.store.derived import derived_folder, sign_run
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
-from evalspec.store.inputs import INPUTS_NAME, parse_input
-from evalspec.store.log_index import AttemptKey, LogIndex
-from evalspec.store.log_records import parse_object, read_log
-from evalspec.store.stored_run import StoredRun, open_run
-from evalspec.summary import in_slice
+from evalspec.verdict.summary import in_slice
 
 LONGEST_MARK = 300
 """Longest tag or slice, in characters, by which samples are found."""
@@ -190,9 +190,9 @@ class _Marks:
 
 def _read_run(stored: StoredRun) -> Run:
     """Return the run of the report. An interrupted run is reconstructed from its log."""
-    from evalspec.reporters.report_reading import read_report
-    from evalspec.runner.reread import conclude_stored
-    from evalspec.store.damage import refuse_damage
+    from evalspec.model.report_reading import read_report
+    from evalspec.runs.runner.reread import conclude_stored
+    from evalspec.runs.store.damage import refuse_damage
 
     refuse_damage(stored)
     return read_report(stored.report) if stored.report.is_file() else conclude_stored(stored)

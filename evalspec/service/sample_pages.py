@@ -9,7 +9,12 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, StoredExchange
-from evalspec.reporters.rows import AttemptRow, read_attempts
+from evalspec.reports.rows import AttemptRow, read_attempts
+from evalspec.runs.store.files import store_errors
+from evalspec.runs.store.inputs import INPUTS_NAME, parse_input
+from evalspec.runs.store.log_index import LogIndex, StoredText
+from evalspec.runs.store.log_records import parse_object
+from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.service.kept_json import decode_kept
 from evalspec.service.sample_index import (
     SampleRow,
@@ -17,11 +22,6 @@ from evalspec.service.sample_index import (
     name_sample,
     open_sample_index,
 )
-from evalspec.store.files import store_errors
-from evalspec.store.inputs import INPUTS_NAME, parse_input
-from evalspec.store.log_index import LogIndex, StoredText
-from evalspec.store.log_records import parse_object
-from evalspec.store.run_log import LOG_NAME
 
 LEAST_TEXT = 3
 """Number of characters that a text to search needs at least: texts are found by sequences of three."""

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalspec.model import SampleResult, Score
-from evalspec.reporters.rows import AttemptRow
+from evalspec.reports.rows import AttemptRow
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import describe, model_of, render_answer
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor

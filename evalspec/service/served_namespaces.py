@@ -6,7 +6,7 @@ from logging import WARNING
 
 from sqlalchemy import Engine
 
-from evalspec.errors import InvalidInput, StoreError
+from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.service.database import DatabaseDown
 from evalspec.service.logs import log_event
 from evalspec.service.settings import Project

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from evalspec.errors import InvalidInput, Problem
-from evalspec.store.pushed_runs import MARK_NAME
-from evalspec.store.run_store import STORE, RunStore
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.runs.store.pushed_runs import MARK_NAME
+from evalspec.runs.store.run_store import STORE, RunStore
 
 MANIFEST = "agent.yaml"
 DEFAULT_NAMESPACE = "default"

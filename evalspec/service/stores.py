@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from sqlalchemy import Engine, Select, select
 
-from evalspec.errors import InvalidInput, Problem, StoreError
+from evalspec.base.errors import InvalidInput, Problem, StoreError
+from evalspec.runs.store.files import PRIVATE_FILE, store_errors
+from evalspec.runs.store.run_store import prepare_root
 from evalspec.service.database import read_revision, reading, writing
 from evalspec.service.settings import Project
 from evalspec.service.tables import PROJECTS
-from evalspec.store.files import PRIVATE_FILE, store_errors
-from evalspec.store.run_store import prepare_root
 
 STORE_ID_NAME = "store-id"
 

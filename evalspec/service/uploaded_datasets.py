@@ -19,16 +19,16 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from evalspec.errors import StoreError
-from evalspec.jsonl import GZIP_MAGIC
-from evalspec.output_files import replace_file, sync_folder
-from evalspec.registry import near_miss
+from evalspec.base.errors import StoreError
+from evalspec.base.jsonl import GZIP_MAGIC
+from evalspec.base.output_files import replace_file, sync_folder
+from evalspec.base.registry import near_miss
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
+from evalspec.runs.store.run_store import prepare_root
 from evalspec.service.dataset_versions import choose_version, encode_name, list_newest, read_versions
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
-from evalspec.store.run_store import prepare_root
 
 UPLOADS_NAME = "uploads"
 STAGING_NAME = "staging"

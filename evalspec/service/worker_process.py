@@ -7,7 +7,7 @@ from logging import ERROR
 
 import msgspec
 
-from evalspec.errors import EvalspecError
+from evalspec.base.errors import EvalspecError
 from evalspec.model.base import built
 from evalspec.service.database import open_database
 from evalspec.service.job_process import wait_for_end_of_input

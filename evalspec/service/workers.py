@@ -12,7 +12,8 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER
 from evalspec.service import jobs
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED
 from evalspec.service.jobs import Job, LeaseLost
@@ -20,7 +21,6 @@ from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.logs import log_event
 from evalspec.service.served_namespaces import ServedNamespaces
 from evalspec.service.settings import Project, ServiceSettings
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER
 
 JOB_LOGS = "jobs"
 """The folder of the logs of jobs, in the project's `.evalspec`: what user code prints stays in its namespace."""

@@ -10,15 +10,15 @@ from typing import Any
 import httpx
 import pytest
 
-from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent, read_stream
-from evalspec.agents.wire import open_stream
-from evalspec.errors import ServiceError
-from evalspec.http import events
-from evalspec.http.events import read_events
-from evalspec.http.routes import choose_route
-from evalspec.manifest.agent_schema import ChatEndpoint
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.http import HttpAgent, read_stream
+from evalspec.targets.agents.wire import open_stream
+from evalspec.targets.http import events
+from evalspec.targets.http.events import read_events
+from evalspec.targets.http.routes import choose_route
 from servers.faulty_agent import Answer, chunk
 
 ANSWER = "Zürich, 東京 and 🗼"

@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from evalspec.agents import closing
 from evalspec.api import public as api
 from evalspec.api.checking import check
+from evalspec.targets.agents import closing
 
 LOG = """
 import asyncio, threading, time

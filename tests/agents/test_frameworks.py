@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from evalspec.agents.function import FunctionAgent
-from evalspec.agents.user_agent import UserAgent
-from evalspec.errors import RetrieverError, ServiceError
-from evalspec.manifest.retriever_schema import PythonTarget
+from evalspec.base.errors import RetrieverError, ServiceError
+from evalspec.inputs.manifest.retriever_schema import PythonTarget
 from evalspec.model import FIRST_TOKEN, Message, Sample, Usage
-from evalspec.retrievers.base import Hit, SearchRequest
-from evalspec.retrievers.python_target import OwnRetriever
+from evalspec.targets.agents.function import FunctionAgent
+from evalspec.targets.agents.user_agent import UserAgent
+from evalspec.targets.retrievers.base import Hit, SearchRequest
+from evalspec.targets.retrievers.python_target import OwnRetriever
 
 QUESTION = Sample("s", "Where?")
 CONVERSATION = Sample("s", (Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?")))

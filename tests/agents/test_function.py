@@ -10,7 +10,7 @@ import warnings
 import pytest
 
 from evalspec.api import public as api
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 
 
 @pytest.fixture

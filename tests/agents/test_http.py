@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent
-from evalspec.errors import ServiceError
-from evalspec.http.pacing import parse_retry_after
-from evalspec.http.routes import Route, choose_route
-from evalspec.manifest.agent_schema import ChatEndpoint
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Message, Sample
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.http import HttpAgent
+from evalspec.targets.http.pacing import parse_retry_after
+from evalspec.targets.http.routes import Route, choose_route
 from servers.faulty_agent import Answer, redirect, status, throttled
 
 SAMPLE = Sample("s1", "What is the capital of France?")

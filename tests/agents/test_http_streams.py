@@ -7,11 +7,11 @@ from collections.abc import AsyncGenerator
 import pytest
 from httpx_sse import ServerSentEvent
 
-from evalspec.agents.http import read_stream
-from evalspec.agents.wire import open_stream
-from evalspec.errors import ServiceError
-from evalspec.manifest.agent_schema import ChatEndpoint
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Usage
+from evalspec.targets.agents.http import read_stream
+from evalspec.targets.agents.wire import open_stream
 from servers.faulty_agent import chunk
 
 PLAIN: dict[str, object] = {}

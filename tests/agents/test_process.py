@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.agents import process as process_module
-from evalspec.agents.process import AgentProcess, ready_url
-from evalspec.errors import AgentDown
+from evalspec.base.errors import AgentDown
+from evalspec.targets.agents import process as process_module
+from evalspec.targets.agents.process import AgentProcess, ready_url
 from servers.faulty_agent import FaultyAgent
 from servers.ports import find_free_port
 
@@ -177,7 +177,7 @@ def test_python_exiting_stops_the_agent(start, tmp_path, url):
     start()
     script = f"""
         import asyncio, pathlib
-        from evalspec.agents.process import AgentProcess
+        from evalspec.targets.agents.process import AgentProcess
         command = ["python", "server.py", "{url.rsplit(":", 1)[1]}", "200", "mild"]
         agent = AgentProcess(command, pathlib.Path("."), "{url}/health", 10.0, None)
         asyncio.run(agent.start_if_needed())

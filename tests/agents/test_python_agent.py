@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from evalspec.api import public as api
-from evalspec.user_code.modules import import_module
+from evalspec.inputs.user_code.modules import import_module
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.agents.replay import RecordedReply, list_strangers, load_replies, replay
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.model import AgentReply, Exchange, Sample, Usage
+from evalspec.targets.agents.replay import RecordedReply, list_strangers, load_replies, replay
 
 
 @pytest.fixture

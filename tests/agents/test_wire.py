@@ -6,12 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalspec.agents.mapping import check_mapping
-from evalspec.agents.request_template import check_template
-from evalspec.agents.wire import build_request, read_reply
-from evalspec.errors import ServiceError
-from evalspec.manifest.agent_schema import ChatEndpoint, ResponseMapping
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint, ResponseMapping
 from evalspec.model import Message, Sample, Usage
+from evalspec.targets.agents.mapping import check_mapping
+from evalspec.targets.agents.request_template import check_template
+from evalspec.targets.agents.wire import build_request, read_reply
 
 TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))
 CONVERSATION = Sample("s2", TURNS)

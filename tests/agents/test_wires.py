@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent
-from evalspec.agents.wire import build_request, read_reply
-from evalspec.errors import ServiceError
-from evalspec.http.routes import choose_route
-from evalspec.manifest.agent_schema import ChatEndpoint
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import FIRST_TOKEN, Message, Sample, Usage
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.http import HttpAgent
+from evalspec.targets.agents.wire import build_request, read_reply
+from evalspec.targets.http.routes import choose_route
 from servers.faulty_agent import Answer, sse
 
 TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))

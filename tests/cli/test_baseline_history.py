@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from evalspec.json_text import compute_digest
+from evalspec.base.json_text import compute_digest
 from servers.ports import find_free_port
 
 SAMPLES = 40

@@ -222,7 +222,7 @@ def test_a_partial_verdict_is_listed_as_such(shop):
 
 
 def test_repeats_without_noise_have_no_deviation():
-    from evalspec.stats.repeats import compute_variance_components
+    from evalspec.verdict.stats.repeats import compute_variance_components
 
     found = compute_variance_components([[[0.1], [0.1], [0.1]], [[0.7], [0.7], [0.7 + 1e-16]]])
     assert found.replies == 0

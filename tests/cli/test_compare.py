@@ -7,9 +7,9 @@ import shutil
 import pytest
 
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.baseline import Baseline, render_baseline
-from evalspec.comparison.run_files import read_run_file
-from evalspec.reporters.json_report import render_json
+from evalspec.reports.json_report import render_json
+from evalspec.verdict.comparison.baseline import Baseline, render_baseline
+from evalspec.verdict.comparison.run_files import read_run_file
 
 RANKED = {"d1": 1, "d2": 1, "x": 0}
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 import evalspec
 from dataset_contents import HOLDING_JUDGEMENTS, SAMPLES_OF_ANY_KIND, WORDS, WRITTEN
+from evalspec.base.errors import InvalidInput
 from evalspec.cli.main import run
-from evalspec.datasets.base import DATASETS, DatasetContent, Source
-from evalspec.datasets.load import load_dataset
-from evalspec.datasets.losses import list_default_losses
-from evalspec.errors import InvalidInput
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.datasets.losses import list_default_losses
 from evalspec.model import Document, Message, Sample
 
 FILE_NAMES = {"csv": "d.csv", "jsonl": "d.jsonl", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}

@@ -3,7 +3,7 @@
 import pytest
 
 from evalspec.model import Sample
-from evalspec.planning.copies import CopyFinder
+from evalspec.runs.planning.copies import CopyFinder
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from evalspec.reporters.json_report import report_json_schema
+from evalspec.reports.json_report import report_json_schema
 from servers.faulty_agent import redirect, status, throttled
 
 SECRET = "s3cr3t-token-value"

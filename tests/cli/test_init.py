@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalspec.manifest.loader import load_manifest
-from evalspec.metrics.base import METRICS
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.scoring.metrics.base import METRICS
 
 DATA_AND_CI = {"evals/rag.jsonl", "evals/regression.jsonl", ".github/workflows/evalspec.yml"}
 

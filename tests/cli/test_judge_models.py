@@ -200,7 +200,7 @@ def test_a_stated_model_that_is_redacted_is_the_same_model(judged, judge, monkey
 
 
 def test_a_judge_that_states_another_model_each_time_is_stored_up_to_a_limit(judged, judge, monkeypatch):
-    monkeypatch.setattr("evalspec.runner.session._MOST_LEARNED", 3)
+    monkeypatch.setattr("evalspec.runs.runner.session._MOST_LEARNED", 3)
     names = iter(range(1000))
     counting = property(lambda _: {"model": f"m-{next(names)}"})
     monkeypatch.setattr(type(judge), "states", counting, raising=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.comparison.measurement import KINDS
+from evalspec.verdict.comparison.measurement import KINDS
 from servers.faulty_agent import status
 from servers.scripted_judge import ScriptedJudge
 

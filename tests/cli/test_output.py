@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.reporters.base import Reporter
+from evalspec.reports.base import Reporter
 from servers.faulty_agent import status
 
 NOISY = """

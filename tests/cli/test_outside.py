@@ -10,11 +10,11 @@ import pytest
 from msgspec import Struct
 
 from evalspec import registry
-from evalspec.datasets.base import DATASETS, CorpusForm, DatasetFormat, ForeignReport, SearchPreset
-from evalspec.errors import InvalidInput
-from evalspec.registry import Registry
-from evalspec.reporters.base import REPORTERS, Reporter
-from evalspec.retrievers.opening import RETRIEVERS
+from evalspec.base.errors import InvalidInput
+from evalspec.base.registry import Registry
+from evalspec.inputs.datasets.base import DATASETS, CorpusForm, DatasetFormat, ForeignReport, SearchPreset
+from evalspec.reports.base import REPORTERS, Reporter
+from evalspec.targets.retrievers.opening import RETRIEVERS
 from stored_log import edit_description, seal_inputs, seal_line
 
 

@@ -7,11 +7,11 @@ import pytest
 from msgspec.structs import replace
 
 from comparison.small_runs import make_dataset, run_of
-from evalspec.attempts import combine_attempts
-from evalspec.comparison.baseline import Baseline, render_baseline
-from evalspec.comparison.regression import decide_regressions
-from evalspec.manifest.loader import load_manifest
+from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
+from evalspec.verdict.attempts import combine_attempts
+from evalspec.verdict.comparison.baseline import Baseline, render_baseline
+from evalspec.verdict.comparison.regression import decide_regressions
 from servers.scripted_judge import ScriptedJudge
 
 CONTEXT = ["Paris is the capital of France.", "Lyon is a city in France.", "The Seine flows through Paris."]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.metrics.base import METRICS
+from evalspec.scoring.metrics.base import METRICS
 
 OPEN = {"tokens_mean"}
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k
+from evalspec.verdict.stats.repeats import compute_pass_at_k, compute_pass_hat_k
 from servers.faulty_agent import status
 from servers.scripted_judge import ScriptedJudge
 

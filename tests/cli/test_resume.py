@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.store.log_records import REPLY, read_log
+from evalspec.runs.store.log_records import REPLY, read_log
 from servers.faulty_agent import FaultyAgent, status
 from servers.scripted_judge import ScriptedJudge
 from stored_log import edit_description, keep_records, seal_line

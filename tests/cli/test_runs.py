@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from evalspec.store.run_log import RunLog
+from evalspec.runs.store.run_log import RunLog
 from servers.scripted_judge import ScriptedJudge
 from stored_log import keep_records
 

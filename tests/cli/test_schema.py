@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 
 from evalspec.cli.schema import command
-from evalspec.datasets.jsonl import JsonlSample
+from evalspec.inputs.datasets.jsonl import JsonlSample
 
 WHAT = next(parameter.type.choices for parameter in command.params if parameter.name == "what")
 

@@ -382,7 +382,7 @@ def test_a_small_table_imports_nothing_heavy(files):
     command = [sys.executable, "-c", program, "score", "qrels.txt", "run.txt"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=files.folder)
     loaded = set(done.stderr.splitlines())
-    assert "evalspec.ranking.engine" in loaded
+    assert "evalspec.scoring.ranking.engine" in loaded
     assert not {"numpy", "pydantic", "rich", "httpx", "evalspec.metrics"} & loaded
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 import evalspec
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 
 
 @pytest.fixture

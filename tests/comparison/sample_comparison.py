@@ -11,14 +11,14 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from comparison.small_runs import make_dataset, make_sample, run_of
-from evalspec.comparison.compare_runs import Choice, compare_runs
-from evalspec.comparison.result import Comparison, NamedRun
-from evalspec.comparison.sample_changes import RankMove, SideBySide
-from evalspec.comparison.view import build_comparison_view
 from evalspec.model import Run, Score
-from evalspec.reporters.markdown import render_view_markdown
-from evalspec.reporters.terminal import render_view_terminal
-from evalspec.validity.changes import Rules
+from evalspec.reports.markdown import render_view_markdown
+from evalspec.reports.terminal import render_view_terminal
+from evalspec.reports.view.comparison import build_comparison_view
+from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+from evalspec.verdict.comparison.result import Comparison, NamedRun
+from evalspec.verdict.comparison.sample_changes import RankMove, SideBySide
+from evalspec.verdict.validity.changes import Rules
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = "\x1b[2J`q|7` [red]<b>\u202e"

@@ -13,8 +13,8 @@ from evalspec.model import (
     SliceResult,
     VerdictStatus,
 )
-from evalspec.outline import MetricOutline
-from evalspec.summary import group_by_slice, summarise
+from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.summary import group_by_slice, summarise
 
 COSTS = {"latency_p95", "tokens_mean"}
 LOWER = {"latency_p95", "hallucination", "error_rate"}

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.compare_runs import Choice, compare_runs
-from evalspec.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
-from evalspec.comparison.wording import render_statement
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.model import Cause, Direction, Score
-from evalspec.validity.changes import Rules
+from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+from evalspec.verdict.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
+from evalspec.verdict.comparison.wording import render_statement
+from evalspec.verdict.validity.changes import Rules
 from simulated import simulate_best
 
 RULES = Rules(resamples=2000)

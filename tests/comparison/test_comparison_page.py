@@ -9,9 +9,9 @@ from playwright.sync_api import expect
 
 from chromium import PATIENCE, watch_page
 from comparison.sample_comparison import HOSTILE, sample_comparison, sample_texts
-from evalspec.comparison.view import build_comparison_view
-from evalspec.foreign_text import visible
-from evalspec.reporters.html_report.comparison_page import render_view_html
+from evalspec.base.foreign_text import visible
+from evalspec.reports.html_report.comparison_page import render_view_html
+from evalspec.reports.view.comparison import build_comparison_view
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}

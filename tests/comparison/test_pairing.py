@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comparison.small_runs import make_dataset, make_sample
-from evalspec.comparison.pairing import pair_samples, pair_scores, to_paired
 from evalspec.model import Attempt, Cause, SampleStatus, Score, ScoreStatus
+from evalspec.verdict.comparison.pairing import pair_samples, pair_scores, to_paired
 
 
 def asked(name, scores, passes=None):

@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from pydantic import ValidationError
 
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.baseline import Baseline
-from evalspec.comparison.drops import check_max_drop
-from evalspec.comparison.regression import decide_regressions
-from evalspec.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
-from evalspec.reporters.wording import MARKS, mark_regression
+from evalspec.verdict.comparison.baseline import Baseline
+from evalspec.verdict.comparison.drops import check_max_drop
+from evalspec.verdict.comparison.regression import decide_regressions
+from evalspec.verdict.wording import MARKS, mark_regression
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED

@@ -6,14 +6,14 @@ import pytest
 
 from comparison.sample_comparison import GOLDEN, SAMPLES_SHOWN, golden_reports, sample_comparison, sample_texts
 from comparison.small_runs import make_dataset, make_sample, run_of
-from evalspec.comparison.compare_runs import compare_runs
-from evalspec.comparison.document import render_comparison_json
-from evalspec.comparison.result import NamedRun
-from evalspec.comparison.view import build_comparison_view
-from evalspec.errors import ExitCode
-from evalspec.reporters.markdown import MOST_BYTES, render_view_markdown
-from evalspec.reporters.terminal import render_view_terminal
-from evalspec.validity.changes import Rules
+from evalspec.base.errors import ExitCode
+from evalspec.reports.markdown import MOST_BYTES, render_view_markdown
+from evalspec.reports.terminal import render_view_terminal
+from evalspec.reports.view.comparison import build_comparison_view
+from evalspec.verdict.comparison.compare_runs import compare_runs
+from evalspec.verdict.comparison.document import render_comparison_json
+from evalspec.verdict.comparison.result import NamedRun
+from evalspec.verdict.validity.changes import Rules
 
 
 @pytest.mark.parametrize("name", ["comparison.txt", "comparison.md", "candidates.txt", "candidates.md"])

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from baselines import seal
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
-from evalspec.comparison.baseline import Baseline, baseline_path, render_baseline
-from evalspec.comparison.compare_runs import compare_runs
-from evalspec.comparison.result import Change, NamedRun
-from evalspec.comparison.run_files import read_baseline, read_run_file
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.model import Attempt, Run, SampleStatus, Score, VerdictStatus
-from evalspec.reporters.json_report import render_json
-from evalspec.validity.changes import Rules
+from evalspec.reports.json_report import render_json
+from evalspec.verdict.comparison.baseline import Baseline, baseline_path, render_baseline
+from evalspec.verdict.comparison.compare_runs import compare_runs
+from evalspec.verdict.comparison.result import Change, NamedRun
+from evalspec.verdict.comparison.run_files import read_baseline, read_run_file
+from evalspec.verdict.validity.changes import Rules
 from reporters.sample_run import HOSTILE_ID, sample_run
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.datasets.filters import find_stratum, parse_condition
-from evalspec.datasets.selection import Selection, parse_selection, select
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
+from evalspec.inputs.datasets.filters import find_stratum, parse_condition
+from evalspec.inputs.datasets.selection import Selection, parse_selection, select
 from evalspec.model import Sample
 
 SAMPLES = [

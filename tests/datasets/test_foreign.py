@@ -11,10 +11,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from evalspec.base.errors import InvalidInput
 from evalspec.cli.main import run
-from evalspec.datasets.base import DATASETS, DatasetContent, Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import Message, Sample
 
 FOREIGN = Path(__file__).parent / "foreign"

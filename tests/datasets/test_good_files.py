@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.datasets.base import DATASETS, DatasetContent, ReadingNotes, Source
-from evalspec.datasets.load import find_format
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, ReadingNotes, Source
+from evalspec.inputs.datasets.load import find_format
 from evalspec.model import Sample
 
 FILES = Path(__file__).parent / "files"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.jsonl import MAX_LINE_BYTES
+from evalspec.base.jsonl import MAX_LINE_BYTES
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import Message
 
 MEBIBYTE = 1_048_576

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
-from evalspec.datasets.load import load_dataset
-from evalspec.formats.mixpeek.measures import compute_overall
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.formats.mixpeek.measures import compute_overall
 from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "mixpeek"

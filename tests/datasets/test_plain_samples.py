@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalspec.datasets import jsonl
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.datasets.plain_samples import parse_plain_sample
+from evalspec.inputs.datasets import jsonl
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.datasets.plain_samples import parse_plain_sample
 
 
 class Raw(str):

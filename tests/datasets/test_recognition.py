@@ -3,8 +3,8 @@
 import pytest
 
 from dataset_contents import HOLDING_JUDGEMENTS, JUDGED
-from evalspec.datasets.base import DATASETS, Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import DATASETS, Source
+from evalspec.inputs.datasets.load import load_dataset
 
 FILE_NAMES = {"jsonl": "d.jsonl", "csv": "d.csv", "mixpeek": "d.json", "triples": "d.yaml", "unrag": "d.json"}
 NATIVE = "jsonl"

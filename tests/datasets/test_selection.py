@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.datasets.selection import Selection, add_digest, select
+from evalspec.inputs.datasets.selection import Selection, add_digest, select
 from evalspec.model import Message, Sample
 
 tags = st.lists(st.sampled_from("abc"), unique=True).map(tuple)

@@ -1,4 +1,4 @@
-from evalspec.datasets.spooling import spool
+from evalspec.inputs.datasets.spooling import spool
 from evalspec.model import Message, Sample
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 
 QRELS = "q1 0 a 2\nq1 0 b 0\nq2 0 c 1\n"
 BEIR_QRELS = "query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t0\nq2\tc\t1\n"

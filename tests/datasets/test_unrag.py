@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, WORDS, samples, there_and_back
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "unrag"

@@ -14,16 +14,16 @@ from typing import Any
 import httpx
 import pytest
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.http.routes import choose_route
-from evalspec.manifest.loader import load_manifest
-from evalspec.manifest.retriever_schema import HttpRetriever
-from evalspec.retrievers.base import Retrieval, SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever
-from evalspec.retrievers.http_target_checks import check_http
-from evalspec.retrievers.ingest_plan import Cleanup, plan_ingest
-from evalspec.retrievers.ingesting import ask_ingested
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.inputs.manifest.retriever_schema import HttpRetriever
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.retrievers.base import Retrieval, SearchRequest
+from evalspec.targets.retrievers.http_target import RemoteRetriever
+from evalspec.targets.retrievers.http_target_checks import check_http
+from evalspec.targets.retrievers.ingest_plan import Cleanup, plan_ingest
+from evalspec.targets.retrievers.ingesting import ask_ingested
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "examples" / "agent" / "server.py"

@@ -21,7 +21,7 @@ def servers():
 def bench(project, servers, monkeypatch):
     """Runs cells in one project, without what makes a run slow and says nothing here: back-off and reading the system's
     certificates."""
-    monkeypatch.setattr("evalspec.http.pacing.compute_backoff", lambda _failures: 0.01)
+    monkeypatch.setattr("evalspec.targets.http.pacing.compute_backoff", lambda _failures: 0.01)
     monkeypatch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
     project.dataset("qa", dataset(), metrics=list(METRICS))
     return Bench(project, *servers)

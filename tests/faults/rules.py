@@ -13,7 +13,7 @@ from itertools import product
 from math import comb, prod
 from typing import Any
 
-from evalspec.stats.bounded import compute_bounded_interval
+from evalspec.verdict.stats.bounded import compute_bounded_interval
 from faults.injected import SAMPLES, SLOW_SECONDS, TOKENS, AgentFault, JudgeFault, supported_statements
 
 SCORED, NOT_APPLICABLE, SKIPPED, FAILED = "scored", "not_applicable", "skipped", "failed"

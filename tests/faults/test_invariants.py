@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.gate import compute_outcome
-from evalspec.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Cause, Direction, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
-from evalspec.outline import MetricOutline
+from evalspec.verdict.gate import compute_outcome
+from evalspec.verdict.outline import MetricOutline
 from faults.bench import HEALTHY
 from faults.injected import HARMLESS, SHARES
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from evalspec.store.log_records import renumber
-from evalspec.store.run_log import compute_checksum
+from evalspec.runs.store.log_records import renumber
+from evalspec.runs.store.run_log import compute_checksum
 from fuzz import seeds
 from fuzz.mutations import HOSTILE_WORDS
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from evalspec import gold
-from evalspec.gold.authoring import create_set
-from evalspec.gold.gold_set import Entry, read_set
-from evalspec.gold.protocol import add_triple, review
-from evalspec.gold.schema import GoldTriple, Person
+from evalspec.curation.gold.authoring import create_set
+from evalspec.curation.gold.gold_set import Entry, read_set
+from evalspec.curation.gold.protocol import add_triple, review
+from evalspec.curation.gold.schema import GoldTriple, Person
 
 PEOPLE = ("ada", "ben", "cleo", "dan")
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec import gold
-from evalspec.gold.event_files import write_event
-from evalspec.gold.protocol import resolve
-from evalspec.gold.schema import Event
-from evalspec.stats.agreement import (
+from evalspec.curation.gold.event_files import write_event
+from evalspec.curation.gold.protocol import resolve
+from evalspec.curation.gold.schema import Event
+from evalspec.verdict.stats.agreement import (
     MOST_PAIRS,
     RatedCase,
     measure_ac1,

@@ -8,7 +8,7 @@ import pytest
 from evalspec.cli import convert
 from evalspec.cli.gold import COMMANDS
 from evalspec.cli.gold import command as gold_command
-from evalspec.gold.protocol import add_triple, resolve, review
+from evalspec.curation.gold.protocol import add_triple, resolve, review
 from gold_sets import accept, make_set, make_triple
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from evalspec import gold
-from evalspec.gold.linting import lint
+from evalspec.curation.gold.linting import lint
 
 ROOT = Path(__file__).parents[2]
 SET = ROOT / "evals" / "gold" / "inkwharf"

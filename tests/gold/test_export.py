@@ -10,14 +10,14 @@ import pytest
 import yaml
 
 from evalspec import gold
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
-from evalspec.gold import scrubbing
-from evalspec.gold.blocks import make_pin, store_text
-from evalspec.gold.protocol import review
-from evalspec.gold.publishing import name_annotators, select_public
-from evalspec.gold.scrubbing import Scrubber
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold import scrubbing
+from evalspec.curation.gold.blocks import make_pin, store_text
+from evalspec.curation.gold.protocol import review
+from evalspec.curation.gold.publishing import name_annotators, select_public
+from evalspec.curation.gold.scrubbing import Scrubber
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 from servers.faulty_retriever import FaultyRetriever
 
 TEXT = "All keys rotate."
@@ -88,8 +88,8 @@ def test_pseudonyms_are_no_function_of_names(mixed):
 
 
 def test_a_child_of_a_customers_triple_is_not_published_whatever_it_says(mixed, project):
-    from evalspec.gold.protocol import record
-    from evalspec.gold.schema import Flag, Outcome
+    from evalspec.curation.gold.protocol import record
+    from evalspec.curation.gold.schema import Flag, Outcome
 
     mixed.add("parent", source="customer", customer="acme")
     review(mixed.root, "parent", "ben", Flag.NOT_ENTAILED)

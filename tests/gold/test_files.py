@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.errors import InvalidInput
-from evalspec.gold.authoring import revise_edited
-from evalspec.gold.files import parse
-from evalspec.gold.gold_set import open_set, read_entry
-from evalspec.gold.linting import lint
-from evalspec.gold.protocol import add_triple, retire, review, revise_triple
-from evalspec.gold.triple_files import delete_triple
-from evalspec.manifest.yaml_source import parse_yaml
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.authoring import revise_edited
+from evalspec.curation.gold.files import parse
+from evalspec.curation.gold.gold_set import open_set, read_entry
+from evalspec.curation.gold.linting import lint
+from evalspec.curation.gold.protocol import add_triple, retire, review, revise_triple
+from evalspec.curation.gold.triple_files import delete_triple
+from evalspec.inputs.manifest.yaml_source import parse_yaml
 from gold_sets import accept, make_set, make_triple
 
 

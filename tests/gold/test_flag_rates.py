@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
 from evalspec import gold
-from evalspec.gold.flag_rates import Reviewed, Watch, compute_fisher, find_alarms, rate_person
+from evalspec.curation.gold.flag_rates import Reviewed, Watch, compute_fisher, find_alarms, rate_person
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from evalspec import gold
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
-from evalspec.gold.schema import Kind
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.schema import Kind
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 
 LINES = [
     {"id": "one", "input": "How long?", "expected": "14 days", "relevant": ["refunds"], "tags": ["t"]},

@@ -25,4 +25,4 @@ def test_every_name_is_callable_before_and_after_its_module_is_imported():
     assert set(gold.__all__) <= set(dir(gold))
     modules = {path.stem for path in Path(gold.__file__).parent.glob("*.py")}
     assert not modules & set(gold.__all__), "importing the module would replace the function"
-    assert import_module("evalspec.gold.protocol").review is gold.review
+    assert import_module("evalspec.curation.gold.protocol").review is gold.review

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec import gold
-from evalspec.errors import InvalidInput
-from evalspec.gold.disputes import find_differences
-from evalspec.gold.quantities import list_quantities
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.disputes import find_differences
+from evalspec.curation.gold.quantities import list_quantities
 
 UNITS = {"minutes": "days", "GB": "MB", "%": "dollars", "users": "seats", "business days": "days", "°C": "percent"}
 

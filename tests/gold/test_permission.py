@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec import gold
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
-from evalspec.gold import locking, protocol
-from evalspec.gold.authoring import revise_edited
-from evalspec.gold.files import write_record
-from evalspec.gold.locking import hold
-from evalspec.gold.protocol import review
-from evalspec.gold.redaction import PLACEHOLDER, find_terms, redact_text
-from evalspec.gold.schema import TripleMetadata
-from evalspec.gold.states import State
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold import locking, protocol
+from evalspec.curation.gold.authoring import revise_edited
+from evalspec.curation.gold.files import write_record
+from evalspec.curation.gold.locking import hold
+from evalspec.curation.gold.protocol import review
+from evalspec.curation.gold.redaction import PLACEHOLDER, find_terms, redact_text
+from evalspec.curation.gold.schema import TripleMetadata
+from evalspec.curation.gold.states import State
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 
 TODAY = date(2026, 5, 1)
 

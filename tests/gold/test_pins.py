@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from evalspec import gold
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 from servers.faulty_agent import FaultyAgent
 
 TEXTS = {"refunds": {"title": "Refunds", "text": "14 days – always."}, "plans": "Two plans."}

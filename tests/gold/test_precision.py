@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.gold.authoring import create_set, read_triple
-from evalspec.gold.files import write_text
-from evalspec.gold.protocol import add_triple, review
-from evalspec.gold.schema import Person
+from evalspec.curation.gold.authoring import create_set, read_triple
+from evalspec.curation.gold.files import write_text
+from evalspec.curation.gold.protocol import add_triple, review
+from evalspec.curation.gold.schema import Person
 
 RANKING = ["b", "x", "c", "y", "z", "a"]
 EXPECTED = {

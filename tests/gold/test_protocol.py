@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import InvalidInput
-from evalspec.gold.files import render_yaml, to_plain, write_record
-from evalspec.gold.gold_set import open_set, read_entry
-from evalspec.gold.linting import lint
-from evalspec.gold.protocol import add_triple, assign, resolve, retire, review, revise_triple
-from evalspec.gold.reviewers import describe_missing, list_reviewable
-from evalspec.gold.schema import Event, Flag, Kind, Outcome
-from evalspec.gold.states import compute_standing
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.files import render_yaml, to_plain, write_record
+from evalspec.curation.gold.gold_set import open_set, read_entry
+from evalspec.curation.gold.linting import lint
+from evalspec.curation.gold.protocol import add_triple, assign, resolve, retire, review, revise_triple
+from evalspec.curation.gold.reviewers import describe_missing, list_reviewable
+from evalspec.curation.gold.schema import Event, Flag, Kind, Outcome
+from evalspec.curation.gold.states import compute_standing
 from gold_sets import PEOPLE, accept, make_set, make_triple
 
 HASH = "0" * 32

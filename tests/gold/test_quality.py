@@ -3,10 +3,10 @@
 import pytest
 
 from evalspec import gold
-from evalspec.errors import InvalidInput
-from evalspec.gold.authoring import revise_edited
-from evalspec.gold.protocol import resolve, retire
-from evalspec.validity.cells import compute_coverage
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.authoring import revise_edited
+from evalspec.curation.gold.protocol import resolve, retire
+from evalspec.verdict.validity.cells import compute_coverage
 
 MORNING, NOON, NEXT = "2026-03-01T08:00:00Z", "2026-03-01T12:00:00+01:00", "2026-03-02"
 

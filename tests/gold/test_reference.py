@@ -7,9 +7,9 @@ import pytest
 
 from evalspec.cli.gold import COMMANDS
 from evalspec.cli.gold.screen import KEYS
-from evalspec.gold import schema
-from evalspec.gold.states import _RULES, State
-from evalspec.gold.wording import FLAGS
+from evalspec.curation.gold import schema
+from evalspec.curation.gold.states import _RULES, State
+from evalspec.curation.gold.wording import FLAGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "gold-reference.md").read_text()
 TABLES = {

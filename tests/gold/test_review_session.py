@@ -9,14 +9,14 @@ import time
 import pytest
 import yaml
 
-from evalspec.errors import InvalidInput
-from evalspec.gold.authoring import create_set, read_triple
-from evalspec.gold.blocks import read_texts
-from evalspec.gold.gold_set import read_set
-from evalspec.gold.passages import find_shared, read_block_text
-from evalspec.gold.protocol import add_triple, assign, resolve, review, revise_triple
-from evalspec.gold.review_session import ReviewSession
-from evalspec.gold.schema import Block, Person
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.authoring import create_set, read_triple
+from evalspec.curation.gold.blocks import read_texts
+from evalspec.curation.gold.gold_set import read_set
+from evalspec.curation.gold.passages import find_shared, read_block_text
+from evalspec.curation.gold.protocol import add_triple, assign, resolve, review, revise_triple
+from evalspec.curation.gold.review_session import ReviewSession
+from evalspec.curation.gold.schema import Block, Person
 from gold.terminal import Terminal, measure
 from hostile_texts import HOSTILE, steering
 
@@ -280,7 +280,7 @@ def test_a_session_needs_a_terminal_and_nothing_else(folder, root, project, monk
 
 
 def test_numbers_that_the_block_does_not_say_are_shown(open_terminal, folder):
-    pytest.importorskip("evalspec.gold.disputes")
+    pytest.importorskip("evalspec.curation.gold.disputes")
     (folder / "corpus.jsonl").write_text(json.dumps({"_id": "refunds", "text": "Refunds take 10 days."}) + "\n")
     terminal = open_terminal("--corpus", "corpus.jsonl")
     assert "14 days" in plain(terminal.expect(KEYS)).partition("Numbers")[2]

@@ -14,16 +14,16 @@ import yaml
 
 from evalspec import gold, labels
 from evalspec.api import gold_export
-from evalspec.errors import InvalidInput
-from evalspec.gold.blocks import hash_text, make_pin, store_text
-from evalspec.gold.event_files import write_event
-from evalspec.gold.files import read_record, write_record
-from evalspec.gold.protocol import review, revise_triple
-from evalspec.gold.quotes import Quotes
-from evalspec.gold.schema import Kind, SliceFile
-from evalspec.gold.states import State
-from evalspec.store.log_records import read_log
-from evalspec.store.run_store import RunStore
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.blocks import hash_text, make_pin, store_text
+from evalspec.curation.gold.event_files import write_event
+from evalspec.curation.gold.files import read_record, write_record
+from evalspec.curation.gold.protocol import review, revise_triple
+from evalspec.curation.gold.quotes import Quotes
+from evalspec.curation.gold.schema import Kind, SliceFile
+from evalspec.curation.gold.states import State
+from evalspec.runs.store.log_records import read_log
+from evalspec.runs.store.run_store import RunStore
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 from stored_log import keep_records
 

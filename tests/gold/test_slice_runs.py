@@ -7,7 +7,7 @@ import pytest
 
 import evalspec
 from evalspec import gold
-from evalspec.gold.held_out import read_uses
+from evalspec.curation.gold.held_out import read_uses
 
 COUNT = 60
 

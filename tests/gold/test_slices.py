@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec import gold
-from evalspec.errors import InvalidInput
-from evalspec.gold.authoring import create_set, read_triple
-from evalspec.gold.linting import lint
-from evalspec.gold.protocol import add_triple, resolve, retire, review, revise_triple
-from evalspec.gold.schema import Person
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.authoring import create_set, read_triple
+from evalspec.curation.gold.linting import lint
+from evalspec.curation.gold.protocol import add_triple, resolve, retire, review, revise_triple
+from evalspec.curation.gold.schema import Person
 
 DOMAINS = ("federal", "health", "security")
 

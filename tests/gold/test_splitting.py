@@ -4,12 +4,12 @@ import pytest
 import yaml
 
 from evalspec import gold
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
-from evalspec.gold.ratings import list_revisions
-from evalspec.gold.schema import GoldTriple
-from evalspec.gold.splitting import propose_claims
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.ratings import list_revisions
+from evalspec.curation.gold.schema import GoldTriple
+from evalspec.curation.gold.splitting import propose_claims
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 
 ANSWER = "We encrypt at rest with AES-256-GCM and key rotation every 90 days."
 ORIGIN = {

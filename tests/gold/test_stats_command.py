@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 import yaml
 
-from evalspec.gold.protocol import retire
-from evalspec.reporters.json_report import report_json_schema
-from evalspec.reporters.wording import DEMONSTRATION
+from evalspec.curation.gold.protocol import retire
+from evalspec.reports.json_report import report_json_schema
+from evalspec.verdict.wording import DEMONSTRATION
 from reporters.sample_curation import GOLDEN, render_sample, sample_curation
 
 
@@ -166,8 +166,8 @@ def test_an_undecided_comparison_names_thin_cells(evaluated, curated, agent):
 
 
 def test_hostile_names_stay_inert():
-    from evalspec.reporters.terminal import render_view_terminal
-    from evalspec.reporters.view.curation import build_curation_view
+    from evalspec.reports.terminal import render_view_terminal
+    from evalspec.reports.view.curation import build_curation_view
 
     shown = render_view_terminal(build_curation_view(sample_curation("\x1b[2J[red]x")), width=80, color=False)
     assert "\x1b" not in shown

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from doors import DOORS
-from evalspec.errors import ServiceError
+from evalspec.base.errors import ServiceError
 from servers.faulty_agent import Answer, redirect, status, throttled
 
 QUOTA = '{"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}'
@@ -87,7 +87,7 @@ def test_a_server_without_tls_is_not_tried_again(agent, door):
 @EVERY_DOOR
 def test_a_connection_that_is_never_made_is_told_from_a_slow_reply(door, monkeypatch):
     monkeypatch.setattr("doors.SECONDS", 0.6)
-    monkeypatch.setattr("evalspec.http.client._MAX_CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("evalspec.targets.http.client._MAX_CONNECT_SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = fail(door, f"https://127.0.0.1:{silent.getsockname()[1]}")
     assert "no connection to https://127.0.0.1" in str(error)

@@ -5,7 +5,7 @@ import asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalspec.http.pacing import AdaptiveLimit
+from evalspec.targets.http.pacing import AdaptiveLimit
 
 
 async def peak(limit, tasks=30):

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent
-from evalspec.errors import InvalidInput, ServiceError
-from evalspec.http.routes import choose_route, proxy_for
-from evalspec.manifest.agent_schema import ChatEndpoint
+from evalspec.base.errors import InvalidInput, ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.http import HttpAgent
+from evalspec.targets.http.routes import choose_route, proxy_for
 from servers.faulty_agent import FaultyAgent, status
 
 VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")

@@ -11,13 +11,13 @@ import httpx
 import pytest
 
 from doors import DOORS
-from evalspec.agents.base import AgentTarget
-from evalspec.agents.http import HttpAgent
-from evalspec.errors import ServiceError
-from evalspec.http.routes import choose_route
-from evalspec.http.unpacking import iterate_unpacked
-from evalspec.manifest.agent_schema import ChatEndpoint
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.http import HttpAgent
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.http.unpacking import iterate_unpacked
 from servers.faulty_agent import Answer
 
 MEBIBYTE = 1_048_576

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.judge.belonging import compute_coverage, content_words, find_unsupported
-from evalspec.judge.courtesy import strip_courtesies
-from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.services import import_ragas
-from evalspec.judge.verdicts import settle_answer
+from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported
+from evalspec.scoring.judge.courtesy import strip_courtesies
+from evalspec.scoring.judge.extraction import UnusableVerdict
+from evalspec.scoring.judge.services import import_ragas
+from evalspec.scoring.judge.verdicts import settle_answer
 
 LINES = (Path(__file__).parent / "paraphrases.jsonl").read_text(encoding="utf-8").splitlines()
 PARAPHRASES = [json.loads(line) for line in LINES]

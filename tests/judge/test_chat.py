@@ -6,12 +6,12 @@ import socket
 
 import pytest
 
-from evalspec.errors import JudgeError
-from evalspec.judge.chat import ChatClient
-from evalspec.judge.extraction import extract_object
-from evalspec.judge.parameters import compute_effective_parameters
-from evalspec.judge.usage import UsageLedger
-from evalspec.manifest.judge_schema import JudgeConfig
+from evalspec.base.errors import JudgeError
+from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.scoring.judge.chat import ChatClient
+from evalspec.scoring.judge.extraction import extract_object
+from evalspec.scoring.judge.parameters import compute_effective_parameters
+from evalspec.scoring.judge.usage import UsageLedger
 from servers.faulty_agent import Answer
 from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from evalspec.errors import InvalidInput, JudgeError, MetricError, MissingPackage
-from evalspec.judge import embeddings as module
-from evalspec.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
-from evalspec.manifest.judge_schema import EmbeddingsConfig
+from evalspec.base.errors import InvalidInput, JudgeError, MetricError, MissingPackage
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
+from evalspec.scoring.judge import embeddings as module
+from evalspec.scoring.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
 from servers.scripted_judge import ScriptedJudge, embed, status
 
 OFFLINE = """
@@ -24,7 +24,7 @@ def refuse(*_arguments, **_options):
     raise AssertionError("the network was tried")
 
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
-from evalspec.judge.embeddings import LocalEmbedder
+from evalspec.scoring.judge.embeddings import LocalEmbedder
 
 vectors = asyncio.run(LocalEmbedder().embed(["a dog barks", "a dog barks", "the stock exchange"]))
 assert vectors.shape == (3, 256)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.judge.extraction import UnusableVerdict
-from evalspec.judge.matching import assign, match_statements
+from evalspec.scoring.judge.extraction import UnusableVerdict
+from evalspec.scoring.judge.matching import assign, match_statements
 
 STATEMENTS = (
     "Refunds are paid within 30 days.",

@@ -9,13 +9,13 @@ import pytest
 import yaml
 
 import evalspec
+from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.cli.run_session import ProgressLines
-from evalspec.comparison.comparability import list_metric_mismatches
-from evalspec.errors import JudgeError, ServiceError
-from evalspec.judge.refusals import lacks_model, list_refused
-from evalspec.judge.usage import JudgeListener
-from evalspec.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.model import Run, VerdictStatus
+from evalspec.scoring.judge.refusals import lacks_model, list_refused
+from evalspec.scoring.judge.usage import JudgeListener
+from evalspec.verdict.comparison.comparability import list_metric_mismatches
 from judge.test_chat import Asking
 from servers.judge_wires import (
     ANTHROPIC,

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from evalspec.errors import InvalidInput, MissingPackage
-from evalspec.judge.services import import_ragas
+from evalspec.base.errors import InvalidInput, MissingPackage
+from evalspec.scoring.judge.services import import_ragas
 
 
 class Refusal:
@@ -25,7 +25,7 @@ def refuse(monkeypatch):
     """Make the import of ragas end in an error; what was imported before is put back afterwards."""
     for name in [name for name in sys.modules if name.split(".")[0] == "ragas"]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "evalspec.judge.ragas_adapter", raising=False)
+    monkeypatch.delitem(sys.modules, "evalspec.scoring.judge.ragas_adapter", raising=False)
     monkeypatch.delenv("RAGAS_DO_NOT_TRACK", raising=False)
     return lambda error: monkeypatch.setattr(sys, "meta_path", [Refusal(error), *sys.meta_path])
 

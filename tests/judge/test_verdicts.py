@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.judge.extraction import UnusableVerdict, extract_object
-from evalspec.judge.verdicts import parse_input, settle_answer
+from evalspec.scoring.judge.extraction import UnusableVerdict, extract_object
+from evalspec.scoring.judge.verdicts import parse_input, settle_answer
 
 JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

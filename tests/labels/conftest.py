@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalspec import labels
-from evalspec.labels.files import labels_folder
+from evalspec.curation.labels.files import labels_folder
 from evalspec.model.labels import Label
 
 STORE = Path(".evalspec")

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evalspec import labels
-from evalspec.errors import InvalidInput
-from evalspec.labels.exchanging import render_labels
-from evalspec.labels.records import list_faults
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.labels.exchanging import render_labels
+from evalspec.curation.labels.records import list_faults
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
 from hostile_texts import HOSTILE, steering
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from evalspec import labels
-from evalspec.errors import InvalidInput
-from evalspec.labels import files
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.labels import files
 
 WRITER = """
 import sys

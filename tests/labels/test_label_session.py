@@ -148,9 +148,9 @@ def test_reason_and_evidence_of_a_judge(labelled):
     """Laid out without a terminal, as the page of a judge's score would be."""
     from evalspec.cli.labelling.screen import render_case
     from evalspec.cli.screen import Screen
-    from evalspec.labels.binding import Case
+    from evalspec.curation.labels.binding import Case
     from evalspec.model import AgentReply, Exchange, Message, Sample, Score
-    from evalspec.outline import MetricOutline
+    from evalspec.verdict.outline import MetricOutline
 
     turns = (Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Who pays?"))
     exchange = Exchange(Sample("s", turns, ("We pay.", "Us")), AgentReply("You do.", ("c" * 200,), ("doc-7",)))

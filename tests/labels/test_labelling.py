@@ -6,9 +6,9 @@ import re
 import pytest
 
 from evalspec import labels
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.model.labels import LabelVerdict
-from evalspec.store.run_store import RunStore
+from evalspec.runs.store.run_store import RunStore
 from labels.conftest import STORE
 
 DISAGREE = ["--sample", "s2", "--verdict", "disagree", "--metric", "string_match"]

@@ -9,12 +9,12 @@ import pytest
 from scipy.stats import binomtest
 
 from evalspec import labels
-from evalspec.labels.binding import Case
-from evalspec.labels.cases import LabelledRun
-from evalspec.labels.files import LabelFiles, write_labels
-from evalspec.labels.records import make_label
+from evalspec.curation.labels.binding import Case
+from evalspec.curation.labels.cases import LabelledRun
+from evalspec.curation.labels.files import LabelFiles, write_labels
+from evalspec.curation.labels.records import make_label
 from evalspec.model.labels import LabelVerdict
-from evalspec.store.run_store import RunStore
+from evalspec.runs.store.run_store import RunStore
 from labels.conftest import STORE
 
 with warnings.catch_warnings():

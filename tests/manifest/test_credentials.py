@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from evalspec.manifest.credentials import find_secret, mask_keys
+from evalspec.inputs.manifest.credentials import find_secret, mask_keys
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import InvalidInput
-from evalspec.manifest.loader import load_manifest
+from evalspec.base.errors import InvalidInput
+from evalspec.inputs.manifest.loader import load_manifest
 
 HEAD = """\
 apiVersion: agentspec.io/v1

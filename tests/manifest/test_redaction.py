@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.manifest.redaction import MissingValue, Redaction, list_references
+from evalspec.inputs.manifest.redaction import MissingValue, Redaction, list_references
 
 SECRET = "s3cr3t/+value=ä\n"
 texts = st.text(st.characters(codec="utf-8") | st.sampled_from("[]:…redacted"), max_size=60)
@@ -232,7 +232,7 @@ def test_a_description_tells_a_changed_value_and_no_value():
 
 def test_a_value_that_is_not_utf_8_is_hidden(tmp_path):
     script = (
-        "import os; from evalspec.manifest.references import References; from pathlib import Path\n"
+        "import os; from evalspec.inputs.manifest.references import References; from pathlib import Path\n"
         "references = References(Path())\n"
         "references.resolve('$env:RAW')\n"
         "print(references.redact(os.environ['RAW'] + '!'))\n"

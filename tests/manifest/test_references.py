@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.manifest.references import References, UnresolvedReference
+from evalspec.inputs.manifest.references import References, UnresolvedReference
 
 SECRET = "s3cr3t-value"
 

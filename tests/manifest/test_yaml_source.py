@@ -5,8 +5,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import InvalidInput
-from evalspec.manifest.yaml_source import parse_yaml
+from evalspec.base.errors import InvalidInput
+from evalspec.inputs.manifest.yaml_source import parse_yaml
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.dates()
 VALUES = st.recursive(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.metrics.base import METRICS, BuildContext, Scorer
+from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.scoring.metrics.base import METRICS, BuildContext, Scorer
 from servers.scripted_judge import ScriptedJudge
 
 

@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from evalspec.judge.services import JudgeServices
-from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.metrics.base import METRICS, BuildContext, Metric, build_scorer
-from evalspec.metrics.rubric import define_rubric
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Exchange, Sample, Score
-from evalspec.runner.scoring import score_exchange
+from evalspec.runs.runner.scoring import score_exchange
+from evalspec.scoring.judge.services import JudgeServices
+from evalspec.scoring.metrics.base import METRICS, BuildContext, Metric, build_scorer
+from evalspec.scoring.metrics.rubric import define_rubric
 from servers.scripted_judge import ScriptedJudge
 
 KEY = "sk-scripted-0123456789"

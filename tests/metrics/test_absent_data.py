@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from evalspec.errors import MetricError
-from evalspec.metrics.base import METRICS
+from evalspec.base.errors import MetricError
 from evalspec.model import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
+from evalspec.scoring.metrics.base import METRICS
 
 SAMPLES = [
     Sample(

@@ -1,6 +1,6 @@
 import pytest
 
-from evalspec.metrics.abstention import is_abstention
+from evalspec.scoring.metrics.abstention import is_abstention
 
 DECLINES = [
     "I don't know.",

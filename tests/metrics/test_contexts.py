@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from evalspec.errors import MetricError
+from evalspec.base.errors import MetricError
 from evalspec.model import AgentReply, Exchange, Sample
 
 NAMES = ["non_llm_context_precision", "non_llm_context_recall"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.errors import MetricError
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.metrics.base import BuildContext, Metric
-from evalspec.metrics.custom import check_scorer, define_scorer
+from evalspec.base.errors import MetricError
+from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Direction, Exchange, Sample, Score, ScoreStatus
-from evalspec.runner.scoring import score_exchange
+from evalspec.runs.runner.scoring import score_exchange
+from evalspec.scoring.metrics.base import BuildContext, Metric
+from evalspec.scoring.metrics.custom import check_scorer, define_scorer
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("It is Paris [1]", latency_ms=12.0))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import AgentReply, Cause, Exchange, ScoreStatus
 from metrics.judged_scoring import exchange, score
 

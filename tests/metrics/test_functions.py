@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from evalspec import METRICS, Cause, Direction, Exchange, MetricError, Need, Score, metric
-from evalspec.judge.services import JudgeServices
-from evalspec.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.metrics.base import BuildContext, Metric, build_scorer
+from evalspec.base.registry import Registry
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Sample
-from evalspec.registry import Registry
-from evalspec.runner.scoring import score_exchange
+from evalspec.runs.runner.scoring import score_exchange
+from evalspec.scoring.judge.services import JudgeServices
+from evalspec.scoring.metrics.base import BuildContext, Metric, build_scorer
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("Paris it is"))
 

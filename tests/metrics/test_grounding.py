@@ -3,14 +3,14 @@
 import pytest
 
 import evalspec
-from evalspec.metrics.grounding import compute_overlap, list_units
 from evalspec.model import AgentReply, Exchange, Sample, ScoreStatus
+from evalspec.scoring.metrics.grounding import compute_overlap, list_units
 
 TRIAL = "The free trial of Inkwharf lasts 21 days. Ada Lovelace wrote 1,844 notes."
 
 
 def score(answer, *contexts):
-    return evalspec.metrics.grounding.grounding_overlap(
+    return evalspec.scoring.metrics.grounding.grounding_overlap(
         Exchange(Sample("s", "?"), AgentReply(answer, retrieved_contexts=contexts or (TRIAL,)))
     )
 

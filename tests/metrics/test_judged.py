@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from evalspec.errors import MissingPackage
-from evalspec.manifest.judge_schema import EmbeddingsConfig
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.metrics.base import METRICS
+from evalspec.base.errors import MissingPackage
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
+from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Cause, Need, ScoreStatus
+from evalspec.scoring.metrics.base import METRICS
 from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
 from servers.scripted_judge import unauthorized
 
@@ -306,7 +306,7 @@ def test_ragas_tells_nobody_and_writes_nothing(judge, monkeypatch):
 
 def test_a_missing_package_is_told_when_the_metric_is_built(judge, monkeypatch):
     found = []
-    monkeypatch.setattr("evalspec.judge.services.find_spec", found.append)
+    monkeypatch.setattr("evalspec.scoring.judge.services.find_spec", found.append)
     services = services_for(judge)
     with pytest.raises(MissingPackage, match=r"faithfulness needs .* pip install evalspec-runner"):
         build_metric(MetricEntry(name="faithfulness"), services)

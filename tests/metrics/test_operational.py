@@ -1,7 +1,7 @@
 import pytest
 
-from evalspec.metrics.base import METRICS
 from evalspec.model import AgentReply, Direction, Exchange, Sample, ScoreStatus, Usage
+from evalspec.scoring.metrics.base import METRICS
 
 SAMPLE = Sample("s", "q")
 NAMES = ["latency_p50", "latency_p95", "latency_p99", "error_rate", "tokens_mean", "truncated_rate"]

@@ -8,10 +8,10 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import MetricError
-from evalspec.metrics.base import METRICS
+from evalspec.base.errors import MetricError
 from evalspec.model import AgentReply, Exchange, Sample, ScoreStatus
-from evalspec.ranking.measures import MEASURES, judge_ranking
+from evalspec.scoring.metrics.base import METRICS
+from evalspec.scoring.ranking.measures import MEASURES, judge_ranking
 
 CASES = json.loads((Path(__file__).parent / "cases.json").read_text(encoding="utf-8"))
 CUTOFFS = (1, 2, 3, 5, 10)

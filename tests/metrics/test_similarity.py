@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from evalspec.judge.embeddings import LocalEmbedder
-from evalspec.judge.services import JudgeServices, import_ragas
-from evalspec.manifest.judge_schema import EmbeddingsConfig
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 from evalspec.model import ScoreStatus
+from evalspec.scoring.judge.embeddings import LocalEmbedder
+from evalspec.scoring.judge.services import JudgeServices, import_ragas
 from metrics.judged_scoring import exchange, score, score_with
 from servers.scripted_judge import ScriptedJudge
 
@@ -22,7 +22,7 @@ PAIRS = [
 async def ragas_similarities():
     from ragas.metrics.collections import SemanticSimilarity
 
-    from evalspec.judge.ragas_adapter import RagasEmbeddings
+    from evalspec.scoring.judge.ragas_adapter import RagasEmbeddings
 
     embeddings = RagasEmbeddings(LocalEmbedder())
     await embeddings.fetch(text for pair in PAIRS for text in pair)

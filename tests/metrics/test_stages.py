@@ -8,17 +8,17 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from evalspec.base.errors import InvalidInput, MetricError
 from evalspec.cli.main import run
-from evalspec.errors import InvalidInput, MetricError
-from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
-from evalspec.formats.unrag.compat import FORMULAS as UNRAG
-from evalspec.manifest.metric_schema import MetricEntry
-from evalspec.manifest.metric_spec import parse_metric_spec
-from evalspec.metrics.base import METRICS, BuildContext, RelevanceRules
-from evalspec.metrics.custom import define_scorer
-from evalspec.metrics.rubric import define_rubric
+from evalspec.inputs.formats.autorag.compat import FORMULAS as AUTORAG
+from evalspec.inputs.formats.unrag.compat import FORMULAS as UNRAG
+from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.model import AgentReply, Direction, Exchange, Need, Sample, ScoreStatus, SearchTrace
-from evalspec.planning.metrics import STANDARD, find_definition
+from evalspec.runs.planning.metrics import STANDARD, find_definition
+from evalspec.scoring.metrics.base import METRICS, BuildContext, RelevanceRules
+from evalspec.scoring.metrics.custom import define_scorer
+from evalspec.scoring.metrics.rubric import define_rubric
 
 MEASURES = ("Precision", "Recall", "F1", "F2", "nDCG", "AP", "RR", "Rprec", "Success", "Judged")
 OF_ANY_BETA = (*MEASURES, "F0.5", "F3")

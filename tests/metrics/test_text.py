@@ -5,8 +5,9 @@ import sacrebleu
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import MetricError
-from evalspec.metrics.text import (
+from evalspec.base.errors import MetricError
+from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.scoring.metrics.text import (
     compute_bleu,
     compute_chrf,
     compute_rouge,
@@ -15,9 +16,8 @@ from evalspec.metrics.text import (
     find_spelling,
     normalise,
 )
-from evalspec.metrics.whole_words import _is_apart as is_apart
-from evalspec.metrics.whole_words import _Outline as Outline
-from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.scoring.metrics.whole_words import _is_apart as is_apart
+from evalspec.scoring.metrics.whole_words import _Outline as Outline
 
 NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
 WORDS = ["the", "cat", "sat", "on", "Mat", "don't", "3.5", "x_y", "naïve", "서울은", "수도입니다", "Ω", "."]

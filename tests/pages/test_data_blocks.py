@@ -7,15 +7,15 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from evalspec.agents.replay import load_replies
-from evalspec.agents.wire import WIRES
-from evalspec.datasets.base import DATASETS, Source
-from evalspec.datasets.load import load_dataset
-from evalspec.metrics.base import METRICS
-from evalspec.reporters.base import REPORTERS
-from evalspec.reporters.rows import COLUMNS
-from evalspec.retrievers.opening import RETRIEVERS
+from evalspec.inputs.datasets.base import DATASETS, Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.reports.base import REPORTERS
+from evalspec.reports.rows import COLUMNS
+from evalspec.scoring.metrics.base import METRICS
 from evalspec.service.erasure_api import ErasureRequest
+from evalspec.targets.agents.replay import load_replies
+from evalspec.targets.agents.wire import WIRES
+from evalspec.targets.retrievers.opening import RETRIEVERS
 from shell_pages import DOCUMENTS, ROOT, find_missing, name_page, read_blocks
 
 GOLDEN = {

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.gold.schema import GoldTriple
-from evalspec.manifest.loader import load_manifest
-from evalspec.manifest.schema import EvaluationConfig
-from evalspec.planning.checks import validate_manifest
-from evalspec.planning.draft import start_draft
-from evalspec.planning.options import RunOptions
-from evalspec.planning.retrievers import check_retrievers
+from evalspec.curation.gold.schema import GoldTriple
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.inputs.manifest.schema import EvaluationConfig
+from evalspec.runs.planning.checks import validate_manifest
+from evalspec.runs.planning.draft import start_draft
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.retrievers import check_retrievers
 from shell_pages import DOCUMENTS, ROOT, check_commands, check_requirement, name_file, name_page, read_blocks
 
 EVALUATION = {field.alias or name for name, field in EvaluationConfig.model_fields.items()}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.user_code.modules import list_module_files
+from evalspec.inputs.user_code.modules import list_module_files
 
 FILES = {
     "direct.py": "import near, os.path, missing\n",

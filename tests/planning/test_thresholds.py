@@ -4,18 +4,18 @@ import json
 
 import pytest
 
-from evalspec.datasets.base import DatasetContent, DatasetDefaults
-from evalspec.datasets.load import LoadedDataset
-from evalspec.judge.services import JudgeServices
-from evalspec.manifest.judge_schema import EmbeddingsConfig
-from evalspec.manifest.loader import load_manifest
-from evalspec.manifest.metric_schema import MetricEntry
+from evalspec.inputs.datasets.base import DatasetContent, DatasetDefaults
+from evalspec.inputs.datasets.load import LoadedDataset
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Threshold
-from evalspec.planning.build import build_plan
-from evalspec.planning.metrics import MetricFinder
-from evalspec.planning.options import RunOptions
-from evalspec.planning.survey import Survey
-from evalspec.planning.thresholds import DatasetLimits, ThresholdFinder
+from evalspec.runs.planning.build import build_plan
+from evalspec.runs.planning.metrics import MetricFinder
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.survey import Survey
+from evalspec.runs.planning.thresholds import DatasetLimits, ThresholdFinder
+from evalspec.scoring.judge.services import JudgeServices
 
 
 def datasets_of(project):
@@ -255,7 +255,7 @@ def test_a_doubtful_limit_is_a_warning_at_its_line(project):
 
 
 def test_a_metric_that_cannot_be_used_is_reported_once(project, monkeypatch):
-    monkeypatch.setattr("evalspec.judge.services.find_spec", lambda name: None)
+    monkeypatch.setattr("evalspec.scoring.judge.services.find_spec", lambda name: None)
     project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness"], thresholds={"faithfulness": 0.5})
     project.evaluation |= {"judge": {"model": "m"}, "thresholds": {"faithfulness": 0.4}}
     (error,) = project.validate("--json").document["errors"]

@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from evalspec.manifest.loader import load_manifest
-from evalspec.planning.build import build_plan
-from evalspec.planning.options import RunOptions
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.runs.planning.build import build_plan
+from evalspec.runs.planning.options import RunOptions
 
 
 def problems(project, *arguments):
@@ -373,7 +373,7 @@ def test_a_variable_that_is_not_set_here_is_a_warning_because_the_run_may_be_els
 
 
 def test_judged_metrics_without_ragas_say_what_to_install_and_nothing_else(project, monkeypatch):
-    monkeypatch.setattr("evalspec.judge.services.find_spec", lambda name: None)
+    monkeypatch.setattr("evalspec.scoring.judge.services.find_spec", lambda name: None)
     project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness"], thresholds={"faithfulness": 0.5})
     project.evaluation["judge"] = {"model": "m"}
     (line,) = problems(project)

@@ -2,11 +2,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.model import AlwaysRetrieved, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
-from evalspec.ranking.diagnosis import compute_diagnosis
-from evalspec.ranking.measures import compute_recall, judge_ranking
-from evalspec.reporters.terminal import render_view_terminal
-from evalspec.reporters.view.parts import Cell, View
-from evalspec.reporters.view.retriever import build_missing
+from evalspec.reports.terminal import render_view_terminal
+from evalspec.reports.view.parts import Cell, View
+from evalspec.reports.view.retriever import build_missing
+from evalspec.scoring.ranking.diagnosis import compute_diagnosis
+from evalspec.scoring.ranking.measures import compute_recall, judge_ranking
 
 QRELS = {
     "found": {"a": 1, "noise": 0},

@@ -11,9 +11,9 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.ranking import engine
-from evalspec.ranking.engine import MeasureSpec, compute_measures
-from evalspec.ranking.measures import MEASURES, find_measure, judge_ranking
+from evalspec.scoring.ranking import engine
+from evalspec.scoring.ranking.engine import MeasureSpec, compute_measures
+from evalspec.scoring.ranking.measures import MEASURES, find_measure, judge_ranking
 
 MEASURE_NAMES = [*MEASURES, "F0.5"]
 DOCUMENTS = st.sampled_from([f"d{number}" for number in range(20)])
@@ -189,7 +189,7 @@ def test_what_has_no_value_is_told_from_zero():
 
 def test_small_work_imports_no_numpy():
     program = (
-        "import sys; from evalspec.ranking.engine import *; "
+        "import sys; from evalspec.scoring.ranking.engine import *; "
         "qrels = {str(n): {'a': 1} for n in range(50)}; "
         "compute_measures(qrels, {q: list('bcdefghija') for q in qrels}, [MeasureSpec('nDCG', 10)]); "
         "sys.exit('numpy' in sys.modules)"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.formats.autorag.compat import FORMULAS as AUTORAG
-from evalspec.formats.autorag.compat import is_defined
-from evalspec.formats.unrag.compat import FORMULAS as UNRAG
-from evalspec.ranking.measures import MEASURES, find_measure, judge_ranking
+from evalspec.inputs.formats.autorag.compat import FORMULAS as AUTORAG
+from evalspec.inputs.formats.autorag.compat import is_defined
+from evalspec.inputs.formats.unrag.compat import FORMULAS as UNRAG
+from evalspec.scoring.ranking.measures import MEASURES, find_measure, judge_ranking
 
 DOCUMENTS = [f"d{number}" for number in range(12)]
 groups_of = st.lists(st.lists(st.sampled_from(DOCUMENTS), min_size=1, max_size=3, unique=True), min_size=1, max_size=4)

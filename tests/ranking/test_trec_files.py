@@ -4,8 +4,8 @@ import gzip
 
 import pytest
 
-from evalspec.ranking.run_files import check_overlap
-from evalspec.ranking.trec_files import SHOWN, looks_like_qrels, read_qrels, read_run
+from evalspec.inputs.ranking_files import SHOWN, looks_like_qrels, read_qrels, read_run
+from evalspec.scoring.ranking.run_files import check_overlap
 
 
 @pytest.fixture

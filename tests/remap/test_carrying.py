@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalspec.curation.remap.carrying import remap_samples
+from evalspec.curation.remap.corpus import Chunk, Corpus
+from evalspec.curation.remap.matching import compute_matches
+from evalspec.curation.remap.shared_text import MatchMethod
 from evalspec.model import Sample
-from evalspec.remap.carrying import remap_samples
-from evalspec.remap.corpus import Chunk, Corpus
-from evalspec.remap.matching import compute_matches
-from evalspec.remap.shared_text import MatchMethod
 
 WORDS = random.Random(7)
 TEXT = " ".join("".join(WORDS.choices("abcdefghijklmnopqrstuvwxyz", k=WORDS.randint(2, 9))) for _ in range(80))

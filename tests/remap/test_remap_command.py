@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dataset_contents import HOLDING_JUDGEMENTS
-from evalspec.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
-from evalspec.datasets.load import load_dataset
+from evalspec.curation.remap.corpus import Chunk, load_corpus
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import Document, Sample
-from evalspec.remap.corpus import Chunk, load_corpus
 
 GOLDEN = Path(__file__).parent / "golden"
 REAL_FILES = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "autorag"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from evalspec.curation.remap.carrying import remap_samples
+from evalspec.curation.remap.corpus import Chunk, Corpus
 from evalspec.model import Sample
-from evalspec.remap.carrying import remap_samples
-from evalspec.remap.corpus import Chunk, Corpus
 
 CRANFIELD = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "cranfield"
 PAIRS = [((1000, 200), (500, 50)), ((1000, 0), (256, 0)), ((256, 0), (1000, 200)), ((300, 10), (700, 60))]

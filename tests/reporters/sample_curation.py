@@ -23,8 +23,8 @@ from evalspec.model import (
     SourceShare,
     ThinCell,
 )
-from evalspec.reporters.terminal import render_view_terminal
-from evalspec.reporters.view.curation import build_curation_view
+from evalspec.reports.terminal import render_view_terminal
+from evalspec.reports.view.curation import build_curation_view
 
 GOLDEN = Path(__file__).parent / "golden" / "curation.txt"
 MONTHS = tuple(FlagPeriod(f"2026-{month:02}", 40, month) for month in range(1, 8))

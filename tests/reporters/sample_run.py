@@ -321,8 +321,8 @@ def _open_ended() -> DatasetResult:
 
 
 if __name__ == "__main__":
-    from evalspec.reporters.base import reporter_for
-    from evalspec.reporters.terminal import render_terminal
+    from evalspec.reports.base import reporter_for
+    from evalspec.reports.terminal import render_terminal
     from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_exchanges, retrieval_run
 
     for name, run in {"terminal.txt": sample_run(), "retrieval.txt": retrieval_run()}.items():

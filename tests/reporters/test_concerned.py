@@ -3,13 +3,13 @@
 import pytest
 from msgspec.structs import replace
 
-from evalspec.comparison.new_failures import decide_new_failures
-from evalspec.gate import compute_outcome, compute_verdict
-from evalspec.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Cause, DatasetResult, Direction, Run, SampleResult, SampleStatus, Score, Threshold
-from evalspec.outline import MetricOutline
-from evalspec.reporters.concerned import find_concerned
-from evalspec.summary import summarise
+from evalspec.reports.concerned import find_concerned
+from evalspec.verdict.comparison.new_failures import decide_new_failures
+from evalspec.verdict.gate import compute_outcome, compute_verdict
+from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.summary import summarise
 
 GATE = CiGate()
 MEAN = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0))

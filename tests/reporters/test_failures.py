@@ -3,8 +3,8 @@
 import pytest
 
 from evalspec.model import AgentReply, Exchange, Sample, Score
-from evalspec.reporters.view.failures import build_answers, explain_score
-from evalspec.reporters.view.fit import join_items
+from evalspec.reports.view.failures import build_answers, explain_score
+from evalspec.reports.view.fit import join_items
 
 LONG = "The same long introduction of this answer. " * 12
 

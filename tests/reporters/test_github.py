@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.foreign_text import visible
+from evalspec.base.foreign_text import visible
 from evalspec.model import Run
-from evalspec.reporters.github import write_github
-from evalspec.reporters.markdown import render_markdown
+from evalspec.reports.github import write_github
+from evalspec.reports.markdown import render_markdown
 from reporters.sample_run import LONG_ID, sample_run
 from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
 

@@ -5,18 +5,18 @@ import re
 
 import pytest
 
-from evalspec.foreign_text import encodable, inert, visible
-from evalspec.json_text import render_line, render_lines
+from evalspec.base.foreign_text import encodable, inert, visible
+from evalspec.base.json_text import render_line, render_lines
 from evalspec.model import Run
-from evalspec.reporters.base import REPORTERS, no_exchanges
-from evalspec.reporters.csv_report import render_csv
-from evalspec.reporters.github import write_github
-from evalspec.reporters.json_report import render_json
-from evalspec.reporters.jsonl_report import render_jsonl
-from evalspec.reporters.junit import render_junit
-from evalspec.reporters.markdown import code, render_markdown
-from evalspec.reporters.sarif import render_sarif
-from evalspec.reporters.terminal import render_terminal
+from evalspec.reports.base import REPORTERS, no_exchanges
+from evalspec.reports.csv_report import render_csv
+from evalspec.reports.github import write_github
+from evalspec.reports.json_report import render_json
+from evalspec.reports.jsonl_report import render_jsonl
+from evalspec.reports.junit import render_junit
+from evalspec.reports.markdown import code, render_markdown
+from evalspec.reports.sarif import render_sarif
+from evalspec.reports.terminal import render_terminal
 from hostile_texts import HOSTILE, commands, steering
 from reporters.small_runs import exchanges_full_of, retrieval_full_of, run_full_of
 from reporters.test_github import parse_command, parse_outputs

@@ -14,14 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-import evalspec.reporters.html_report.page
-from evalspec.foreign_text import visible
+import evalspec.reports.html_report.page
+from evalspec.base.foreign_text import visible
 from evalspec.model import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, StoredExchange
-from evalspec.reporters.base import no_exchanges, reporter_for
-from evalspec.reporters.html import render_html
-from evalspec.reporters.html_report.overview import compute_histogram
-from evalspec.reporters.html_report.page_data import Chunks
-from evalspec.reporters.html_report.texts import Texts, pack_texts
+from evalspec.reports.base import no_exchanges, reporter_for
+from evalspec.reports.html import render_html
+from evalspec.reports.html_report.overview import compute_histogram
+from evalspec.reports.html_report.page_data import Chunks
+from evalspec.reports.html_report.texts import Texts, pack_texts
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT
 from reporters.small_runs import FAIL, PASS, exchanges_full_of, retrieval_full_of, run_full_of, run_of
@@ -269,8 +269,8 @@ def test_no_text_is_cut_below_what_can_be_read():
 def test_the_page_says_that_texts_are_cut(monkeypatch):
     run, exchanges = run_of_answers([20_000] * 10)
     assert Page(run, lambda: exchanges).overview["cut"] is None
-    monkeypatch.setattr(evalspec.reporters.html_report.page, "MOST_BYTES", 0)
-    monkeypatch.setattr(evalspec.reporters.html_report.page, "_LEAST_ROOM", 50_000)
+    monkeypatch.setattr(evalspec.reports.html_report.page, "MOST_BYTES", 0)
+    monkeypatch.setattr(evalspec.reports.html_report.page, "_LEAST_ROOM", 50_000)
     cut = Page(run, lambda: exchanges).overview["cut"]
     assert cut["texts"] == 10
     assert cut["longest"] < 20_000

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from playwright.sync_api import expect
 
 from chromium import PATIENCE, watch_page
-from evalspec.foreign_text import visible
+from evalspec.base.foreign_text import visible
 from evalspec.model import (
     AgentReply,
     DatasetResult,
@@ -28,9 +28,9 @@ from evalspec.model import (
     Summary,
     Threshold,
 )
-from evalspec.reporters.base import no_exchanges
-from evalspec.reporters.html import render_html
-from evalspec.reporters.wording import render_value
+from evalspec.reports.base import no_exchanges
+from evalspec.reports.html import render_html
+from evalspec.verdict.wording import render_value
 from reporters.sample_curation import sample_curation
 from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_exchanges, retrieval_run
 from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run

@@ -4,7 +4,7 @@ import jsonschema
 import pytest
 from msgspec.structs import replace
 
-from evalspec.manifest.references import References
+from evalspec.inputs.manifest.references import References
 from evalspec.model import (
     DatasetResult,
     Run,
@@ -12,8 +12,8 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.json_report import render_json, report_json_schema
-from evalspec.reporters.redaction import redact_run, withhold_texts
+from evalspec.reports.json_report import render_json, report_json_schema
+from evalspec.runs.store.run_redaction import redact_run, withhold_texts
 from reporters.sample_retrieval import HOSTILE_QUERY, retrieval_run
 from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
 from reporters.small_runs import retrieval_full_of

@@ -13,7 +13,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from msgspec.structs import replace
 
 from evalspec.model import Run
-from evalspec.reporters.junit import render_junit
+from evalspec.reports.junit import render_junit
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_run
 from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
 

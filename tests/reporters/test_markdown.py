@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.model import SliceResult
-from evalspec.reporters.markdown import MOST_BYTES, render_markdown
-from evalspec.reporters.wording import is_latency
+from evalspec.reports.markdown import MOST_BYTES, render_markdown
+from evalspec.verdict.wording import is_latency
 from reporters.sample_run import sample_run
 from reporters.sample_texts import HOSTILE_TEXT
 from reporters.small_runs import FAIL, retrieval_full_of, run_full_of, run_of

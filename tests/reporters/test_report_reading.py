@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.comparison.baseline import Baseline, build_baseline, render_baseline
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.model import (
     AlwaysRetrieved,
     Attempt,
@@ -27,8 +26,9 @@ from evalspec.model import (
     StageLatency,
     VerdictStatus,
 )
-from evalspec.reporters.json_report import render_json
-from evalspec.reporters.report_reading import build_run, parse_report, read_report
+from evalspec.model.report_reading import build_run, parse_report, read_report
+from evalspec.reports.json_report import render_json
+from evalspec.verdict.comparison.baseline import Baseline, build_baseline, render_baseline
 from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import sample_run
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.errors import InvalidInput
-from evalspec.reporters.base import REPORTERS, Reporter, reporter_for
+from evalspec.base.errors import InvalidInput
+from evalspec.reports.base import REPORTERS, Reporter, reporter_for
 from reporters.sample_retrieval import RETRIEVAL_REPORTS, retrieval_exchanges, retrieval_run
 from reporters.sample_run import GOLDEN, GOLDEN_REPORTS, sample_exchanges, sample_run
 

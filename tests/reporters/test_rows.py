@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.errors import MissingPackage
+from evalspec.base.errors import MissingPackage
 from evalspec.model import Run
-from evalspec.reporters.base import no_exchanges, reporter_for
-from evalspec.reporters.csv_report import render_csv
-from evalspec.reporters.jsonl_report import render_jsonl
-from evalspec.reporters.parquet import render_parquet
-from evalspec.reporters.rows import COLUMNS, cause_column, identify, read_attempts, score_columns, timing_columns
+from evalspec.reports.base import no_exchanges, reporter_for
+from evalspec.reports.csv_report import render_csv
+from evalspec.reports.jsonl_report import render_jsonl
+from evalspec.reports.parquet import render_parquet
+from evalspec.reports.rows import COLUMNS, cause_column, identify, read_attempts, score_columns, timing_columns
 from reporters.sample_retrieval import retrieval_exchanges, retrieval_run
 from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
 from reporters.sample_texts import FORMULA, HOSTILE_DOCUMENTS, HOSTILE_TEXT
@@ -200,7 +200,7 @@ def test_an_empty_table_has_its_columns():
 
 
 def test_without_pyarrow_parquet_is_refused_before_anything_is_asked(monkeypatch, tmp_path):
-    monkeypatch.setattr("evalspec.reporters.base.find_spec", lambda name: None)
+    monkeypatch.setattr("evalspec.reports.base.find_spec", lambda name: None)
     with pytest.raises(MissingPackage, match=r"suffix \.parquet needs pyarrow.*'evalspec-runner\[parquet\]'"):
         reporter_for(tmp_path / "x.parquet")
     assert reporter_for(tmp_path / "x.csv").name == "csv"
@@ -208,7 +208,7 @@ def test_without_pyarrow_parquet_is_refused_before_anything_is_asked(monkeypatch
 
 def test_knowing_the_forms_imports_none_of_their_libraries():
     code = (
-        "import sys; from evalspec.reporters.base import REPORTERS; assert len(REPORTERS.names()) >= 8; "
+        "import sys; from evalspec.reports.base import REPORTERS; assert len(REPORTERS.names()) >= 8; "
         "print({'pyarrow', 'rich', 'pydantic', 'numpy', 'xml.dom'} & {*sys.modules})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

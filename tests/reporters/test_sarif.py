@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.gate import compute_verdict
-from evalspec.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import RegressionOutcome, Run, SampleStatus
-from evalspec.reporters.sarif import render_sarif
+from evalspec.reports.sarif import render_sarif
+from evalspec.verdict.gate import compute_verdict
 from reporters.sample_run import sample_run
 from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
 

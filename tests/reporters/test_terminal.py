@@ -16,9 +16,9 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reporters.terminal import Amount, render_terminal
-from evalspec.reporters.view.retriever import list_rerankings
-from evalspec.reporters.worst import list_worst, plain_summaries
+from evalspec.reports.terminal import Amount, render_terminal
+from evalspec.reports.view.retriever import list_rerankings
+from evalspec.reports.worst import list_worst, plain_summaries
 from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import GOLDEN, sample_run
 from reporters.small_runs import retrieval_full_of

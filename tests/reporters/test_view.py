@@ -6,13 +6,13 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
-from evalspec.reporters.base import no_exchanges
-from evalspec.reporters.html import render_html
-from evalspec.reporters.html_report import page
-from evalspec.reporters.markdown import render_view_markdown
-from evalspec.reporters.terminal import render_view_terminal
-from evalspec.reporters.view.fit import Limits, fit_view, join_items
-from evalspec.reporters.view.parts import (
+from evalspec.reports.base import no_exchanges
+from evalspec.reports.html import render_html
+from evalspec.reports.html_report import page
+from evalspec.reports.markdown import render_view_markdown
+from evalspec.reports.terminal import render_view_terminal
+from evalspec.reports.view.fit import Limits, fit_view, join_items
+from evalspec.reports.view.parts import (
     Column,
     Entries,
     Entry,
@@ -31,7 +31,7 @@ from evalspec.reporters.view.parts import (
     quiet,
     sample,
 )
-from evalspec.reporters.view.run import build_view
+from evalspec.reports.view.run import build_view
 from reporters.sample_run import sample_run
 from reporters.small_runs import FAIL, run_of
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.reporters.word_changes import mark_differences
+from evalspec.reports.word_changes import mark_differences
 
 
 def marked(one, other):

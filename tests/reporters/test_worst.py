@@ -2,17 +2,17 @@
 
 import pytest
 
-from evalspec.comparison.baseline import Baseline
-from evalspec.comparison.regression import decide_regressions
-from evalspec.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, RegressionOutcome, Run, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
-from evalspec.reporters.concerned import find_blamed
-from evalspec.reporters.findings import scores_beyond_limits
-from evalspec.reporters.rows import read_attempts
-from evalspec.reporters.terminal import render_terminal, render_view_terminal
-from evalspec.reporters.view.failures import describe_trouble
-from evalspec.reporters.view.sample import build_sample_view
-from evalspec.reporters.worst import FailedSample, list_worst
+from evalspec.reports.concerned import find_blamed
+from evalspec.reports.findings import scores_beyond_limits
+from evalspec.reports.rows import read_attempts
+from evalspec.reports.terminal import render_terminal, render_view_terminal
+from evalspec.reports.view.failures import describe_trouble
+from evalspec.reports.view.sample import build_sample_view
+from evalspec.reports.worst import FailedSample, list_worst
+from evalspec.verdict.comparison.baseline import Baseline
+from evalspec.verdict.comparison.regression import decide_regressions
 from reporters.test_concerned import concerned, dataset, judge, sample
 
 LIMIT = Threshold("m", min=0.5)

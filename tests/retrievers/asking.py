@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 
-from evalspec.judge.embeddings import LocalEmbedder
 from evalspec.model import Document
-from evalspec.retrievers.base import Hit, SearchRequest
-from evalspec.retrievers.vectors import TextVectors
+from evalspec.scoring.judge.embeddings import LocalEmbedder
+from evalspec.targets.retrievers.base import Hit, SearchRequest
+from evalspec.targets.retrievers.vectors import TextVectors
 
 SCOPE = "eval:test:"
 

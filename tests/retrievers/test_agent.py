@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import RetrieverError
+from evalspec.base.errors import RetrieverError
 from evalspec.model import RetrieverSettings, Sample
-from evalspec.retrievers.agent import QueryOverrides, QuerySettings, RetrieverAgent
-from evalspec.retrievers.base import Hit, Retrieval
+from evalspec.targets.retrievers.agent import QueryOverrides, QuerySettings, RetrieverAgent
+from evalspec.targets.retrievers.base import Hit, Retrieval
 
 
 @dataclass

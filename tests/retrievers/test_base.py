@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.retrievers.base import Hit, collapse_hits
-from evalspec.retrievers.hybrid import fuse_rankings
+from evalspec.targets.retrievers.base import Hit, collapse_hits
+from evalspec.targets.retrievers.hybrid import fuse_rankings
 from retrievers.asking import make_hits
 
 ids = st.sampled_from("abcdefgh")

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalspec.errors import InvalidInput, MissingPackage
-from evalspec.manifest.retriever_schema import Bm25Options
+from evalspec.base.errors import InvalidInput, MissingPackage
+from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import Document
-from evalspec.retrievers import bm25 as module
-from evalspec.retrievers.bm25 import Bm25Retriever, split_words
+from evalspec.targets.retrievers import bm25 as module
+from evalspec.targets.retrievers.bm25 import Bm25Retriever, split_words
 from retrievers.asking import SCOPE, ask, ask_ids, fill, find_hits, make_documents, run
 
 INVERSE_FREQUENCY = {

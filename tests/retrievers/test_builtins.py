@@ -3,14 +3,14 @@
 import pytest
 from pydantic import TypeAdapter
 
-from evalspec.errors import InvalidInput, RetrieverError
-from evalspec.manifest.retriever_schema import BuiltinOptions, PluginOptions
-from evalspec.manifest.retriever_variants import RetrieverVariants
+from evalspec.base.errors import InvalidInput, RetrieverError
+from evalspec.base.registry import Registry
+from evalspec.inputs.manifest.retriever_schema import BuiltinOptions, PluginOptions
+from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
 from evalspec.model import Document
-from evalspec.registry import Registry
-from evalspec.retrievers import opening
-from evalspec.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest
-from evalspec.retrievers.opening import RETRIEVERS, create_builtin
+from evalspec.targets.retrievers import opening
+from evalspec.targets.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest
+from evalspec.targets.retrievers.opening import RETRIEVERS, create_builtin
 from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")

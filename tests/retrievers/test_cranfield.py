@@ -8,11 +8,11 @@ from statistics import fmean
 import pytest
 import pytrec_eval
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.manifest.retriever_schema import Bm25Options, DenseOptions, HybridOptions, QdrantOptions
-from evalspec.ranking.engine import MeasureSpec, compute_measures
-from evalspec.retrievers.opening import create_builtin
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.manifest.retriever_schema import Bm25Options, DenseOptions, HybridOptions, QdrantOptions
+from evalspec.scoring.ranking.engine import MeasureSpec, compute_measures
+from evalspec.targets.retrievers.opening import create_builtin
 from retrievers.asking import CountingEmbedder, ask, fill, run, vectors_of
 
 CRANFIELD = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "cranfield"

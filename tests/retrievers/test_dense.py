@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from evalspec.errors import JudgeError, MetricError, RetrieverError
-from evalspec.judge.embeddings import LocalEmbedder, compute_cosine
+from evalspec.base.errors import JudgeError, MetricError, RetrieverError
 from evalspec.model import Document
-from evalspec.retrievers.dense import DenseRetriever
+from evalspec.scoring.judge.embeddings import LocalEmbedder, compute_cosine
+from evalspec.targets.retrievers.dense import DenseRetriever
 from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, find_hits, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")

@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from evalspec.errors import RetrieverError
-from evalspec.http.routes import choose_route
-from evalspec.manifest.retriever_schema import HitQueries, HttpRetriever
+from evalspec.base.errors import RetrieverError
+from evalspec.inputs.manifest.retriever_schema import HitQueries, HttpRetriever
 from evalspec.model import Document
-from evalspec.retrievers.agent import count_oddities
-from evalspec.retrievers.base import Deletes, Hit, Ingests, Reranks, Retrieval, SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever, read_hits
-from evalspec.retrievers.http_target_checks import check_http, tells_scope
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.retrievers.agent import count_oddities
+from evalspec.targets.retrievers.base import Deletes, Hit, Ingests, Reranks, Retrieval, SearchRequest
+from evalspec.targets.retrievers.http_target import RemoteRetriever, read_hits
+from evalspec.targets.retrievers.http_target_checks import check_http, tells_scope
 from servers.faulty_agent import Answer, throttled
 from servers.faulty_agent import status as answered
 from servers.faulty_retriever import FaultyRetriever, describe_retriever

@@ -2,12 +2,12 @@
 
 import pytest
 
-from evalspec.errors import RetrieverError
-from evalspec.manifest.retriever_schema import Bm25Options
+from evalspec.base.errors import RetrieverError
+from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import Document
-from evalspec.retrievers.base import Retrieval
-from evalspec.retrievers.bm25 import Bm25Retriever
-from evalspec.retrievers.hybrid import HybridRetriever
+from evalspec.targets.retrievers.base import Retrieval
+from evalspec.targets.retrievers.bm25 import Bm25Retriever
+from evalspec.targets.retrievers.hybrid import HybridRetriever
 from retrievers.asking import SCOPE, ask_ids, fill, make_documents, make_hits, run
 
 

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.errors import InvalidInput, RetrieverError, Unmeasurable
-from evalspec.http.routes import choose_route
+from evalspec.base.errors import InvalidInput, RetrieverError, Unmeasurable
 from evalspec.model import Document
-from evalspec.retrievers.base import SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever
-from evalspec.retrievers.ingest_plan import Cleanup, check_scope_prefix, list_steps, plan_ingest
-from evalspec.retrievers.ingesting import ask_ingested
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.retrievers.base import SearchRequest
+from evalspec.targets.retrievers.http_target import RemoteRetriever
+from evalspec.targets.retrievers.ingest_plan import Cleanup, check_scope_prefix, list_steps, plan_ingest
+from evalspec.targets.retrievers.ingesting import ask_ingested
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.model import Document
-from evalspec.retrievers.loaders import count_assets, load_documents, open_loader
+from evalspec.targets.retrievers.loaders import count_assets, load_documents, open_loader
 
 
 def refer(*references, **more):

@@ -4,8 +4,8 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from evalspec.manifest.json_schema import retriever_json_schema
-from evalspec.manifest.retriever_schema import (
+from evalspec.inputs.manifest.json_schema import retriever_json_schema
+from evalspec.inputs.manifest.retriever_schema import (
     Bm25Options,
     HttpTarget,
     HybridOptions,
@@ -13,7 +13,7 @@ from evalspec.manifest.retriever_schema import (
     PythonTarget,
     QdrantOptions,
 )
-from evalspec.manifest.retriever_variants import RetrieverVariants
+from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
 
 TARGETS = TypeAdapter(dict[str, RetrieverVariants])
 SEARCH = {"path": "/search", "request": {"q": "{{query}}"}, "response": {"ids": "$.hits[*].id"}}

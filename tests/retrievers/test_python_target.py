@@ -5,12 +5,12 @@ import asyncio
 import numpy as np
 import pytest
 
-from evalspec.errors import InvalidInput, RetrieverError
-from evalspec.manifest.retriever_schema import PythonTarget
+from evalspec.base.errors import InvalidInput, RetrieverError
+from evalspec.inputs.manifest.retriever_schema import PythonTarget
+from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Document
-from evalspec.retrievers.base import Deletes, Hit, Ingests, Prepares, Reranks, SearchRequest
-from evalspec.retrievers.python_target import OwnRetriever
-from evalspec.user_code.calls import check_target
+from evalspec.targets.retrievers.base import Deletes, Hit, Ingests, Prepares, Reranks, SearchRequest
+from evalspec.targets.retrievers.python_target import OwnRetriever
 
 ASKED = SearchRequest("refund", 2, "eval:faq:", {"lang": "en"})
 
@@ -79,7 +79,7 @@ def test_what_may_be_returned(write, returned, hits):
 
 def test_what_evalspec_itself_returns_may_be_returned(write):
     source = (
-        "from evalspec.retrievers.base import Hit, Retrieval\n"
+        "from evalspec.targets.retrievers.base import Hit, Retrieval\n"
         "def search(request):\n    return Retrieval((Hit('a', 'd'),), {'embed': 1.5, 'retrieve': 2.5})"
     )
     found = search(write(source))
@@ -119,7 +119,7 @@ def test_anything_else_is_one_clear_line(write, returned, says):
 
 def test_an_error_of_its_own_kind_keeps_what_it_says_of_another_attempt(write):
     source = (
-        "from evalspec.errors import RetrieverError\n"
+        "from evalspec.base.errors import RetrieverError\n"
         "def search(request):\n    raise RetrieverError('busy', retryable=True, retry_after=2.0, throttled=True)"
     )
     with pytest.raises(RetrieverError, match="search: busy") as caught:

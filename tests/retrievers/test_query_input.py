@@ -5,15 +5,15 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from evalspec.datasets.query_input import QueryInput
-from evalspec.errors import RetrieverError
-from evalspec.http.routes import choose_route
-from evalspec.manifest.retriever_schema import HttpRetriever, PythonTarget
-from evalspec.retrievers.base import SearchRequest
-from evalspec.retrievers.http_target import RemoteRetriever
-from evalspec.retrievers.http_target_checks import check_http
-from evalspec.retrievers.python_target import OwnRetriever
-from evalspec.retrievers.query_input import list_unfilled, list_untaken
+from evalspec.base.errors import RetrieverError
+from evalspec.inputs.datasets.query_input import QueryInput
+from evalspec.inputs.manifest.retriever_schema import HttpRetriever, PythonTarget
+from evalspec.targets.http.routes import choose_route
+from evalspec.targets.retrievers.base import SearchRequest
+from evalspec.targets.retrievers.http_target import RemoteRetriever
+from evalspec.targets.retrievers.http_target_checks import check_http
+from evalspec.targets.retrievers.python_target import OwnRetriever
+from evalspec.targets.retrievers.query_input import list_unfilled, list_untaken
 from servers.faulty_agent import Answer
 from servers.faulty_retriever import FaultyRetriever
 

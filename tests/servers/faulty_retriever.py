@@ -19,7 +19,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evalspec.manifest.retriever_schema import HttpRetriever
+from evalspec.inputs.manifest.retriever_schema import HttpRetriever
 from servers.faulty_agent import Answer, FaultyAgent, _Handler, status
 
 Found = list[dict[str, Any]]

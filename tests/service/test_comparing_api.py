@@ -6,8 +6,8 @@ import threading
 import pytest
 
 import evalspec
-from evalspec.comparison.baseline import Baseline, render_baseline
 from evalspec.service import compare_api, run_index
+from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 from servers.service import processes_of, wait_for, write_project
 
 

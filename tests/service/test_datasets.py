@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 import pytest
 
-from evalspec.datasets.base import Source
-from evalspec.datasets.load import load_dataset
+from evalspec.inputs.datasets.base import Source
+from evalspec.inputs.datasets.load import load_dataset
 from evalspec.service.tokens import Scope, create_token
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event
 
 import evalspec
-from evalspec.gold.gold_set import read_entry
-from evalspec.gold.protocol import add_triple
+from evalspec.curation.gold.gold_set import read_entry
+from evalspec.curation.gold.protocol import add_triple
 from evalspec.service import sample_index
 from gold_sets import make_set, make_triple
 from servers.service import Server, wait_for, write_project

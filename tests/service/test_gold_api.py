@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from evalspec.gold import taking_back
-from evalspec.gold.authoring import create_set
-from evalspec.gold.gold_set import read_entry
-from evalspec.gold.protocol import add_triple
-from evalspec.gold.schema import GoldTriple, Person
+from evalspec.curation.gold import taking_back
+from evalspec.curation.gold.authoring import create_set
+from evalspec.curation.gold.gold_set import read_entry
+from evalspec.curation.gold.protocol import add_triple
+from evalspec.curation.gold.schema import GoldTriple, Person
 from evalspec.service.tokens import Scope, create_token
 
 PEOPLE = {who: Person(email=f"{who.title()}@example.com") for who in ("ada", "ben", "cleo", "dan")}

@@ -7,7 +7,6 @@ import pytest
 from sqlalchemy import select
 
 import evalspec
-from evalspec.comparison.baseline import Baseline, render_baseline
 from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
 from evalspec.service.caretaker import tidy
@@ -16,6 +15,7 @@ from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceLimits, ServiceSettings
 from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
 from evalspec.service.tokens import Scope, create_token
+from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 
 DAY = 86_400
 

@@ -4,15 +4,15 @@ import pytest
 
 from evalspec import labels
 from evalspec.api.erasure import erase
-from evalspec.datasets.selection import parse_selection
-from evalspec.labels.cases import LabelledRun
-from evalspec.labels.files import LabelFiles
-from evalspec.labels.judged_run import CaseFilter
-from evalspec.labels.measuring import compute_label_stats
+from evalspec.curation.labels.cases import LabelledRun
+from evalspec.curation.labels.files import LabelFiles
+from evalspec.curation.labels.judged_run import CaseFilter
+from evalspec.curation.labels.measuring import compute_label_stats
+from evalspec.inputs.datasets.selection import parse_selection
+from evalspec.runs.store.run_store import RunStore
 from evalspec.service.indexed_run import IndexedRun
 from evalspec.service.sample_index import write_sample_index
 from evalspec.service.tokens import Scope, create_token
-from evalspec.store.run_store import RunStore
 
 ADA, BEN = "ada@example.com", "ben@example.com"
 

@@ -9,7 +9,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.engine import make_url
 
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.service.database import migrate, newest_revision, open_database, read_revision, reading, writing
 from evalspec.service.tables import METADATA
 

@@ -15,14 +15,14 @@ import pytest
 from filelock import FileLock
 
 import evalspec
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
+from evalspec.runs.store.log_records import encode_record
+from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
+from evalspec.runs.store.run_log import RunLog, compute_checksum
 from evalspec.service import pushes
 from evalspec.service.caretaker import tidy
 from evalspec.service.push_check import list_faults
 from evalspec.service.tokens import Scope, create_token
-from evalspec.store.log_records import encode_record
-from evalspec.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
-from evalspec.store.run_log import RunLog, compute_checksum
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
 

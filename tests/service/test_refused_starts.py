@@ -6,8 +6,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from evalspec.base.errors import StoreError
 from evalspec.cli.main import run
-from evalspec.errors import StoreError
 from evalspec.service import jobs
 from evalspec.service.caretaker import tidy
 from evalspec.service.database import writing

@@ -7,12 +7,12 @@ from datetime import datetime
 import pytest
 from sqlalchemy import update
 
-from evalspec.reporters.base import REPORTERS
+from evalspec.reports.base import REPORTERS
+from evalspec.runs.store.run_log import RunLog
 from evalspec.service import run_index
 from evalspec.service.database import reading, writing
 from evalspec.service.serving import prepare_database
 from evalspec.service.tables import RUNS
-from evalspec.store.run_log import RunLog
 from servers.service import wait_for, write_project
 
 

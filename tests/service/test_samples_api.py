@@ -6,11 +6,11 @@ import pytest
 import yaml
 
 import evalspec
-from evalspec.reporters.json_report import iterate_json
-from evalspec.runner.reread import conclude_stored
+from evalspec.reports.json_report import iterate_json
+from evalspec.runs.runner.reread import conclude_stored
+from evalspec.runs.store.erasing import Wanted, erase_samples
+from evalspec.runs.store.stored_run import open_run
 from evalspec.service import sample_builds
-from evalspec.store.erasing import Wanted, erase_samples
-from evalspec.store.stored_run import open_run
 from servers.service import wait_for
 
 SAMPLES = [

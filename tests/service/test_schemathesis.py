@@ -18,9 +18,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from evalspec.gold.authoring import create_set
-from evalspec.gold.protocol import add_triple
-from evalspec.gold.schema import GoldTriple, Person
+from evalspec.curation.gold.authoring import create_set
+from evalspec.curation.gold.protocol import add_triple
+from evalspec.curation.gold.schema import GoldTriple, Person
 from evalspec.service import jobs
 from evalspec.service.cursors import encode_cursor
 from evalspec.service.job_process import Lease, Work, run_job

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.stats.apportionment import apportion_by_remainder, apportion_nested
+from evalspec.inputs.datasets.apportionment import apportion_by_remainder, apportion_nested
 
 strata = st.lists(st.integers(0, 60), min_size=1, max_size=12).map(lambda sizes: dict(enumerate(sizes)))
 

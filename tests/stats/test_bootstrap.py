@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from evalspec.stats.bootstrap import compute_student_tails
+from evalspec.verdict.stats.bootstrap import compute_student_tails
 
 
 @pytest.mark.parametrize("units", [6, 12, 40, 1000])

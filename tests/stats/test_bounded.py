@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evalspec.stats.bounded import (
+from evalspec.verdict.stats.bounded import (
     compute_beta_cdf,
     compute_bounded_interval,
     compute_bounded_p_value,

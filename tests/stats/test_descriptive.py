@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.stats import compute_statistic
+from evalspec.verdict.stats import compute_statistic
 
 PERCENTILES = {"min": 0, "p50": 50, "median": 50, "p90": 90, "p95": 95, "p99": 99, "max": 100}
 
@@ -40,5 +40,5 @@ def test_what_cannot_be_computed_is_refused(values, statistic, message):
 
 def test_importing_statistics_imports_no_numpy():
     rooms = ["bootstrap", "bounded", "detection", "max_t", "paired", "percentiles", "repeats"]
-    imports = "; ".join(f"import evalspec.stats.{room}" for room in rooms)
+    imports = "; ".join(f"import evalspec.verdict.stats.{room}" for room in rooms)
     subprocess.run([sys.executable, "-c", f"{imports}; import sys; assert 'numpy' not in sys.modules"], check=True)

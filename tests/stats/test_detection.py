@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from evalspec.stats.detection import (
+from evalspec.verdict.stats.detection import (
     Power,
     compute_detectable,
     compute_moments,

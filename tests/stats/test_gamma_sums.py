@@ -4,7 +4,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.stats.gamma_sums import compute_tails
+from evalspec.verdict.stats.gamma_sums import compute_tails
 
 counts = st.integers(1, 3000).map(float)
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from evalspec.stats.max_t import Family
-from evalspec.stats.max_t import compute_max_t as compute_joint
-from evalspec.stats.paired import compute_randomisation_test
+from evalspec.verdict.stats.max_t import Family
+from evalspec.verdict.stats.max_t import compute_max_t as compute_joint
+from evalspec.verdict.stats.paired import compute_randomisation_test
 
 eighths = st.integers(-8, 8).map(lambda count: count / 8)
 small = arrays(float, st.tuples(st.integers(1, 5), st.integers(1, 3)), elements=eighths)

@@ -7,7 +7,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.stats.paired import (
+from evalspec.verdict.stats.paired import (
     compute_differences,
     compute_effect_size,
     compute_randomisation_test,

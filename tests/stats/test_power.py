@@ -7,8 +7,8 @@ settings and more runs.
 
 import pytest
 
-from evalspec.validity import changes
-from evalspec.validity.estimates import Estimate
+from evalspec.verdict.validity import changes
+from evalspec.verdict.validity.estimates import Estimate
 from gate_power import Gate
 
 RUNS = 800

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
+from evalspec.verdict.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
 
 
 @pytest.mark.parametrize("attempts", range(1, 8))

@@ -9,13 +9,13 @@ import pytest
 
 import evalspec
 from evalspec.model import AgentReply, Exchange, Sample, Score, SearchTrace
-from evalspec.store.damage import list_damage
-from evalspec.store.inputs import input_record
-from evalspec.store.log_index import AttemptKey
-from evalspec.store.log_records import reply_record, scores_record
-from evalspec.store.run_log import RunLog
-from evalspec.store.run_store import RunStore
-from evalspec.store.stored_run import open_run
+from evalspec.runs.store.damage import list_damage
+from evalspec.runs.store.inputs import input_record
+from evalspec.runs.store.log_index import AttemptKey
+from evalspec.runs.store.log_records import reply_record, scores_record
+from evalspec.runs.store.run_log import RunLog
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import open_run
 from servers.service import write_project
 from stored_log import FINGERPRINT, edit_description
 

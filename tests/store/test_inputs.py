@@ -2,8 +2,8 @@ from hypothesis import given
 
 from dataset_contents import SAMPLES_OF_ANY_KIND
 from evalspec.model import Sample
-from evalspec.store.inputs import bare_record, input_record, read_inputs
-from evalspec.store.log_records import encode_record
+from evalspec.runs.store.inputs import bare_record, input_record, read_inputs
+from evalspec.runs.store.log_records import encode_record
 
 
 @given(samples=SAMPLES_OF_ANY_KIND)

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import convert
 
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 from evalspec.model import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.model.base import LARGEST_VALUE
-from evalspec.store.log_records import (
+from evalspec.runs.store.log_records import (
     encode_record,
     parse_reply_record,
     parse_scores_record,

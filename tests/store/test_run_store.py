@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.errors import InvalidInput, StoreError
-from evalspec.manifest.references import References
+from evalspec.base.errors import InvalidInput, StoreError
+from evalspec.inputs.manifest.references import References
 from evalspec.model import AgentReply, Exchange, Sample, Score
-from evalspec.store.log_records import read_log, reply_record, scores_record
-from evalspec.store.run_log import RunLog, compute_checksum
-from evalspec.store.run_store import RunStore
+from evalspec.runs.store.log_records import read_log, reply_record, scores_record
+from evalspec.runs.store.run_log import RunLog, compute_checksum
+from evalspec.runs.store.run_store import RunStore
 
 TOKEN = "[redacted:env:TOKEN]"
 NOW = datetime(2026, 11, 21, 7, 15, tzinfo=timezone(timedelta(hours=1)))
@@ -32,7 +32,7 @@ def closed_run(root: Path) -> Path:
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:
-    prelude = "import sys\nfrom pathlib import Path\nfrom evalspec.store.run_log import RunLog\n"
+    prelude = "import sys\nfrom pathlib import Path\nfrom evalspec.runs.store.run_log import RunLog\n"
     command = [sys.executable, "-c", prelude + textwrap.dedent(script), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 

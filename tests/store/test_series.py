@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.store.series import Recorded, RecordedDataset
+from evalspec.runs.store.series import Recorded, RecordedDataset
 
 IDENTITY = {"version": "1", "judge": "m #a", "prompt": "#b"}
 

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from evalspec.store.files import read_link, replace_link
-from evalspec.store.run_store import RunStore
+from evalspec.runs.store.files import read_link, replace_link
+from evalspec.runs.store.run_store import RunStore
 
 
 def test_labels_are_files_with_the_path_of_the_run(project, monkeypatch):

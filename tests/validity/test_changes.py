@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from evalspec.validity import changes
-from evalspec.validity.changes import PairedScores, Rules, weigh
-from evalspec.validity.estimates import Estimate
+from evalspec.verdict.validity import changes
+from evalspec.verdict.validity.changes import PairedScores, Rules, weigh
+from evalspec.verdict.validity.estimates import Estimate
 from simulated import Setting, find_misses
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from evalspec.stats import detection
-from evalspec.stats.detection import Power
-from evalspec.stats.max_t import Family, compute_max_t
-from evalspec.stats.paired import compute_randomisation_test
-from evalspec.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
-from evalspec.validity.estimates import Estimate, estimate
+from evalspec.verdict.stats import detection
+from evalspec.verdict.stats.detection import Power
+from evalspec.verdict.stats.max_t import Family, compute_max_t
+from evalspec.verdict.stats.paired import compute_randomisation_test
+from evalspec.verdict.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
+from evalspec.verdict.validity.estimates import Estimate, estimate
 
 ONE_SIDED, TWO_SIDED = Rules(two_sided=False), Rules()
 RNG = np.random.default_rng(5)

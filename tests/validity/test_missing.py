@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import exceeds_share
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ The true mean is exactly at the limit. All outcomes are enumerated, except where
 import numpy as np
 import pytest
 
-from evalspec.stats.bounded import compute_bounded_interval
+from evalspec.verdict.stats.bounded import compute_bounded_interval
 from worst_cases import (
     Grades,
     draw_classes,

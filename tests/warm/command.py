@@ -20,7 +20,7 @@ LIBRARIES = (
     *("anyio._backends._asyncio", "httpcore", "httpx", "jsonpath_rfc9535", "numpy.random", "pyarrow.parquet"),
     *("pydantic.dataclasses", "rapidfuzz", "rich.live", "sacrebleu", "sqlite3"),
 )
-JUDGED = (*LIBRARIES, "ragas.metrics.collections", "evalspec.judge.ragas_adapter")
+JUDGED = (*LIBRARIES, "ragas.metrics.collections", "evalspec.scoring.judge.ragas_adapter")
 _PASSED_ON = ("PATH", "PYTHONPATH", "LANG", "LC_ALL", "TMPDIR")
 _AFTER_ALL = 120.0
 

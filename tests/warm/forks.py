@@ -30,7 +30,7 @@ import evalspec
 END = os._exit
 """As it is before a command replaces it."""
 
-_RAGAS = "evalspec.judge.ragas_adapter"
+_RAGAS = "evalspec.scoring.judge.ragas_adapter"
 _CPU_SECONDS = 20
 _ADDRESS_BYTES = 6 << 30
 _FILE_BYTES = 1 << 30

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from evalspec.base.foreign_text import inert
 from evalspec.cli.streams import notify
-from evalspec.foreign_text import inert
 
 _SOURCES = click.Choice(["public", "customer", "synthetic"])
 

@@ -6,24 +6,24 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.asking import ask_missing, can_ask
 from evalspec.cli.gold.options import acting, corpus_option, note_option, source_option, tell_entries
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.streams import notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.gold.authoring import create_set, find_edited, list_removed, read_triple
-from evalspec.gold.blocks import read_documents
-from evalspec.gold.files import show
-from evalspec.gold.gold_set import Entry, read_entry
-from evalspec.gold.layout import SET_FILE
-from evalspec.gold.pins import pin_triple
-from evalspec.gold.protocol import add_triple, revise_triple
-from evalspec.gold.redaction import count_redacted
-from evalspec.gold.run_samples import RunSample, read_run_sample
-from evalspec.gold.schema import GoldTriple, Person
-from evalspec.gold.states import CONFIRMATIONS
-from evalspec.plural import counted
+from evalspec.curation.gold.authoring import create_set, find_edited, list_removed, read_triple
+from evalspec.curation.gold.blocks import read_documents
+from evalspec.curation.gold.files import show
+from evalspec.curation.gold.gold_set import Entry, read_entry
+from evalspec.curation.gold.layout import SET_FILE
+from evalspec.curation.gold.pins import pin_triple
+from evalspec.curation.gold.protocol import add_triple, revise_triple
+from evalspec.curation.gold.redaction import count_redacted
+from evalspec.curation.gold.run_samples import RunSample, read_run_sample
+from evalspec.curation.gold.schema import GoldTriple, Person
+from evalspec.curation.gold.states import CONFIRMATIONS
 
 _PATH = click.Path(path_type=Path)
 _file_option = click.option("--file", type=_PATH, metavar="FILE", help="YAML file with the triple.")

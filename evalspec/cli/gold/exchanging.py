@@ -6,15 +6,15 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
 from evalspec.cli.gold.options import acting, corpus_option, render_states, source_option
 from evalspec.cli.options import warn_all
 from evalspec.cli.streams import emit_line, notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.gold.describing import describe_entry
-from evalspec.gold.importing import Imported, import_dataset
-from evalspec.plural import counted
+from evalspec.curation.gold.describing import describe_entry
+from evalspec.curation.gold.importing import Imported, import_dataset
 
 _PATH = click.Path(path_type=Path)
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import problem_document
 from evalspec.cli.gold.options import render_columns, render_states, set_option, set_options
 from evalspec.cli.options import json_option, warn_all
 from evalspec.cli.streams import emit, notify
-from evalspec.errors import ExitCode, InvalidInput
-from evalspec.gold.describing import describe_entry, describe_history, describe_set
-from evalspec.gold.gold_set import find_set, read_config, read_entry, read_set
-from evalspec.gold.identity import find_viewer
-from evalspec.gold.linting import lint
-from evalspec.gold.reviewers import SHOWN_STATES
-from evalspec.gold.sight import Sight
-from evalspec.plural import counted
+from evalspec.curation.gold.describing import describe_entry, describe_history, describe_set
+from evalspec.curation.gold.gold_set import find_set, read_config, read_entry, read_set
+from evalspec.curation.gold.identity import find_viewer
+from evalspec.curation.gold.linting import lint
+from evalspec.curation.gold.reviewers import SHOWN_STATES
+from evalspec.curation.gold.sight import Sight
 
 
 @click.command("list")

@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
+from evalspec.base.errors import ExitCode
+from evalspec.base.foreign_text import inert
 from evalspec.cli.documents import emit_document
 from evalspec.cli.options import Command, json_option, option, person_option
 from evalspec.cli.streams import emit
-from evalspec.errors import ExitCode
-from evalspec.foreign_text import inert
-from evalspec.gold.describing import describe_entry
-from evalspec.gold.gold_set import Entry, find_set, read_config
-from evalspec.gold.identity import find_person
-from evalspec.gold.schema import Source
-from evalspec.gold.sight import Sight
+from evalspec.curation.gold.describing import describe_entry
+from evalspec.curation.gold.gold_set import Entry, find_set, read_config
+from evalspec.curation.gold.identity import find_person
+from evalspec.curation.gold.schema import Source
+from evalspec.curation.gold.sight import Sight
 
 set_option = option("--set", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help="The gold set.")
 corpus_option = option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help="The documents of the blocks.")

@@ -7,15 +7,15 @@ import click
 from msgspec.structs import asdict
 from pydantic.alias_generators import to_camel
 
+from evalspec.base.errors import ExitCode
+from evalspec.base.json_text import render_lines
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import acting
 from evalspec.cli.streams import emit, emit_line, notify
-from evalspec.errors import ExitCode
-from evalspec.gold.files import show, to_plain
-from evalspec.gold.granting import grant
-from evalspec.gold.permission import grant_path
-from evalspec.json_text import render_lines
-from evalspec.plural import counted
+from evalspec.curation.gold.files import show, to_plain
+from evalspec.curation.gold.granting import grant
+from evalspec.curation.gold.permission import grant_path
 
 
 @click.command("grant")

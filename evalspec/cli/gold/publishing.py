@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import open_as, set_options
 from evalspec.cli.options import warn
 from evalspec.cli.streams import emit_line, notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.plural import counted
 
 
 @click.command("export")

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.errors import ExitCode
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import acting, note_option, set_option
 from evalspec.cli.options import json_option
 from evalspec.cli.streams import emit, notify
-from evalspec.errors import ExitCode
-from evalspec.gold.calibration import calibrate
-from evalspec.gold.curation import stats
-from evalspec.gold.files import show, to_plain
-from evalspec.gold.gold_set import find_set
-from evalspec.plural import counted
+from evalspec.curation.gold.calibration import calibrate
+from evalspec.curation.gold.curation import stats
+from evalspec.curation.gold.files import show, to_plain
+from evalspec.curation.gold.gold_set import find_set
 
 
 @click.command("stats")
@@ -33,8 +33,8 @@ def stats_command(folder: Path | None, as_json: bool) -> ExitCode:
         emit_document(to_builtins(found))
         return ExitCode.OK
     from evalspec.cli.terminal_size import detect_terminal
-    from evalspec.reporters.terminal import render_view_terminal
-    from evalspec.reporters.view.curation import build_curation_view
+    from evalspec.reports.terminal import render_view_terminal
+    from evalspec.reports.view.curation import build_curation_view
 
     width, color = detect_terminal()
     emit(render_view_terminal(build_curation_view(found), width=width, color=color), nl=False, color=color)

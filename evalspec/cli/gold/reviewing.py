@@ -5,21 +5,21 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.foreign_text import visible
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import acting, corpus_option, note_option, open_as, set_option, tell_entries
 from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit, notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.foreign_text import visible
-from evalspec.gold.blocks import read_texts
-from evalspec.gold.describing import describe_for_review
-from evalspec.gold.disputes import check_numbers, is_numeric
-from evalspec.gold.files import render_yaml
-from evalspec.gold.gold_set import Entry, read_set
-from evalspec.gold.protocol import assign, resolve, retire, review
-from evalspec.gold.reviewers import list_reviewable
-from evalspec.gold.schema import Category, Flag, Outcome
-from evalspec.plural import counted
+from evalspec.curation.gold.blocks import read_texts
+from evalspec.curation.gold.describing import describe_for_review
+from evalspec.curation.gold.disputes import check_numbers, is_numeric
+from evalspec.curation.gold.files import render_yaml
+from evalspec.curation.gold.gold_set import Entry, read_set
+from evalspec.curation.gold.protocol import assign, resolve, retire, review
+from evalspec.curation.gold.reviewers import list_reviewable
+from evalspec.curation.gold.schema import Category, Flag, Outcome
 
 _CONFIRM = "confirm"
 _category_option = click.option(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from evalspec.base.foreign_text import inert
 from evalspec.cli.screen import (
     Screen,
     build_body,
@@ -14,12 +15,11 @@ from evalspec.cli.screen import (
     render_keys,
     render_parts,
 )
-from evalspec.foreign_text import inert
-from evalspec.gold.gold_set import Entry
-from evalspec.gold.passages import BlockText, find_shared
-from evalspec.gold.review_session import Outcome
-from evalspec.gold.schema import GoldTriple
-from evalspec.gold.wording import FLAGS, describe_block, label_blocks, list_answers, list_shown_metadata
+from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.passages import BlockText, find_shared
+from evalspec.curation.gold.review_session import Outcome
+from evalspec.curation.gold.schema import GoldTriple
+from evalspec.curation.gold.wording import FLAGS, describe_block, label_blocks, list_answers, list_shown_metadata
 
 KEYS = {
     "c": "confirm",

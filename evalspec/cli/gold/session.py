@@ -4,19 +4,19 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from evalspec.base.errors import ExitCode, InvalidInput
 from evalspec.cli.dialog import Dialog, require_terminal
 from evalspec.cli.gold.screen import render_help, render_outcome, render_triple
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED
 from evalspec.cli.options import warn_all
 from evalspec.cli.screen import find_screen
 from evalspec.cli.streams import notify
-from evalspec.errors import ExitCode, InvalidInput
-from evalspec.gold.blocks import read_texts
-from evalspec.gold.disputes import check_numbers
-from evalspec.gold.gold_set import Entry
-from evalspec.gold.passages import read_block_text
-from evalspec.gold.review_session import Outcome, ReviewSession
-from evalspec.gold.wording import CATEGORIES, FLAGS
+from evalspec.curation.gold.blocks import read_texts
+from evalspec.curation.gold.disputes import check_numbers
+from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.passages import read_block_text
+from evalspec.curation.gold.review_session import Outcome, ReviewSession
+from evalspec.curation.gold.wording import CATEGORIES, FLAGS
 
 
 def run_session(root: Path, by: str, first: str | None, corpus: Path | None, again: str) -> ExitCode:

@@ -8,16 +8,16 @@ import click
 from msgspec.structs import asdict
 from pydantic.alias_generators import to_camel
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.foreign_text import inert
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import open_as, set_options
 from evalspec.cli.streams import emit, emit_line, notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.foreign_text import inert
-from evalspec.gold.files import show
-from evalspec.gold.gold_set import find_set, open_set
-from evalspec.gold.layout import SLICES
-from evalspec.gold.slices import STRATA, Drawn, Slice, draw_slice, group_by_stratum, open_slice
-from evalspec.plural import counted
+from evalspec.curation.gold.files import show
+from evalspec.curation.gold.gold_set import find_set, open_set
+from evalspec.curation.gold.layout import SLICES
+from evalspec.curation.gold.slices import STRATA, Drawn, Slice, draw_slice, group_by_stratum, open_slice
 
 if TYPE_CHECKING:
     from evalspec.api.gold_slices import SliceSignal

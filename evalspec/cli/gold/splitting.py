@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.foreign_text import visible
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import note_option, open_as, set_options, tell_entries
 from evalspec.cli.streams import emit, notify
-from evalspec.errors import ExitCode, InvalidInput, Problem
-from evalspec.foreign_text import visible
-from evalspec.gold.files import render_yaml
-from evalspec.gold.gold_set import find_set, read_entry
-from evalspec.gold.splitting import propose_children, read_children, split
+from evalspec.curation.gold.files import render_yaml
+from evalspec.curation.gold.gold_set import find_set, read_entry
+from evalspec.curation.gold.splitting import propose_children, read_children, split
 
 
 @click.command("split")

@@ -7,16 +7,16 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
+from evalspec.base.errors import ExitCode, Problem
+from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import acting, open_as, set_options, tell_entries
 from evalspec.cli.options import min_overlap_option, option, warn
 from evalspec.cli.streams import emit_line, notify
-from evalspec.errors import ExitCode, Problem
-from evalspec.gold.block_checks import BlockCheck
-from evalspec.gold.carrying import carry
-from evalspec.gold.gold_set import find_set
-from evalspec.gold.pins import Changed, SetCheck, check_set, mark_stale, pin
-from evalspec.plural import counted
+from evalspec.curation.gold.block_checks import BlockCheck
+from evalspec.curation.gold.carrying import carry
+from evalspec.curation.gold.gold_set import find_set
+from evalspec.curation.gold.pins import Changed, SetCheck, check_set, mark_stale, pin
 
 _PATH = click.Path(path_type=Path)
 _CORPUS: dict[str, Any] = {"type": _PATH, "metavar": "FILE", "required": True}

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from evalspec.errors import InvalidInput, Problem
-from evalspec.git import read_git_setting
-from evalspec.labels.records import explain_name
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.git import read_git_setting
+from evalspec.curation.labels.records import explain_name
 
 
 def find_labeller(given: str | None) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from evalspec.base.foreign_text import inert, visible
+from evalspec.base.json_text import render_line
 from evalspec.cli.screen import (
     Screen,
     build_body,
@@ -14,10 +16,8 @@ from evalspec.cli.screen import (
     render_keys,
     render_parts,
 )
-from evalspec.foreign_text import inert, visible
-from evalspec.gold.passages import find_different, find_shared
-from evalspec.json_text import render_line
-from evalspec.labels.binding import Case
+from evalspec.curation.gold.passages import find_different, find_shared
+from evalspec.curation.labels.binding import Case
 from evalspec.model import Score
 
 _SHARED = {"n": "note", "s": "skip", "u": "undo", "w": "whole", "?": "help", "q": "quit"}

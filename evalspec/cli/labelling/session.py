@@ -1,13 +1,13 @@
 """The interactive form of `evalspec label`."""
 
+from evalspec.base.errors import ExitCode, InvalidInput
 from evalspec.cli.dialog import Dialog, require_terminal
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED
 from evalspec.cli.labelling.screen import keys_of, render_case, render_label_help
 from evalspec.cli.screen import find_screen
 from evalspec.cli.streams import notify
-from evalspec.errors import ExitCode, InvalidInput
-from evalspec.labels.binding import Case
-from evalspec.labels.session import LabelSession
+from evalspec.curation.labels.binding import Case
+from evalspec.curation.labels.session import LabelSession
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, LabelVerdict
 
 _BACK = "Ctrl-D: go back"

@@ -44,7 +44,7 @@ def link_asset(name: str) -> str:
 @cache
 def load_assets() -> Mapping[str, Asset]:
     """Return all files by their names without digest."""
-    report = files("evalspec.reporters.html_report").joinpath("assets")
+    report = files("evalspec.reports.html_report").joinpath("assets")
     own = files("evalspec.service.pages").joinpath("assets")
     styles = [report.joinpath(name) for name in _REPORT_STYLES] + [own.joinpath("pages.css")]
     found = (

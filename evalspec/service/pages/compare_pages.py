@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 
-from evalspec.errors import InvalidInput
+from evalspec.base.errors import InvalidInput
 from evalspec.service import jobs
 from evalspec.service.comparing import find_run_folder
 from evalspec.service.pages.comparison_content import (

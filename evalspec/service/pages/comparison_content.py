@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from evalspec.comparison.new_failures import OutcomePair, pair_outcomes
-from evalspec.comparison.result import CandidateComparison, Comparison, DatasetComparison, NamedRun, SampleKind
-from evalspec.output_files import replace_file
-from evalspec.reporters.view.fit import Limits, fit_view
-from evalspec.reporters.view.parts import View
+from evalspec.base.output_files import replace_file
+from evalspec.reports.view.fit import Limits, fit_view
+from evalspec.reports.view.parts import View
+from evalspec.runs.store.derived import derived_folder, sign_run
+from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
 from evalspec.service.comparing import find_named, find_run_folder
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.settings import Project
-from evalspec.store.derived import derived_folder, sign_run
-from evalspec.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
+from evalspec.verdict.comparison.new_failures import OutcomePair, pair_outcomes
+from evalspec.verdict.comparison.result import CandidateComparison, Comparison, DatasetComparison, NamedRun, SampleKind
 
 if TYPE_CHECKING:
     from evalspec.service.job_process import Work
@@ -101,9 +101,9 @@ def compute_content(project: Project, asked: Mapping[str, Any]) -> ComparisonCon
 
 
 def _compare(project: Project, asked: Mapping[str, Any]) -> ComparisonContent:
-    from evalspec.comparison.compare_runs import Choice, compare_runs
-    from evalspec.comparison.view import build_comparison_view
-    from evalspec.validity.changes import Rules
+    from evalspec.reports.view.comparison import build_comparison_view
+    from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+    from evalspec.verdict.validity.changes import Rules
 
     signature = _sign(project, asked)
     baseline, *others = (find_named(project, name) for name in (asked["baseline"], *asked["candidates"]))

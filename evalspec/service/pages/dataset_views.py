@@ -5,11 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.datasets.base import list_relevant
-from evalspec.errors import Problem
+from evalspec.base.errors import Problem
+from evalspec.base.plural import counted
+from evalspec.inputs.datasets.base import list_relevant
 from evalspec.model import Sample
-from evalspec.planning.profile import Balance, DatasetProfile
-from evalspec.plural import counted
+from evalspec.runs.planning.profile import Balance, DatasetProfile
 from evalspec.service.dataset_checks import DatasetCheck
 
 _LONGEST_TEXT = 300

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse
 from msgspec import Struct
 
-from evalspec.errors import InvalidInput, StoreError
+from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.service import jobs
 from evalspec.service.dataset_checks import (
     KIND,

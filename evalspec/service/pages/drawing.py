@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.reporters.view.parts import Plot, Table
-from evalspec.reporters.wording import render_value
+from evalspec.reports.view.parts import Plot, Table
+from evalspec.verdict.wording import render_value
 
 WIDTH, HEIGHT = 280, 116
 _FLOOR, _TOP = 92, 22

@@ -5,17 +5,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from evalspec.comparison.sample_changes import RankMove, compare_texts
-from evalspec.comparison.wording import render_moves
-from evalspec.errors import StoreError
+from evalspec.base.errors import StoreError
 from evalspec.model import ScoreStatus
-from evalspec.reporters.rows import AttemptRow
-from evalspec.reporters.word_changes import TextPiece, mark_differences
-from evalspec.reporters.wording import UNKNOWN, render_value
+from evalspec.reports.rows import AttemptRow
+from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service.access import Access
 from evalspec.service.pages.comparison_content import Flip
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_pages import SampleDetails, find_sample
+from evalspec.verdict.comparison.sample_changes import RankMove, compare_texts
+from evalspec.verdict.comparison.wording import render_moves
+from evalspec.verdict.wording import UNKNOWN, render_value
 
 _SCORES_SHOWN = 8
 

@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 
-from evalspec.errors import InvalidInput
-from evalspec.gold.gold_set import Entry, open_set, read_set
-from evalspec.gold.schema import Category, Outcome
-from evalspec.gold.sight import SEEN_STATES
-from evalspec.gold.wording import CATEGORIES
-from evalspec.reporters.view.curation import build_curation_view
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.gold_set import Entry, open_set, read_set
+from evalspec.curation.gold.schema import Category, Outcome
+from evalspec.curation.gold.sight import SEEN_STATES
+from evalspec.curation.gold.wording import CATEGORIES
+from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS
 from evalspec.service.gold_people import find_caller_sight, find_project_set, find_project_triple, list_project_sets
@@ -161,7 +161,7 @@ def show_stats(
     page: Annotated[int, Query(ge=1, le=1000)] = 1,
 ) -> HTMLResponse:
     """Show agreement, flag rates, disputes, sources and coverage of a set. `at`: only this section, with all rows."""
-    from evalspec.gold.curation import compute_curation
+    from evalspec.curation.gold.curation import compute_curation
 
     found = open_set(find_project_set(visit.project, name))
     sight = find_caller_sight(found, visit.access)

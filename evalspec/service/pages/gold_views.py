@@ -5,15 +5,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from evalspec.gold.disputes import check_numbers, is_numeric
-from evalspec.gold.files import compute_hash
-from evalspec.gold.gold_set import Entry, GoldSet
-from evalspec.gold.passages import BlockText, find_shared, read_block_text
-from evalspec.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
-from evalspec.gold.schema import Event, Flag, Kind
-from evalspec.gold.sight import Sight
-from evalspec.gold.states import State
-from evalspec.gold.wording import (
+from evalspec.curation.gold.disputes import check_numbers, is_numeric
+from evalspec.curation.gold.files import compute_hash
+from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.passages import BlockText, find_shared, read_block_text
+from evalspec.curation.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
+from evalspec.curation.gold.schema import Event, Flag, Kind
+from evalspec.curation.gold.sight import Sight
+from evalspec.curation.gold.states import State
+from evalspec.curation.gold.wording import (
     CATEGORIES,
     FLAGS,
     RULES,

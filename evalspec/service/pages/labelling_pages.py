@@ -11,11 +11,11 @@ from fastapi import APIRouter, Depends, Form
 from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 
-from evalspec.datasets.selection import parse_selection
-from evalspec.errors import InvalidInput
-from evalspec.labels.binding import Case, compute_reply_digest
-from evalspec.labels.judged_run import CaseFilter
-from evalspec.labels.session import LabelSession
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.labels.binding import Case, compute_reply_digest
+from evalspec.curation.labels.judged_run import CaseFilter
+from evalspec.curation.labels.session import LabelSession
+from evalspec.inputs.datasets.selection import parse_selection
 from evalspec.model.labels import LabelVerdict
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label

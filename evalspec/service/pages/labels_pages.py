@@ -8,11 +8,10 @@ from fastapi import APIRouter, Query, Response, UploadFile
 from fastapi.responses import HTMLResponse
 from msgspec import Struct
 
-from evalspec.errors import InvalidInput
-from evalspec.labels.tables import COLUMNS
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.labels.tables import COLUMNS
 from evalspec.model.labels import Label, LabelVerdict
-from evalspec.reporters.view.labels import build_labels_view
-from evalspec.reporters.wording import render_value
+from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.indexed_run import open_indexed_run
@@ -26,6 +25,7 @@ from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, se
 from evalspec.service.places import hide_folder
 from evalspec.service.sample_pages import find_row
 from evalspec.service.tokens import Scope
+from evalspec.verdict.wording import render_value
 
 ROUTER = APIRouter(include_in_schema=False)
 

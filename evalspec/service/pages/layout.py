@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.reporters.view.parts import Cell, Entries, Entry, Foreign, Line, Part, Row, Section, Table, View, Words
+from evalspec.reports.view.parts import Cell, Entries, Entry, Foreign, Line, Part, Row, Section, Table, View, Words
 
 _ROWS = 25
 _ROWS_ALONE = 100

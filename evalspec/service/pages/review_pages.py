@@ -15,15 +15,16 @@ from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 from pydantic import AfterValidator, Field
 
-from evalspec.errors import InvalidInput
-from evalspec.gold.authoring import revise_words
-from evalspec.gold.gold_set import Entry, GoldSet, read_set
-from evalspec.gold.protocol import require_events, resolve, review
-from evalspec.gold.reviewers import explain_no_review, list_reviewable
-from evalspec.gold.schema import Category, Event, Flag, Kind, Outcome
-from evalspec.gold.states import SETTLING
-from evalspec.gold.taking_back import LastReview, find_last_reviews, take_last_back
-from evalspec.gold.wording import CATEGORIES, FLAGS
+from evalspec.base.errors import InvalidInput
+from evalspec.curation.gold.authoring import revise_words
+from evalspec.curation.gold.gold_set import Entry, GoldSet, read_set
+from evalspec.curation.gold.protocol import require_events, resolve, review
+from evalspec.curation.gold.reviewers import explain_no_review, list_reviewable
+from evalspec.curation.gold.schema import Category, Event, Flag, Kind, Outcome
+from evalspec.curation.gold.states import SETTLING
+from evalspec.curation.gold.taking_back import LastReview, find_last_reviews, take_last_back
+from evalspec.curation.gold.wording import CATEGORIES, FLAGS
+from evalspec.runs.store.files import DiskFull
 from evalspec.service.gold_api import MOST_WORDS, Note, Verdict
 from evalspec.service.gold_people import (
     find_caller_sight,
@@ -40,7 +41,6 @@ from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.places import hide_folder
-from evalspec.store.files import DiskFull
 
 ROUTER = APIRouter(include_in_schema=False)
 

@@ -3,7 +3,7 @@
 from markupsafe import escape
 from msgspec import Struct
 
-from evalspec.foreign_text import visible
+from evalspec.base.foreign_text import visible
 
 _LEAST = 200
 """So many characters of each text are shown, however full the page is."""

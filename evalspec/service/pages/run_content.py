@@ -7,13 +7,13 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import DatasetResult, JudgeUsage, Run, Threshold
-from evalspec.reporters.concerned import Concerned
-from evalspec.reporters.html_report.overview import describe_charts
-from evalspec.reporters.html_report.samples import limits_of
-from evalspec.reporters.view.fit import Limits, fit_view
-from evalspec.reporters.view.parts import View
-from evalspec.reporters.view.run import build_view
-from evalspec.reporters.wording import UNKNOWN, render_usage
+from evalspec.reports.concerned import Concerned
+from evalspec.reports.html_report.overview import describe_charts
+from evalspec.reports.html_report.samples import limits_of
+from evalspec.reports.view.fit import Limits, fit_view
+from evalspec.reports.view.parts import View
+from evalspec.reports.view.run import build_view
+from evalspec.verdict.wording import UNKNOWN, render_usage
 
 MOST_REASONS = 200
 

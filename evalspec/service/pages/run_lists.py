@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from evalspec.base.plural import counted
 from evalspec.model import Threshold, VerdictStatus
-from evalspec.plural import counted
-from evalspec.reporters.wording import MARKS, render_known, render_limit
 from evalspec.service.pages.drawing import TrendDrawing, draw_trend
 from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus
 from evalspec.service.run_index import TrendPoint
+from evalspec.verdict.wording import MARKS, render_known, render_limit
 
 _DATASETS_SHOWN = 3
 _VALUES_SHOWN = 6

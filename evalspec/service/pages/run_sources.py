@@ -8,7 +8,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.reporters.view.parts import Line, Words
+from evalspec.reports.view.parts import Line, Words
+from evalspec.runs.store.files import store_errors
 from evalspec.service.access import Access
 from evalspec.service.kept_json import decode_kept
 from evalspec.service.pages.run_content import RunContent
@@ -16,7 +17,6 @@ from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_index import index_path, open_sample_index
-from evalspec.store.files import store_errors
 
 _MOST_TAGS = 100
 _LONGEST_TAG = 100

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from pydantic import BeforeValidator
 
 from evalspec.model import VerdictStatus
-from evalspec.reporters.base import REPORTERS
-from evalspec.reporters.view.parts import TONES, name
-from evalspec.reporters.wording import MARKS
+from evalspec.reports.base import REPORTERS
+from evalspec.reports.view.parts import TONES, name
+from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
@@ -29,7 +29,7 @@ from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
-from evalspec.store.files import DiskFull
+from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
 

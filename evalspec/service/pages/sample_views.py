@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from evalspec.model import Exchange, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
-from evalspec.reporters.findings import describe_unscored
-from evalspec.reporters.rows import AttemptRow
-from evalspec.reporters.word_changes import TextPiece, mark_differences
-from evalspec.reporters.wording import UNKNOWN, render_limit, render_value
+from evalspec.reports.findings import describe_unscored
+from evalspec.reports.rows import AttemptRow
+from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service.pages.evidence import ShownEvidence, describe_evidence, render_data
 from evalspec.service.sample_index import SampleRow
 from evalspec.service.sample_pages import SampleDetails
-from evalspec.summary import in_slice
+from evalspec.verdict.summary import in_slice
+from evalspec.verdict.wording import UNKNOWN, render_limit, render_value
 
 _WORDS = {
     ScoreStatus.NOT_APPLICABLE: ("none", "", "not applicable"),

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
 from msgspec.structs import replace
 
-from evalspec.reporters.view.parts import Words
-from evalspec.reporters.wording import is_latency
+from evalspec.reports.view.parts import Words
 from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
 from evalspec.service.pages.label_views import show_labelling
 from evalspec.service.pages.room import Room
@@ -22,6 +21,7 @@ from evalspec.service.parameters import AddressQuery
 from evalspec.service.problems import not_found
 from evalspec.service.sample_index import SampleRow
 from evalspec.service.sample_pages import LEAST_TEXT, SampleFilter, find_sample, list_samples
+from evalspec.verdict.wording import is_latency
 
 ROUTER = APIRouter(include_in_schema=False)
 

@@ -11,13 +11,13 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup, escape
 
 from evalspec import __version__
-from evalspec.foreign_text import cut, encodable, visible
-from evalspec.plural import counted
-from evalspec.reporters.view.parts import TONES, Role
-from evalspec.reporters.wording import MARKS, UNKNOWN, is_latency, render_known
+from evalspec.base.foreign_text import cut, encodable, visible
+from evalspec.base.plural import counted
+from evalspec.reports.view.parts import TONES, Role
 from evalspec.service.pages.assets import link_asset
 from evalspec.service.pages.drawing import draw_histogram, draw_interval, find_drawn
 from evalspec.service.pages.visits import Visit
+from evalspec.verdict.wording import MARKS, UNKNOWN, is_latency, render_known
 
 if TYPE_CHECKING:
     from jinja2 import Environment

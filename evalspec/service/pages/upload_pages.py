@@ -10,7 +10,7 @@ from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from msgspec import Struct
 
-from evalspec.jsonl import parse_json
+from evalspec.base.jsonl import parse_json
 from evalspec.model.base import built
 from evalspec.service.dataset_checks import DatasetCheck, check_staged
 from evalspec.service.pages.dataset_views import (

@@ -10,14 +10,14 @@ from pathlib import Path
 import yaml
 
 import evalspec
-from evalspec.errors import InvalidInput
-from evalspec.foreign_text import encodable
-from evalspec.labels.cases import LabelledRun
-from evalspec.labels.files import write_labels
-from evalspec.labels.records import make_label, render_time
+from evalspec.base.errors import InvalidInput
+from evalspec.base.foreign_text import encodable
+from evalspec.curation.labels.cases import LabelledRun
+from evalspec.curation.labels.files import write_labels
+from evalspec.curation.labels.records import make_label, render_time
 from evalspec.model import Run
 from evalspec.model.labels import LabelVerdict
-from evalspec.store.run_store import RunStore
+from evalspec.runs.store.run_store import RunStore
 
 _SCORER = """
 from evalspec import Score

@@ -9,8 +9,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from evalspec.gold.gold_set import read_entry
-from evalspec.gold.protocol import add_triple, review
+from evalspec.curation.gold.gold_set import read_entry
+from evalspec.curation.gold.protocol import add_triple, review
 from evalspec.service.pages.upload_pages import look_at
 from evalspec.service.settings import Project
 from evalspec.service.uploaded_datasets import stage_file

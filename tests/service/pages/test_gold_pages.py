@@ -7,10 +7,10 @@ from html import unescape
 
 import pytest
 
-from evalspec.gold import taking_back
-from evalspec.gold.gold_set import read_entry, read_set
-from evalspec.gold.protocol import add_triple, resolve, review
-from evalspec.gold.taking_back import find_last_reviews
+from evalspec.curation.gold import taking_back
+from evalspec.curation.gold.gold_set import read_entry, read_set
+from evalspec.curation.gold.protocol import add_triple, resolve, review
+from evalspec.curation.gold.taking_back import find_last_reviews
 from evalspec.service.tokens import Scope
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE

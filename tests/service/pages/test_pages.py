@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 import evalspec
 from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, VerdictStatus
-from evalspec.reporters.base import REPORTERS
+from evalspec.reports.base import REPORTERS
 from evalspec.service import jobs, run_index
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.pages.assets import load_assets
@@ -377,7 +377,7 @@ def test_a_page_stays_small_and_links_to_the_rest(client, shop, crowd):
 
 @only_sqlite
 def test_everything_of_the_terminal_is_on_the_page(client, shop):
-    from evalspec.reporters.terminal import Amount, render_terminal
+    from evalspec.reports.terminal import Amount, render_terminal
 
     run = run_shop(shop)
     assert client.get(f"/v1/runs/{run.id}/samples").status_code == 200

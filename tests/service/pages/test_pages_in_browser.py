@@ -7,7 +7,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from evalspec.foreign_text import encodable, visible
+from evalspec.base.foreign_text import encodable, visible
 from evalspec.service.database import open_database
 from evalspec.service.sessions import create_link
 from evalspec.service.tokens import Scope

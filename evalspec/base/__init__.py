@@ -1,0 +1,1 @@
+"""Foundations: errors with a place and a fix, the registry, permissions, files, JSON, text."""

@@ -1,0 +1,113 @@
+"""JSON output for people, `diff` and terminals. No text in it can control a terminal or a CI system."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.json import encode, format
+from msgspec.structs import fields
+
+from evalspec.base.foreign_text import commandless_json
+
+_NEVER = 1_000
+_LARGEST = 2**63
+_TEXT = frozenset({str})
+_ALWAYS_PLAIN = frozenset({str, bool, type(None)})
+
+
+def compute_digest(value: Any) -> str:
+    """Return a hash of a JSON value that does not depend on the order of keys."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def render_line(value: Any) -> str:
+    """Return a JSON value on one line.
+
+    If any text in it could control a terminal, is a line break for some readers, or has no UTF-8 encoding, the whole
+    line is ASCII with escapes.
+
+    Raises:
+        ValueError: The value contains NaN or infinity.
+    """
+    if isinstance(value, Struct):
+        return _render_record(value)
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=to_builtins)
+    return commandless_json(text if text.isprintable() else json.dumps(value, allow_nan=False, default=to_builtins))
+
+
+def _render_record(record: Struct) -> str:
+    """Return a record on one line.
+
+    msgspec's encoder is faster. The standard library's takes over where msgspec would change a string or a number.
+    """
+    if is_plain(getattr(record, "metadata", None)):
+        try:
+            text = format(encode(record), indent=0).decode()
+        except UnicodeEncodeError:  # half a surrogate pair
+            text = "\n"
+        if text.isprintable():
+            return commandless_json(text)
+    return commandless_json(json.dumps(to_builtins(record), allow_nan=False))
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether msgspec and the standard library encode a value to the same JSON value.
+
+    msgspec turns NaN into null and huge integers into strings, and it accepts objects that JSON has no form for.
+    """
+    if isinstance(value, dict):
+        return _TEXT.issuperset(map(type, value)) and _are_plain(value.values())
+    if isinstance(value, list | tuple):
+        return _are_plain(value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, int):
+        return -_LARGEST <= value < _LARGEST
+    return value is None or isinstance(value, str)
+
+
+def _are_plain(values: Iterable[Any]) -> bool:
+    """Return whether all values are plain. Most are of types that need no further look."""
+    return all(is_plain(value) for value in values if type(value) not in _ALWAYS_PLAIN)
+
+
+def fields_of(record: Struct) -> dict[str, Any]:
+    """Return the values of a record by their names in JSON."""
+    return {field.encode_name: getattr(record, field.name) for field in fields(record)}
+
+
+def render_lines(
+    value: Any, depth: int = 0, one_line_from: int = _NEVER, deeper_below: frozenset[str] = frozenset()
+) -> str:
+    """Return a JSON value with indentation, except below a depth of `one_line_from`, where values are on one line.
+
+    `deeper_below`: keys below which that depth is one more.
+    """
+    return "".join(iterate_lines(value, depth, one_line_from, deeper_below))
+
+
+def iterate_lines(
+    value: Any, depth: int = 0, one_line_from: int = _NEVER, deeper_below: frozenset[str] = frozenset()
+) -> Iterator[str]:
+    """Yield the same text in parts. No part begins inside a string."""
+    if depth >= one_line_from or not value or not isinstance(value, dict | list | tuple | Struct):
+        yield render_line(value)
+        return
+    margin = f"\n{'  ' * (depth + 1)}"
+    if isinstance(value, Struct):
+        value = fields_of(value)
+    if isinstance(value, dict):
+        items = ((f"{render_line(str(key))}: ", item, key in deeper_below) for key, item in value.items())
+        opening, closing = "{", "}"
+    else:
+        items = (("", item, False) for item in value)
+        opening, closing = "[", "]"
+    yield opening
+    for place, (key, item, is_deeper) in enumerate(items):
+        yield f"{',' if place else ''}{margin}{key}"
+        yield from iterate_lines(item, depth + 1, one_line_from + is_deeper, deeper_below)
+    yield f"\n{'  ' * depth}{closing}"

@@ -1,0 +1,199 @@
+"""Strict reader of JSON Lines. Every invalid line is reported with its number, and reading continues after it."""
+
+import gzip
+import json
+import math
+import re
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, cast
+
+from evalspec.base.errors import Problem
+from evalspec.base.trust import require_file
+
+MAX_LINE_BYTES = 10 * 1_048_576
+GZIP_MAGIC = b"\x1f\x8b"
+MAX_DEPTH = 100
+"""How deep JSON in a dataset may be nested: far below Python's limit, which every later step has to respect."""
+
+_BOM = b"\xef\xbb\xbf"
+_NOT_SPACE = re.compile(r"[^ \t\r\n]")
+_SHOWN = 20
+"""How many characters of a number an error shows."""
+_ARRAY = ("the file is a JSON array", "write one object per line (jq -c '.[]' file.json)")
+
+
+def open_unpacked(path: Path) -> BinaryIO:
+    """Open a file for reading bytes. gzip files, detected by their first two bytes, are decompressed while being read.
+
+    Raises:
+        OSError: The file cannot be opened.
+        Refused: --untrusted does not permit reading it.
+    """
+    require_file(path)
+    with path.open("rb") as stream:
+        packed = stream.read(2) == GZIP_MAGIC
+    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text in UTF-8.
+
+    Stricter than `json.loads`: NaN, Infinity, numbers beyond a float and duplicate keys are errors.
+
+    Raises:
+        ValueError: The text is not valid JSON. The message says what is wrong.
+    """
+    return _DECODER.decode(text if isinstance(text, str) else text.decode())
+
+
+def parse_shallow_json(text: str) -> Any:
+    """Return the value of a JSON text like `parse_json`.
+
+    Raises:
+        ValueError: The text is not valid JSON. The message says what is wrong.
+        RecursionError: It is nested more deeply than MAX_DEPTH.
+    """
+    value = parse_json(text)
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _refuse_depth(value)
+    return value
+
+
+def parse_json_stream(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield (line from 1, value) of JSON values one after the other, each on as many lines as it needs.
+
+    Raises:
+        ValueError: the text is not valid JSON. The message says what is wrong.
+        RecursionError: a value is nested more deeply than MAX_DEPTH.
+    """
+    position = line = 0
+    while rest := _NOT_SPACE.search(text, position):
+        line += text.count("\n", position, rest.start())
+        value, end = _DECODER.raw_decode(text, rest.start())
+        _refuse_depth(value)
+        yield line + 1, value
+        line += text.count("\n", rest.start(), end)
+        position = end
+
+
+def _refuse_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for part in level for item in _list_parts(part)]
+    if any(isinstance(part, dict | list) for part in level):
+        raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
+
+
+def _list_parts(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def read_json_lines(
+    path: Path, shown_as: str, problems: list[Problem], parse_quickly: Callable[[bytes], Any] = lambda _: None
+) -> Iterator[tuple[int, Any]]:
+    """Yield (line number from 1, value) for each valid line. Blank lines are skipped, invalid ones go to `problems`.
+
+    A file that cannot be read, or that has no values, is a problem too. A byte order mark and CRLF are accepted.
+    `parse_quickly` returns the value of a line from its bytes, or None for a line that this function must parse.
+    """
+    values = 0
+    try:
+        with open_unpacked(path) as stream:
+            for number, raw in number_lines(stream):
+                if len(raw) <= MAX_LINE_BYTES and (value := parse_quickly(raw)) is not None:
+                    values += 1
+                    yield number, value
+                    continue
+                text, problem = _decode(raw, number)
+                if problem is None:
+                    text = text.strip()
+                    if not text:
+                        continue
+                    if not values and text.startswith("["):
+                        problems.append(Problem(*_ARRAY, file=shown_as, line=number))
+                        return
+                    values += 1
+                    try:
+                        yield number, parse_shallow_json(text)
+                        continue
+                    except (ValueError, RecursionError) as error:
+                        problem = _problem_of_json(error)
+                values += 1
+                problems.append(Problem(*problem, file=shown_as, line=number))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = f"the gzip file is truncated or damaged: {error}"
+        problems.append(Problem(message, "compress or download it again", shown_as))
+        return
+    except OSError as error:
+        fix = {FileNotFoundError: "check the path", IsADirectoryError: "name a .jsonl file inside it"}
+        reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        problems.append(Problem(reason, fix.get(type(error), ""), shown_as))
+        return
+    if not values:
+        problems.append(Problem("the file is empty", "write one JSON object per line", shown_as))
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'} is too large for a number")
+    return number
+
+
+FINITE: dict[str, Any] = {"parse_constant": _refuse_constant, "parse_float": _parse_finite}
+"""Options for json.loads that reject NaN, Infinity and numbers beyond a float, such as 1e999. Python accepts them."""
+
+
+def _refuse_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"duplicate key '{twice}'")
+    return mapping
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_refuse_twins, **FINITE)
+"""Created once, because json.loads would create one per line."""
+
+
+def number_lines(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number from 1, line).
+
+    Of a line longer than MAX_LINE_BYTES, only the first MAX_LINE_BYTES + 1 bytes are kept. This bounds the memory
+    needed for any file, compressed or not.
+    """
+    number = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        rest = line
+        while len(rest) > MAX_LINE_BYTES and not rest.endswith(b"\n"):
+            rest = stream.readline(MAX_LINE_BYTES + 1)
+        yield number, line
+
+
+def _decode(raw: bytes, number: int) -> tuple[str, tuple[str, str] | None]:
+    """Return the text of a line without a byte order mark, and (message, fix) if its bytes are invalid."""
+    if len(raw) > MAX_LINE_BYTES:
+        return "", (f"the line is longer than {MAX_LINE_BYTES:,} bytes", "a sample is a question, not a corpus")
+    try:
+        return raw.removeprefix(_BOM).decode(), None
+    except UnicodeDecodeError as error:
+        encoding = "UTF-16" if number == 1 and raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "another encoding"
+        return "", (f"not UTF-8 text (byte {error.start + 1}; {encoding}?)", "save the file as UTF-8")
+
+
+def _problem_of_json(error: Exception) -> tuple[str, str]:
+    if isinstance(error, RecursionError):
+        return f"the JSON is nested too deeply; at most {MAX_DEPTH} levels are accepted", ""
+    if isinstance(error, json.JSONDecodeError):
+        return f"not valid JSON at column {error.colno}: {error.msg}", ""
+    return str(error), ""

@@ -1,0 +1,1 @@
+"""What people decide: gold sets, labels of scores, re-chunked corpora."""

@@ -1,0 +1,1 @@
+"""Dataset formats that read what people curate."""

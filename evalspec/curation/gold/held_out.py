@@ -1,0 +1,53 @@
+"""The log of uses of the held-out share: one file for each evaluation, in the set's folder held-out/."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from evalspec.base.errors import InvalidInput
+from evalspec.base.trust import require_file
+from evalspec.curation.gold.files import require_records, write_record
+from evalspec.curation.gold.gold_set import read_config
+from evalspec.curation.gold.identity import find_person
+from evalspec.curation.gold.layout import HELD_OUT
+from evalspec.curation.gold.schema import HeldOutUse
+from evalspec.curation.gold.values import render_now
+
+_NOBODY = "unknown"
+
+
+def read_uses(root: Path) -> list[HeldOutUse]:
+    """Return the uses of a set's held-out share, in the order of their runs.
+
+    Raises:
+        InvalidInput: A file is invalid.
+    """
+    folder = root / HELD_OUT
+    require_file(folder)
+    return sorted((use for _, use in require_records(HeldOutUse, folder)), key=lambda use: use.run)
+
+
+def log_use(root: Path, run: str, by: str | None = None, at: str | None = None) -> HeldOutUse:
+    """Add a use to the log. `run`: id of the run. `by`: a person of the set; by default the one that git knows.
+
+    Raises:
+        InvalidInput: The file cannot be written.
+    """
+    use = HeldOutUse(run=run, at=at or render_now(), by=by or _find_person(root))
+    write_record(root / HELD_OUT / f"{run}-{use.by or _NOBODY}.yaml", use)
+    return use
+
+
+def describe_uses(uses: Sequence[HeldOutUse]) -> str:
+    """Return how often the share was used before, as the rest of a sentence about it."""
+    if not uses:
+        return "was not used before"
+    times = "once" if len(uses) == 1 else f"{len(uses):,} times"
+    latest = uses[-1]
+    return f"was used {times} before, last on {latest.at[:10]}{f' by {latest.by}' if latest.by else ''}"
+
+
+def _find_person(root: Path) -> str | None:
+    try:
+        return find_person(root, read_config(root))
+    except InvalidInput:
+        return None

@@ -1,0 +1,139 @@
+"""The public part of a set: which triples, in which form, with which annotators."""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+from pydantic import Field, StrictStr
+
+from evalspec.curation.gold.files import to_plain
+from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.revoking import list_derived
+from evalspec.curation.gold.schema import Provenance, Source, Triple
+from evalspec.curation.gold.states import State
+from evalspec.curation.gold.values import Date, Strict, Text
+
+_COPIED = ("domain", "difficulty", "source", "provenance", "failure_mode", "traffic", "generated_by")
+_OWN = frozenset({*_COPIED, "customer", "added_by", "added_at", "reviewed_by", "resolution"})
+_DAY = len("2026-01-01")
+
+Annotator = Annotated[StrictStr, Field(pattern=r"^annotator-\d+$")]
+
+
+class PublicMetadata(Strict):
+    """Metadata of a published triple. The names of the annotators are pseudonyms."""
+
+    source: Literal["public", "synthetic"]
+    domain: Text | None = None
+    difficulty: Text | None = None
+    provenance: Provenance | None = None
+    failure_mode: Text | None = None
+    traffic: Literal["head", "torso", "tail"] | None = None
+    generated_by: Text | None = None
+    added_by: Annotator | None = None
+    added_at: Date | None = None
+    reviewed_by: list[Annotator]
+    resolution: Text
+
+
+class PublicTriple(Triple):
+    """A question, the block or blocks that answer it, and the right answer.
+
+    `expected_block`: one block, or a list of blocks that are all needed, with `{any: [...]}` for alternatives.
+    """
+
+    id: Text
+    metadata: PublicMetadata  # type: ignore[assignment]
+
+
+class PublicPart(Struct, frozen=True):
+    """What of a set may be published. `entries`: the triples. `left_out`: number of other triples by cause.
+
+    `keys_left_out`: metadata keys of these triples that are not published.
+    """
+
+    entries: Sequence[Entry]
+    left_out: Mapping[str, int]
+    keys_left_out: Sequence[str]
+
+
+def select_public(found: GoldSet) -> PublicPart:
+    """Return the accepted public and synthetic triples without a customer.
+
+    Triples that replaced a split one of a customer are that customer's, whatever their metadata says.
+    """
+    owned = {name for name, entry in found.entries.items() if entry.customers or entry.source is Source.CUSTOMER}
+    owned |= {name for name, entry in found.entries.items() if entry.triple is None}
+    derived = list_derived(found, owned)
+    entries: list[Entry] = []
+    causes: Counter[str] = Counter()
+    for entry in found.entries.values():
+        cause = "of a customer" if entry.id in derived else _explain_private(entry)
+        if cause is None:
+            entries.append(entry)
+        else:
+            causes[cause] += 1
+    keys = {key for entry in entries for key in _list_keys(entry)}
+    return PublicPart(entries, dict(sorted(causes.items())), sorted(keys))
+
+
+def _explain_private(entry: Entry) -> str | None:
+    """Return why a triple is not published, None if it may be."""
+    if entry.is_stress:
+        return "stress: written by a model, confirmed by too few people"
+    if entry.state is not State.ACCEPTED:
+        return str(entry.state)
+    return None if entry.source in (Source.PUBLIC, Source.SYNTHETIC) else "without a source"
+
+
+def _list_keys(entry: Entry) -> set[str]:
+    return set() if entry.triple is None else set(to_plain(entry.triple.metadata)) - _OWN
+
+
+def name_annotators(entries: Sequence[Entry]) -> dict[str, str]:
+    """Return a pseudonym for each person, numbered at random: the order says nothing about the names."""
+    people = {name for entry in entries for name in _list_people(entry)}
+    shuffled = sorted(people)
+    secrets.SystemRandom().shuffle(shuffled)
+    return {name: f"annotator-{number}" for number, name in enumerate(shuffled, 1)}
+
+
+def _list_people(entry: Entry) -> Iterator[str]:
+    yield from entry.standing.reviewed_by or _list_written(entry, "reviewed_by")
+    author = _find_author(entry)
+    if author is not None:
+        yield author
+
+
+def _find_author(entry: Entry) -> str | None:
+    return entry.standing.author or (entry.triple.metadata.added_by if entry.triple else None)
+
+
+def _list_written(entry: Entry, key: str) -> list[str]:
+    return (getattr(entry.triple.metadata, key) if entry.triple else None) or []
+
+
+def to_public(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a triple as it is published, in the form of PublicTriple."""
+    if entry.triple is None:
+        raise ValueError(f"{entry.id} is revoked")
+    plain = to_plain(entry.triple)
+    metadata = {key: plain["metadata"][key] for key in _COPIED if key in plain["metadata"]}
+    author = _find_author(entry)
+    if author is not None:
+        metadata["added_by"] = names[author]
+    if entry.triple.metadata.added_at is not None:
+        metadata["added_at"] = entry.triple.metadata.added_at[:_DAY]
+    reviewers = entry.standing.reviewed_by or _list_written(entry, "reviewed_by")
+    metadata["reviewed_by"] = sorted((names[one] for one in reviewers), key=lambda name: int(name.rpartition("-")[2]))
+    metadata["resolution"] = entry.standing.resolution
+    public = {"id": entry.id, **{key: value for key, value in plain.items() if key != "id"}, "metadata": metadata}
+    return to_plain(PublicTriple.model_validate(public)) | {"metadata": metadata}
+
+
+def describe_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a published triple."""
+    schema = PublicTriple.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

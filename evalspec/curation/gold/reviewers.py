@@ -1,0 +1,104 @@
+"""Who may review a triple, who sees what others said, and what a triple needs next."""
+
+from evalspec.base.plural import counted
+from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.layout import SET_FILE
+from evalspec.curation.gold.schema import Kind, Outcome
+from evalspec.curation.gold.states import CONFIRMATIONS, State
+
+OPEN = frozenset({State.PENDING, State.DISPUTED})
+"""The states in which reviews are wanted."""
+TO_REVIEW = "to review"
+"""What people see in place of the state of a triple that they should review."""
+SHOWN_STATES = (TO_REVIEW, *map(str, State))
+
+
+def explain_no_review(entry: Entry, by: str) -> str | None:
+    """Return why a person cannot review a triple now, None if they can."""
+    current = entry.standing.current
+    if by in current.writers:
+        return "nobody reviews their own triple"
+    if by in current.reviews:  # before the state, which says what others said
+        return f"{by} has reviewed it"
+    if entry.state not in OPEN:
+        return f"the triple is {entry.state}"
+    if not entry.standing.revision:
+        return "the content was edited by hand, so it has no revision to review"
+    if by in current.list_people(Kind.ADJUDICATE):
+        return f"{by} adjudicated it"
+    return None
+
+
+def explain_no_settling(entry: Entry, by: str) -> str | None:
+    """Return why a person cannot settle a dispute now, None if they can: as writer, flagger, or a third person."""
+    current = entry.standing.current
+    if entry.state is not State.DISPUTED:
+        return f"the triple is {entry.state}"
+    if by in current.writers | current.flaggers:
+        return None
+    if by in current.reviews:
+        return "only the author and the flagger settle it, or a third person who has not reviewed it"
+    return "a third person adjudicates only after two reviews" if is_blind(entry, by) else None
+
+
+def wants_reviews(entry: Entry) -> bool:
+    """Return whether a triple has fewer reviews than it needs, so that those it has are hidden from reviewers."""
+    return entry.state in OPEN and len(entry.standing.current.reviews) < CONFIRMATIONS
+
+
+def is_blind(entry: Entry, viewer: str | None) -> bool:
+    """Return whether a viewer may not see the reviews of others, because their own is still wanted."""
+    return viewer is not None and wants_reviews(entry) and explain_no_review(entry, viewer) is None
+
+
+def show_state(entry: Entry, viewer: str | None) -> str:
+    """Return the state of a triple as a viewer may see it."""
+    return TO_REVIEW if is_blind(entry, viewer) else str(entry.state)
+
+
+def list_reviewable(found: GoldSet, by: str) -> list[Entry]:
+    """Return the triples that a person can review: assigned ones first, then those with the fewest missing reviews."""
+
+    def rank(entry: Entry) -> tuple[bool, int, str]:
+        assigned = {event.to for event in entry.standing.current.events if event.kind is Kind.ASSIGN}
+        return by not in assigned, -len(entry.standing.current.reviews), entry.id
+
+    open_entries = (entry for entry in found.entries.values() if explain_no_review(entry, by) is None)
+    wanted = [entry for entry in open_entries if len(entry.standing.current.reviews) < CONFIRMATIONS]
+    return sorted(wanted, key=rank)
+
+
+def describe_missing(entry: Entry) -> str:
+    """Return what a triple needs next, in words."""
+    current = entry.standing.current
+    if entry.state is State.PENDING and not entry.standing.revision:
+        return "record the edited content as a revision"
+    if entry.state is State.PENDING:
+        missing = CONFIRMATIONS - len(current.in_favour)
+        return f"{counted(missing, 'more confirmation')}{_describe_dead_end(entry)}"
+    if entry.state is State.STALE:
+        return "its block changed: gold pin if the answer is still right, or gold revise, carry or retire"
+    if entry.state is State.DISPUTED:
+        writers, flaggers = sorted(current.writers), " and ".join(sorted(current.open_flags))
+        upheld = " and ".join(sorted(current.list_people(Kind.RESOLVE, Outcome.UPHELD)))
+        done = f"; {upheld} upheld it" if upheld else ""
+        if len(writers) == 1:
+            return f"to be settled by {writers[0]} and {flaggers}{done}"
+        return f"to be settled by {flaggers} and either {' or '.join(writers)}{done}"
+    return ""
+
+
+def is_dead_end(entry: Entry) -> bool:
+    """Return whether a pending triple needs more reviews than there are people who may review it."""
+    current, candidates = entry.standing.current, entry.standing.candidates
+    if entry.state is not State.PENDING or candidates is None:
+        return False
+    return CONFIRMATIONS - len(current.in_favour) > len(candidates)
+
+
+def _describe_dead_end(entry: Entry) -> str:
+    if not is_dead_end(entry):
+        return ""
+    able = " and ".join(sorted(entry.standing.candidates or ()))
+    who = f"only {able} can give one" if able else "nobody can give one"
+    return f", but {who}: add people to {SET_FILE}"

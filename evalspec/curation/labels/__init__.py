@@ -1,0 +1,53 @@
+"""Labels: what people say about the replies and scores of stored runs, as files.
+
+    from evalspec import labels
+
+    labels.label("latest", "refund", "good", by="ada")
+
+The commands `evalspec label` and `evalspec labels` call these functions. Names are imported on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalspec.curation.labels.cases import LabelledRun
+    from evalspec.curation.labels.exchanging import export_labels, import_labels
+    from evalspec.curation.labels.judged_run import CaseFilter
+    from evalspec.curation.labels.labelling import label
+    from evalspec.curation.labels.listing import list_labels
+    from evalspec.curation.labels.measuring import measure_labels
+    from evalspec.curation.labels.session import LabelSession
+
+_PLACES = {
+    "CaseFilter": "evalspec.curation.labels.judged_run",
+    "LabelledRun": "evalspec.curation.labels.cases",
+    "LabelSession": "evalspec.curation.labels.session",
+    "export_labels": "evalspec.curation.labels.exchanging",
+    "import_labels": "evalspec.curation.labels.exchanging",
+    "label": "evalspec.curation.labels.labelling",
+    "list_labels": "evalspec.curation.labels.listing",
+    "measure_labels": "evalspec.curation.labels.measuring",
+}
+"""By name: the module that defines it. No name is also that of a module here, which would hide it."""
+
+__all__ = [
+    "CaseFilter",
+    "LabelSession",
+    "LabelledRun",
+    "export_labels",
+    "import_labels",
+    "label",
+    "list_labels",
+    "measure_labels",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PLACES:
+        raise AttributeError(f"module 'evalspec.curation.labels' has no attribute '{name}'")
+    return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

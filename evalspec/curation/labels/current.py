@@ -1,0 +1,64 @@
+"""Which labels count: of each person the latest on each thing. And which of them a person may see."""
+
+from collections.abc import Iterable
+
+from evalspec.curation.labels.files import sort_labels
+from evalspec.model.labels import Label, LabelVerdict
+
+Target = tuple[str, str, int, str | None]
+"""What a label is about: dataset, sample, attempt, metric."""
+
+
+def list_current(labels: Iterable[Label]) -> list[Label]:
+    """Return the latest label of each person on each target, without withdrawn ones, oldest first."""
+    latest = {(label.target, label.labeller): label for label in sort_labels(labels)}
+    return sort_labels(label for label in latest.values() if label.verdict is not LabelVerdict.WITHDRAWN)
+
+
+def list_blind(labels: Iterable[Label]) -> list[Label]:
+    """Return the labels that agreement counts: as `list_current`, but of each person the latest blind one.
+
+    Who has withdrawn a label has none. Who has changed it after they could see others' labels keeps the earlier one.
+    Who has withdrawn it then and labelled again has none that is blind.
+    """
+    blind: dict[tuple[Target, str], Label] = {}
+    for label in sort_labels(labels):
+        if label.verdict is LabelVerdict.WITHDRAWN:
+            blind.pop((label.target, label.labeller), None)
+        elif not label.is_informed:
+            blind[label.target, label.labeller] = label
+    return sort_labels(blind.values())
+
+
+def list_visible(labels: Iterable[Label], viewer: str | None) -> list[Label]:
+    """Return the current labels that a person may see: their own, and all on targets that they have labelled.
+
+    `viewer`: None for somebody unknown, who sees none of the labels.
+    """
+    current = list_current(labels)
+    own = {label.target for label in current if label.labeller == viewer}
+    return [label for label in current if label.target in own]
+
+
+def is_informed(others: Iterable[Label], labeller: str) -> bool:
+    """Return whether a person could ever see what others say: they had a label on a target while others had one too.
+
+    `others`: all labels on the target, withdrawn ones included.
+    """
+    standing = set[str]()
+    for label in sort_labels(others):
+        if label.verdict is LabelVerdict.WITHDRAWN:
+            standing.discard(label.labeller)
+        else:
+            standing.add(label.labeller)
+        if labeller in standing and len(standing) > 1:
+            return True
+    return False
+
+
+def group_by_target(labels: Iterable[Label]) -> dict[Target, list[Label]]:
+    """Return labels by what they are about."""
+    found: dict[Target, list[Label]] = {}
+    for label in labels:
+        found.setdefault(label.target, []).append(label)
+    return found

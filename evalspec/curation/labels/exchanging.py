@@ -1,0 +1,263 @@
+"""Export labels as JSON Lines or CSV, and import them: all labels of a file or none."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from evalspec.base.json_text import render_line
+from evalspec.base.jsonl import read_json_lines
+from evalspec.base.output_files import Input, refuse_inputs, refuse_others, write_file
+from evalspec.curation.labels.cases import LabelledRun
+from evalspec.curation.labels.current import group_by_target, is_informed, list_current
+from evalspec.curation.labels.erasing import without_erased
+from evalspec.curation.labels.files import find_time, hash_label, read_labels, write_labels
+from evalspec.curation.labels.judged_run import JudgedRun
+from evalspec.curation.labels.labelling import explain_value
+from evalspec.curation.labels.listing import find_labelled, list_labels
+from evalspec.curation.labels.records import KEYS, Fault, parse_given, render_time
+from evalspec.curation.labels.tables import read_label_table, render_label_table
+from evalspec.model.labels import Label, LabelVerdict
+from evalspec.runs.store.run_store import STORE, RunStore
+
+JSONL, CSV = ".jsonl", ".csv"
+_LABELS = re.compile(rb'"labeller": ?"|\A[a-zA-Z,]*\blabeller\b')
+_READERS: Mapping[str, Callable[[Path, str, list[Problem]], Iterator[tuple[int, Any]]]] = {
+    JSONL: read_json_lines,
+    CSV: read_label_table,
+}
+_JUDGED = ("sample_digest", "reply_digest", "shown_value", "metric_key", "metric_identity")
+"""Fields that say what a person judged. A file may leave them out if the run is in the store."""
+
+
+class ImportedLabels(Struct, frozen=True):
+    """The outcome of an import. `added`: number of new labels by run. `known`: number of labels that were there."""
+
+    added: Mapping[str, int] = field(default_factory=dict)
+    known: int = 0
+
+
+class _Line(Struct, frozen=True):
+    """A label of a file. `given`: its keys. `place`: makes a problem of a message, a fix and a key."""
+
+    label: Label
+    given: frozenset[str]
+    file: str
+    number: int
+
+    def fault(self, message: str, fix: str, key: str) -> Problem:
+        """Return a problem of this line."""
+        return Problem(message, fix, self.file, self.number, key)
+
+
+def render_labels(labels: Iterable[Label], suffix: str) -> bytes:
+    """Return labels as a file of this suffix, `.jsonl` or `.csv`."""
+    if suffix == CSV:
+        return render_label_table(labels)
+    return "".join(f"{render_line(label)}\n" for label in labels).encode()
+
+
+def export_labels(
+    path: Path | str,
+    runs: Sequence[str] = ("latest",),
+    *,
+    history: bool = False,
+    store: Path | str = STORE,
+    force: bool = False,
+) -> int:
+    """Write the labels of runs to a file, and return their number. An earlier export is replaced.
+
+    The file shows everybody's labels, so who reads it does not label blindly afterwards.
+
+    Args:
+        path: File to write, `.jsonl` or `.csv`.
+        runs: Ids, their beginnings, names of runs, or `latest`.
+        history: Include labels that were replaced or withdrawn.
+        store: Folder of the runs.
+        force: Replace any file.
+
+    Raises:
+        InvalidInput: There is no such run, or labels cannot be written to such a file.
+        OSError: The file cannot be written.
+    """
+    place, opened = Path(path), RunStore(Path(store))
+    check_suffix(place)
+    refuse_inputs([place], [Input(opened.root, "evalspec's own store")])
+    refuse_others([place], force=force, own=_LABELS)
+    names = dict.fromkeys(find_labelled(opened, run) for run in runs)
+    labels = [one for name in names for one in list_labels(name, history=history, store=store)]
+    write_file(place, [render_labels(labels, place.suffix)])
+    return len(labels)
+
+
+def import_labels(path: Path | str, *, store: Path | str = STORE) -> ImportedLabels:
+    """Add the labels of a file, all or none. Labels that are there already are left out.
+
+    Of a line, `run`, `dataset`, `sample`, `verdict` and `labeller` are required, and for a score `metric`. If it does
+    not say what was judged, the reply and the score of the stored run are meant.
+
+    Args:
+        path: File to read, `.jsonl` or `.csv`, as `export_labels` writes it.
+        store: Folder of the runs.
+
+    Raises:
+        InvalidInput: A line is invalid. Every such line is reported, and nothing is imported.
+        StoreError: The labels cannot be written.
+    """
+    place, opened = Path(path), RunStore(Path(store))
+    return add_labels(opened, place, str(place), lambda run: LabelledRun(opened, run), lambda _: None)
+
+
+def add_labels(
+    opened: RunStore,
+    place: Path,
+    shown_as: str,
+    open_judged: Callable[[str], JudgedRun],
+    explain: Callable[[Label], Fault | None],
+) -> ImportedLabels:
+    """Add the labels of a file to a store, all or none. See `import_labels`.
+
+    `shown_as`: the file in messages. `open_judged`: opens a run of the store. `explain`: says why a label is refused.
+
+    Raises:
+        InvalidInput: A line is invalid or refused.
+        StoreError: The labels cannot be written.
+    """
+    check_suffix(place)
+    problems: list[Problem] = []
+    lines = list(_read_lines(place, shown_as, problems))
+    for line in lines:
+        fault = explain(line.label)
+        if fault is not None:
+            key, message, fix = fault
+            problems.append(line.fault(message, fix, key))
+    checked = _check_lines(opened, lines, open_judged, problems)
+    if problems:
+        raise InvalidInput(problems)
+    added: dict[str, int] = {}
+    for run, own in checked.items():
+        new = _list_new(read_labels(opened.root, run), own)
+        if new:
+            write_labels(opened.root, run, new)
+            added[run] = len(new)
+    return ImportedLabels(added, len(lines) - sum(added.values()))
+
+
+def check_suffix(path: Path) -> None:
+    """Check that labels can be in such a file.
+
+    Raises:
+        InvalidInput: The suffix belongs to another kind of file.
+    """
+    if path.suffix not in _READERS:
+        raise InvalidInput(Problem("labels are in .jsonl or .csv files", "choose such a name", str(path)))
+
+
+def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[_Line]:
+    now = datetime.now(UTC)
+    for number, data in _READERS[path.suffix](path, shown_as, problems):
+        at = render_time(now + timedelta(microseconds=number))  # of two lines about the same, the later one counts
+        label = parse_given(data, shown_as, number, problems, at=at)
+        if label is not None:
+            yield _Line(label, frozenset(data), shown_as, number)
+
+
+def _check_lines(
+    store: RunStore, lines: Sequence[_Line], open_judged: Callable[[str], JudgedRun], problems: list[Problem]
+) -> dict[str, list[_Line]]:
+    """Return the labels by run, with what was judged."""
+    by_run: dict[str, list[_Line]] = {}
+    for line in lines:
+        by_run.setdefault(line.label.run, []).append(line)
+    for run, own in by_run.items():
+        if not store.owns(store.runs / run):
+            problems += [fault for line in own for fault in _list_unbound(line)]
+            continue
+        try:
+            opened = open_judged(run)
+            opened.require_texts()
+        except EvalspecError as error:
+            problems.append(own[0].fault(str(error), "", KEYS["run"]))
+            continue
+        by_run[run] = [bound for line in own if (bound := _bind(opened, line, problems)) is not None]
+    return by_run
+
+
+def _list_unbound(line: _Line) -> Iterator[Problem]:
+    """Yield what is missing in a label of a run that is not in the store."""
+    label = line.label
+    missing = [name for name in ("reply_digest", "sample_digest") if getattr(label, name) is None]
+    if label.metric is not None:
+        missing += [name for name in ("shown_value", "metric_key") if getattr(label, name) is None]
+    if missing:
+        message = f"run {label.run} is not in this store, so the line must say what was judged"
+        yield line.fault(message, "export it again where the run is", KEYS[missing[0]])
+
+
+def _bind(run: JudgedRun, line: _Line, problems: list[Problem]) -> _Line | None:
+    """Return a label with what it is about, or None and a problem."""
+    label = line.label
+    try:
+        run.find_dataset(label.dataset, label.sample)
+        metric = None if label.metric is None else run.find_metric(label.dataset, label.metric)
+    except InvalidInput as error:
+        key = error.problems[0].field.removeprefix("--")
+        problems += [line.fault(one.message, one.fix, key) for one in error.problems]
+        return None
+    outside = None if label.value is None else explain_value(metric, label.value)
+    if outside is not None:
+        problems.append(line.fault(*outside, KEYS["value"]))
+        return None
+    if run.is_erased(label.dataset, label.sample):
+        return replace(line, label=without_erased(label))
+    if label.reply_digest is not None:
+        return line
+    try:
+        case = run.find_case(label.dataset, label.sample, label.attempt, label.metric)
+    except InvalidInput as error:
+        problems += [line.fault(one.message, one.fix, one.field.removeprefix("--")) for one in error.problems]
+        return None
+    judged = {name: value for name, value in case.describe().items() if name in _JUDGED}
+    return replace(line, label=replace(label, **judged))
+
+
+def _list_new(known: Sequence[Label], lines: Sequence[_Line]) -> list[Label]:
+    """Return the labels that are not there yet, with what their lines left out."""
+    hashes = {hash_label(label) for label in known}
+    by_target = group_by_target(known)
+    new: list[Label] = []
+    for line in lines:
+        others = by_target.setdefault(line.label.target, [])
+        label = _complete(line, others)
+        if label is not None and hash_label(label) not in hashes:
+            hashes.add(hash_label(label))
+            others.append(label)
+            new.append(label)
+    return new
+
+
+def _complete(line: _Line, others: Sequence[Label]) -> Label | None:
+    """Return a label with its time, and whether it was informed. None if the person says just that already.
+
+    `others`: the labels on the same target.
+    """
+    label = line.label
+    if KEYS["at"] not in line.given:
+        if _is_current(others, label):
+            return None
+        label = replace(label, at=max(label.at, find_time(others, label.labeller)))
+    if KEYS["is_informed"] not in line.given:
+        label = replace(label, is_informed=is_informed(others, label.labeller))
+    return label
+
+
+def _is_current(others: Iterable[Label], label: Label) -> bool:
+    own = [one for one in list_current(others) if one.labeller == label.labeller]
+    if not own:
+        return label.verdict is LabelVerdict.WITHDRAWN
+    return (own[0].verdict, own[0].value, own[0].note) == (label.verdict, label.value, label.note)

@@ -1,1 +1,0 @@
-"""Read and write datasets, in the native format or in that of another system (`evalspec.formats`)."""

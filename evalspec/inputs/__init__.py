@@ -1,0 +1,1 @@
+"""What a run reads: the manifest, datasets in all formats, code of users."""

@@ -1,0 +1,267 @@
+"""The content of a dataset, and the registry of formats."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct, field
+
+from evalspec.base.errors import Problem
+from evalspec.base.registry import Registry
+from evalspec.inputs.datasets.query_input import QueryInputForm
+from evalspec.inputs.ranking_files import GroundTruth
+from evalspec.model import AgentReply, Curation, Document, Sample, StoredExchange, Summary
+
+
+class Source(Struct, frozen=True):
+    """The files of a dataset and how to read them. `shown_as`: the path in messages.
+
+    `corpus`: the file of the documents, if they are in a separate file. `retrieval_gt_1d`: whether a flat list of ids
+    requires all of them (and) or any (or); None if the manifest does not say. `fields`: the column of each field, for
+    formats of records. `with_replies`: whether to return the replies that the file also has.
+    """
+
+    path: Path
+    shown_as: str
+    corpus: Path | None = None
+    corpus_shown_as: str = ""
+    retrieval_gt_1d: Literal["and", "or"] | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    with_replies: bool = False
+
+
+class DatasetDefaults(Struct, frozen=True):
+    """The evaluation settings of a dataset file, which the manifest overrides.
+
+    `k`: cutoffs. `thresholds`: printed metric name to its (min, max). `settings`: other settings of the whole dataset
+    (id, description, scopePrefix, mode …), under the file's own names.
+    """
+
+    k: tuple[int, ...] = ()
+    thresholds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ReadingNotes(Struct):
+    """What a reader found besides the samples. `problems` reject the dataset; `warnings` do not.
+
+    `documents`: the corpus, None if the files have none. `files`: files that were read besides the source's path.
+    `curation`: computes agreement and quality of a gold set; None for other datasets. `replies`: the recorded replies
+    by sample id, if the source wants them.
+    """
+
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[Problem] = field(default_factory=list)
+    documents: list[Document] | None = None
+    defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
+    files: list[Path] = field(default_factory=list)
+    curation: Callable[[], Curation] | None = None
+    replies: dict[str, AgentReply] = field(default_factory=dict)
+
+
+class DatasetContent(Struct, frozen=True):
+    """A whole dataset in memory, independent of its format."""
+
+    samples: Sequence[Sample]
+    documents: Sequence[Document] | None = None
+    defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
+
+
+def list_relevant(sample: Sample) -> list[str]:
+    """Return the ids of the documents judged relevant, with any grade."""
+    return [document for document, grade in (sample.qrels or {}).items() if grade >= 1]
+
+
+class Written(NamedTuple):
+    """The number of samples and documents in a file, as its reader would count them."""
+
+    samples: int
+    documents: int = 0
+
+
+class CorpusForm(Struct, frozen=True):
+    """Documents in a separate file.
+
+    `names`: possible names of the file in a folder. `suffixes`: the suffixes of its name. `read` takes the path and the
+    path in messages, returns the documents (None if the file has another format), and adds problems to the notes.
+    `find_lines` takes the path and the number of documents, and returns the line of each document.
+    """
+
+    names: tuple[str, ...]
+    suffixes: tuple[str, ...]
+    read: Callable[[Path, str, ReadingNotes], Sequence[Document] | None]
+    find_lines: Callable[[Path, int], list[int]]
+
+
+class CompatFormulas(Struct, frozen=True):
+    """A system's own formulas of retrieval measures, for users who need to reproduce its numbers exactly.
+
+    `formulas`: by evalspec's name of the measure, a function of the returned ranking, the sample and the cutoff. It
+    returns None if the system gives a query no value; `undefined` says why. `unbounded`: measures that can exceed 1.
+    """
+
+    formulas: Mapping[str, Callable[[Sequence[str], Sample, int | None], float | None]]
+    undefined: str = "the system gives this query no value"
+    unbounded: frozenset[str] = frozenset()
+
+
+class SearchPreset(Struct, frozen=True):
+    """The wire format of a retrieval service. `parts`: its settings, as in the manifest under `search`.
+
+    `needed_path`: what the manifest must add if `parts` have no path.
+    """
+
+    parts: Mapping[str, Any]
+    needed_path: str = ""
+
+
+class ForeignRun(Struct, frozen=True):
+    """The content of another tool's report.
+
+    `exchanges`: its samples, with scores under evalspec's names of metrics. `summaries`: the values of a report without
+    samples, by metric. `fingerprint`: run metadata. `notes`: what a reader must know about the scores.
+    """
+
+    dataset: str
+    exchanges: Sequence[StoredExchange] = ()
+    summaries: Mapping[str, Summary] = field(default_factory=dict)
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+class ForeignReport(Struct, frozen=True):
+    """A report of another tool as JSON. `title`: its name in messages.
+
+    `recognises` detects it from its content. `schema`: the keys to read and their types. `build` gets a value of that
+    type and raises `Malformed` if its content is impossible.
+    """
+
+    title: str
+    recognises: Callable[[Mapping[str, Any]], bool]
+    schema: type[Struct]
+    build: Callable[[Any], ForeignRun]
+
+
+class Malformed(ValueError):
+    """A report of another tool has impossible content. `field`: its place."""
+
+    def __init__(self, message: str, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Part(Struct, frozen=True):
+    """A part of a gold set. `holds`: whether it contains a sample, by id. `details`: for the fingerprint.
+
+    `left_out`: the samples of the part that are no longer in the set, as a phrase.
+    """
+
+    holds: Callable[[str], bool]
+    details: dict[str, Any] = field(default_factory=dict)
+    left_out: str | None = None
+    note: str | None = None
+
+
+class DatasetParts(Struct, frozen=True):
+    """The parts of a gold set: `open` returns a slice by its name, or for None the held-out share.
+
+    `recognises`: whether a folder has parts. `log_use`: log that a run, by its id, used the held-out share.
+    """
+
+    recognises: Callable[[Path], bool]
+    open: Callable[[Path, str | None], Part]
+    log_use: Callable[[Path, str], Any]
+
+
+class DatasetFormat(Struct, frozen=True):
+    """A file format, with everything else that evalspec knows about its system."""
+
+    name: str
+    summary: str
+    """One line for help and lists."""
+    read: Callable[[Source, ReadingNotes], Iterator[Sample]]
+    """Yield the samples of a source; add to the notes what is wrong and what else the files hold."""
+    recognises: Callable[[Path, bytes], bool]
+    """Whether a file has this format, from its path and its first 64 KiB (unpacked if it is gzipped)."""
+    list_losses: Callable[[DatasetContent], list[str]] = lambda _: []
+    """Return a line for each thing in a content that the format cannot hold."""
+    write: Callable[[DatasetContent, Path], Written] | None = None
+    """Write the rest to a path (a file, or a folder if the format has several files) and count what was written.
+
+    None if evalspec only reads the format.
+    """
+    is_generic: bool = False
+    """Whether files of other systems may look the same, so that the other formats are tried first."""
+    columns: Collection[str] = ()
+    """The names that its records have, for hints about files of an unknown form."""
+    takes_fields: bool = False
+    """Whether its files are records whose columns `fields` can name."""
+    has_corpus: bool = False
+    """Whether `read` handles the corpus of a source."""
+    corpus: CorpusForm | None = None
+    """Documents in a separate file, as `evalspec remap` reads them."""
+    unrelated: Collection[str] = ()
+    """Subfolders of a dataset's folder that no sample depends on. The hash of the dataset leaves them out."""
+    read_judgements: Callable[[Source, ReadingNotes], GroundTruth] | None = None
+    """Read only the ground truth of a folder, if that is cheaper than `read`."""
+    refresh_metadata: Callable[[Sample, dict[str, Any], Mapping[str, Document], bool], bool] | None = None
+    """Change what the metadata of a sample says about its passages to match a new corpus.
+
+    Takes the sample with its new passages, a copy of its metadata to change, the new documents by id, and whether the
+    passages of this sample changed. Returns whether it removed anything.
+    """
+    settings_key: str = ""
+    """The metadata key of the settings of a single sample or document.
+
+    A sample may have `topK`, `rerankTopK` and `scopePrefix` there, a document `loaderRef` and `assets`.
+    """
+    query_input: QueryInputForm | None = None
+    """How its queries are objects with more than the question, for retrievers that take more."""
+    compat: CompatFormulas | None = None
+    """Formulas that a dataset chooses by `compat: NAME`."""
+    of_means: Mapping[str, Callable[[float, float], float]] = field(default_factory=dict)
+    """Measures that the system computes from the mean precision and the mean recall, by evalspec's name.
+
+    They have no value per query, so only evaluations by the service offer them, by `compat: NAME`.
+    """
+    preset: SearchPreset | None = None
+    """The wire format that a retriever chooses by `search: {preset: NAME}`."""
+    parts: DatasetParts | None = None
+    report: ForeignReport | None = None
+    """A report that `evalspec compare` reads."""
+
+    def register(self, registry: "Registry[DatasetFormat]") -> None:
+        """Register the format under its name.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        registry.add(self.name, self)
+
+
+def when_used(module: str, name: str) -> Callable[..., Any]:
+    """Return a function of a module that is imported when it is first called.
+
+    Every run asks every format whether it recognises the dataset, so what reads and writes one need not be imported.
+    """
+    return lambda *given: getattr(import_module(module), name)(*given)
+
+
+_FORMATS = ("evalspec.inputs.formats", "evalspec.curation.formats")
+DATASETS: Registry[DatasetFormat] = Registry("dataset format", "evalspec.datasets", _FORMATS, DatasetFormat)
+
+
+def find_system(name: str) -> DatasetFormat | None:
+    """Return the format of exactly this name, None if there is none.
+
+    `compat` and `preset` have one spelling, because stored runs are compared by it. `format` does not need that.
+    """
+    known = DATASETS.find(name)
+    return known if known is not None and known.name == name else None
+
+
+def settings_finder() -> Callable[[Mapping[str, Any]], Mapping[str, Any]]:
+    """Return a function from the metadata of a sample or document to its own settings, `{}` if it has none."""
+    keys = [known.settings_key for known in DATASETS if known.settings_key]
+    return lambda metadata: next((own for key in keys if isinstance(own := metadata.get(key), Mapping)), {})

@@ -1,0 +1,239 @@
+"""The native format: one JSON object per line, with AgentSpec's field names."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from msgspec.structs import replace
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
+
+from evalspec.base.errors import Problem
+from evalspec.base.foreign_text import normalize
+from evalspec.inputs.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written
+from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
+from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
+from evalspec.inputs.datasets.plain_samples import PlainSample, PlainTurn, parse_plain_sample
+from evalspec.inputs.datasets.record_files import read_native_lines
+from evalspec.model import HIGHEST_GRADE, Message, Sample
+
+
+def _relevant_shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map"
+    return "groups" if isinstance(value, list) and value and isinstance(value[0], list) else "list"
+
+
+_RETRIEVED = "write what the agent had under context"
+_REPLY = "for files that also have replies, set format: records"
+_HINTS = {
+    "retrieved_contexts": _RETRIEVED,
+    "retrieval_context": _RETRIEVED,
+    "contexts": _RETRIEVED,
+    "documents": _RETRIEVED,
+    "response": _REPLY,
+    "actual_output": _REPLY,
+    "output": _REPLY,
+    "answer": "write the right answer under expected; a reply belongs to --responses",
+    "question": "write input",
+    "query": "write input",
+    "ground_truth": "write expected",
+    "reference": "write expected",
+}
+"""Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
+_OWN_KEYS = frozenset({"input", "expected", "expected_output"})
+
+
+class JsonlMessage(BaseModel):
+    """One turn of a conversation."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    role: Literal["system", "user", "assistant", "tool"] = Field(description="Who speaks.")
+    content: StrictStr = Field(description="The text.")
+
+
+Text = Annotated[StrictStr, Field(min_length=1)]
+Texts = list[StrictStr]
+Grade = Annotated[StrictInt, Field(ge=0, le=HIGHEST_GRADE)]
+
+
+class JsonlSample(BaseModel):
+    """One line of a dataset."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True, title="evalspec dataset line")
+    input: Annotated[
+        Annotated[Text, Tag("text")] | Annotated[list[JsonlMessage], Field(min_length=1), Tag("list")],
+        Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
+    ] = Field(description="The question, or the conversation whose last message is the user's.")
+    expected: Annotated[
+        Annotated[StrictStr, Tag("text")] | Annotated[list[Text], Field(min_length=1), Tag("list")],
+        Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
+    ] = Field(description="The expected answer, or a list of alternatives. May be empty if no metric needs it.")
+    context: Texts | None = Field(None, description="Passages the agent had; those of the reply override them.")
+    reference_contexts: Texts | None = Field(None, description="Passages that contain the answer.")
+    relevant: (
+        Annotated[
+            Annotated[list[Text], Tag("list")]
+            | Annotated[dict[Text, Grade], Tag("map")]
+            | Annotated[list[Annotated[list[Text], Field(min_length=1)]], Field(min_length=1), Tag("groups")],
+            Discriminator(_relevant_shape),
+        ]
+        | None
+    ) = Field(
+        None,
+        description="Ids of the relevant documents; or {id: grade}, 0 for judged not relevant; or groups: "
+        "[[a, b], [c]] means that (a or b) and c are required.",
+    )
+    answerable: StrictBool | None = Field(
+        None, description="Whether the documents contain an answer; if false, the agent should decline."
+    )
+    tags: list[Text] = Field(default_factory=list, description="Words to select samples by and to group results by.")
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="Further data of any kind, to select samples by and to group results by."
+    )
+    id: Text | None = Field(None, description="Stable name of the sample; by default, a hash of its content.")
+
+    @model_validator(mode="after")
+    def _ends_with_the_user(self) -> "JsonlSample":
+        if isinstance(self.input, list) and self.input[-1].role != "user":
+            raise ValueError("the last message of input must have the role user")
+        return self
+
+
+def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    """Yield the samples of a JSONL file. Problems go to `notes` with their line."""
+    seen = SeenIds("id", notes.problems)
+    line = LineOfFile(source.shown_as)
+    is_first = True
+    for line.number, value in read_native_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
+        if is_first and isinstance(value, dict) and not value.keys() & _OWN_KEYS:
+            from evalspec.inputs.datasets.nearest import explain_unknown_form
+
+            notes.problems.append(explain_unknown_form(value.keys(), source.shown_as, line.number))
+            return
+        is_first = False
+        record = value if isinstance(value, PlainSample) else _parse_line(value, line, notes)
+        if record is None:
+            continue
+        sample = _to_sample(record, line.number)
+        nameless = "" if record.id else "this sample (same input, expected and context)"
+        if seen.add(sample.id, line, (), nameless):
+            yield sample
+
+
+def _parse_line(value: Any, line: LineOfFile, notes: ReadingNotes) -> JsonlSample | None:
+    if not isinstance(value, dict):
+        notes.problems.append(
+            problem_at(line, (), "the sample is not a JSON object", 'write an object like {"input": …}')
+        )
+        return None
+    if "expected_output" in value and "expected" not in value:
+        value["expected"] = value.pop("expected_output")
+        place = ("expected_output",)
+        notes.warnings.append(problem_at(line, place, "expected_output is read as expected", "rename it"))
+    found: list[Problem] = []
+    record = parse_record(JsonlSample, value, line, (), found)
+    notes.problems += [replace(one, fix=_HINTS[one.field]) if _is_foreign(one) else one for one in found]
+    return record
+
+
+def _is_foreign(problem: Problem) -> bool:
+    return problem.field in _HINTS and problem.message.startswith("unknown key")
+
+
+def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
+    expected = (record.expected,) if isinstance(record.expected, str) else record.expected
+    qrels, groups = _judgements(record.relevant)
+    return Sample(
+        id=normalize("NFC", record.id) if record.id else content_id(_content(record)),
+        user_input=_user_input(record.input),
+        references=tuple(filter(str.strip, expected)),
+        retrieved_contexts=_tuple(record.context),
+        reference_contexts=_tuple(record.reference_contexts),
+        qrels=qrels,
+        groups=groups,
+        answerable=record.answerable,
+        tags=tuple(dict.fromkeys(record.tags or ())),
+        metadata=record.metadata or {},
+        line=line,
+    )
+
+
+def _content(record: JsonlSample | PlainSample) -> dict[str, Any]:
+    """What makes a sample itself."""
+    given = record.input
+    turns = given if isinstance(given, str) else [{"role": turn.role, "content": turn.content} for turn in given]
+    return {"input": turns, "expected": record.expected, "context": record.context}
+
+
+def _user_input(given: str | Sequence[JsonlMessage | PlainTurn]) -> str | tuple[Message, ...]:
+    return given if isinstance(given, str) else tuple(Message(turn.role, turn.content) for turn in given)
+
+
+def _judgements(
+    relevant: list[str] | dict[str, int] | list[list[str]] | None,
+) -> tuple[dict[str, int] | None, tuple[tuple[str, ...], ...] | None]:
+    """Return the grades by document, and the AND/OR groups if the file has them."""
+    if relevant is None or isinstance(relevant, dict):
+        return relevant, None
+    if _relevant_shape(relevant) == "groups":
+        groups = tuple(tuple(dict.fromkeys(group)) for group in relevant)
+        return dict.fromkeys(chain(*groups), 1), groups
+    return dict.fromkeys(cast(list[str], relevant), 1), None
+
+
+def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def list_losses(content: DatasetContent) -> list[str]:
+    """Return what this format cannot represent."""
+    losses = list_document_losses(content) + list_default_losses(content)
+    both = sum(
+        sample.groups is not None and any(g != 1 for g in (sample.qrels or {}).values()) for sample in content.samples
+    )
+    return losses + ([f"grades beside AND/OR groups of {both} samples"] if both else [])
+
+
+def write_jsonl(content: DatasetContent, path: Path) -> Written:
+    """Write one line per sample, with ids."""
+    with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        file.writelines(json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
+    return Written(len(content.samples))
+
+
+def _to_line(sample: Sample) -> dict[str, Any]:
+    asked = sample.user_input
+    line = {
+        "id": sample.id,
+        "input": asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked],
+        "expected": list(sample.references) if len(sample.references) > 1 else sample.reference or "",
+        "context": sample.retrieved_contexts,
+        "reference_contexts": sample.reference_contexts,
+        "relevant": sample.groups if sample.groups is not None else sample.qrels,
+        "answerable": sample.answerable,
+        "tags": sample.tags or None,
+        "metadata": sample.metadata or None,
+    }
+    return {key: value for key, value in line.items() if value is not None}
+
+
+JSONL = DatasetFormat(
+    name="jsonl",
+    summary="one JSON object per line, AgentSpec's field names",
+    read=read_jsonl,
+    recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
+    list_losses=list_losses,
+    write=write_jsonl,
+)

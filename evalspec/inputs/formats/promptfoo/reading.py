@@ -1,0 +1,80 @@
+"""Read promptfoo's test cases."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from evalspec.base.errors import Problem
+from evalspec.inputs.datasets.base import ReadingNotes, Source
+from evalspec.inputs.datasets.record_files import Row
+from evalspec.inputs.datasets.record_form import RecordForm
+from evalspec.inputs.datasets.record_names import CONTEXTS, QUESTIONS, nest
+from evalspec.inputs.datasets.record_values import BadValue
+from evalspec.inputs.formats.promptfoo.asserts import choose_answers, find_counterpart
+from evalspec.inputs.formats.promptfoo.listing import read_tests
+from evalspec.model import Sample
+
+_OWN = frozenset({"description", "providers", "provider", "prompts"})
+_NAMED = ("id", "tags")
+"""Keys of the metadata that are fields of a sample."""
+
+
+def _adapt(test: dict[str, Any]) -> dict[str, Any]:
+    """Return a test with its right answers in a column of their own."""
+    variables = test.get("vars")
+    if not isinstance(variables, dict):
+        raise BadValue("the test has no vars", "write vars as a mapping")
+    verdicts = choose_answers(test.get("assert") or (), variables)
+    kept = {key: value for key, value in test.items() if key not in ("assert", "options", "threshold", "metadata")}
+    own = test.get("metadata")
+    metadata = own if isinstance(own, dict) else {}
+    named = {key: metadata[key] for key in _NAMED if key in metadata}
+    rest = {key: value for key, value in metadata.items() if key not in _NAMED}
+    answers = {"answers": list(verdicts.answers)} if verdicts.answers else {}
+    return kept | named | ({"metadata": rest} if rest else {}) | answers
+
+
+FORM = RecordForm(
+    columns={
+        "id": ("id",),
+        "input": nest("vars", (*QUESTIONS, "message", "text")),
+        "expected": ("answers",),
+        "context": tuple(f"vars.{name}" for name in CONTEXTS),
+        "tags": ("tags",),
+        "metadata": ("metadata",),
+    },
+    metadata=_OWN,
+    adapt=_adapt,
+)
+
+
+def read_promptfoo(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    """Yield a sample per test and per combination of its lists of variables. Asserts without an answer are listed."""
+    kinds: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+
+    def count(rows: Iterator[Row]) -> Iterator[Row]:
+        for row in rows:
+            if isinstance(row.value, dict):
+                verdicts = choose_answers(row.value.get("assert") or (), row.value.get("vars") or {})
+                kinds.update(verdicts.others)
+                used.update([verdicts.kind] if verdicts.kind else [])
+            yield row
+
+    yield from FORM.read_from(count(read_tests(source, notes)), source, notes)
+    notes.warnings.extend(_list_asserts(used, kinds, source.shown_as))
+
+
+def _list_asserts(used: Counter[str], kinds: Counter[str], shown_as: str) -> Iterator[Problem]:
+    if used:
+        named = ", ".join(f"{kind} ({count}, checked by {find_counterpart(kind)})" for kind, count in used.items())
+        yield Problem(f"asserts read as the right answers: {named}", "list these metrics in the manifest", shown_as)
+    counterparts = [f"{kind} ({count}; use {find_counterpart(kind)})" for kind, count in kinds.items()
+                    if find_counterpart(kind)]  # fmt: skip
+    others = [f"{kind} ({count})" for kind, count in kinds.items() if not find_counterpart(kind)]
+    if counterparts:
+        message = f"asserts that are metrics or further answers here: {', '.join(counterparts)}"
+        yield Problem(message, "list the metrics in the manifest", shown_as)
+    if others:
+        fix = "write a rubric or a metric of your own for them: docs/how-to/migrating-from-promptfoo.md"
+        yield Problem(f"asserts without a counterpart, which are not checked: {', '.join(others)}", fix, shown_as)

@@ -1,0 +1,85 @@
+"""Recognise credentials by their looks: well-known keys in texts, literals in a manifest, values of variables."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from evalspec.inputs.manifest.yaml_source import Place, find_texts
+
+_KEY = re.compile(
+    r"(?<![A-Za-z0-9_-])(?:"
+    r"sk-(?=[\w-]*\d)[\w-]{16,}"
+    r"|gh[opsur]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|hf_[A-Za-z0-9]{20,}"
+    r"|A[KS]IA[0-9A-Z]{16}(?![0-9A-Za-z])|AIza[\w-]{30,}|xox[abeprs]-[\w-]{10,}"
+    r"|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))",
+    re.ASCII | re.DOTALL,
+)
+_STARTS = ("sk-", "gh", "glpat-", "hf_", "KIA", "SIA", "AIza", "xox", "eyJ", "-----BEGIN ")
+"""What each such key contains. Most texts contain none, which is quick to see."""
+
+_ENCODED_STARTS = tuple(start.encode() for start in _STARTS)
+_SECRET_VARIABLE = re.compile(r".*(?:_KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
+_SECRET_SETTING = re.compile(r".*(?:authorization|api[-_]?key|cookie|token|secret|password)", re.IGNORECASE)
+_NO_SECRET = re.compile(
+    r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})(?:[-_. ](?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}))*"  # words
+    r"|[-+]?[\d.,:]+"
+    r"|(?:~|\.{1,2}/|[A-Za-z]:\\"
+    r"|/(?:app|data|dev|etc|home|mnt|opt|private|root|run|srv|tmp|Users|usr|var|work)/)[\w@. /\\-]*"
+    r"|[a-z][a-z0-9+.-]*://.*",
+    re.DOTALL,
+)
+_REFERENCE = re.compile(r"^\$(?:env|secret|file|func):|\$\{(?:env|secret):")
+_SHORTEST = 8
+
+
+def mask_keys(text: str) -> str:
+    """Return the text with every well-known kind of key masked, for readers, as in `[masked:sk-a…]`."""
+    if not any(start in text for start in _STARTS):
+        return text
+    return _KEY.sub(lambda found: f"[masked:{found[0][:4]}…]", text)
+
+
+def may_have_keys(line: bytes) -> bool:
+    """Return whether a text in a line of JSON may change in `mask_keys`."""
+    return any(start in line for start in _ENCODED_STARTS)
+
+
+def find_secret(name: str, value: str) -> str:
+    """Return what is secret in a variable of the environment, by its name and looks: all, or the password in a url."""
+    if not _SECRET_VARIABLE.fullmatch(name):
+        return ""
+    secret = find_password(value) if "://" in value else value
+    return "" if len(secret) < _SHORTEST or _NO_SECRET.fullmatch(secret) else secret
+
+
+def find_literals(value: Any) -> Iterator[tuple[Place, str]]:
+    """Yield the credentials that are written in a manifest itself, each with its place.
+
+    These are values of settings and headers named like `apiKey` or `Authorization`, passwords in urls, and well-known
+    kinds of keys. Single words, such as the `unused` of a server without keys, are none.
+    """
+    for place, text in find_texts(value):
+        if not _REFERENCE.search(text):
+            name = next((step for step in reversed(place) if isinstance(step, str)), "")
+            yield from ((place, found) for found in _list_credentials(text, name))
+
+
+def _list_credentials(value: str, name: str) -> Iterator[str]:
+    scheme, space, rest = value.strip().partition(" ")
+    credential = rest if space and scheme.isalpha() else value.strip()
+    if _SECRET_SETTING.fullmatch(name) and len(credential) >= _SHORTEST and not credential.isalpha():
+        yield credential
+    elif "@" in value and (password := find_password(value)):
+        yield password
+    else:
+        yield from (found[0] for found in _KEY.finditer(value))
+
+
+def find_password(url: str) -> str:
+    """Return the password in a url. Empty: there is none."""
+    try:
+        return unquote(urlsplit(url).password or "")
+    except ValueError:
+        return ""

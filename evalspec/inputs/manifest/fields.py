@@ -1,0 +1,132 @@
+"""Building blocks of the manifest's models: value types, strict and lenient sections, and readable errors."""
+
+import re
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StrictStr, Tag, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+from evalspec.base.registry import near_miss
+from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
+
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Drop = Annotated[float, Field(strict=True, ge=0)]
+DROP_KINDS = ("one number", "by metric")
+Drops = Annotated[
+    Annotated[Drop, Tag(DROP_KINDS[0])] | Annotated[dict[StrictStr, Drop], Field(min_length=1), Tag(DROP_KINDS[1])],
+    Discriminator(lambda value: DROP_KINDS[isinstance(value, dict)]),
+]
+"""Decided by the type of the value, so that an error is about the kind that was written."""
+Confidence = Annotated[float, Field(strict=True, gt=0, lt=1)]
+Count = Annotated[int, Field(strict=True, ge=0)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Seconds = Annotated[float, Field(strict=True, gt=0)]
+Name = Annotated[StrictStr, Field(min_length=1)]
+_MODULE_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+Mode = Literal["retrieve", "retrieve+rerank"]
+
+
+def _name_something(text: str) -> str:
+    if re.match(_MODULE_OBJECT, text) is None:
+        raise ValueError(f"'{text}' is not an object in a module; write module:name")
+    return text
+
+
+ModuleObject = Annotated[
+    StrictStr, AfterValidator(_name_something), Field(json_schema_extra={"pattern": _MODULE_OBJECT})
+]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; keys are camelCase in YAML and snake_case in Python.
+
+    `defer_build`: pydantic builds the validator of the model that is read, not one for each model in it.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True, defer_build=True
+    )
+
+
+class Extensible(Strict):
+    """A strict section in which keys that start with `x-` are accepted and ignored."""
+
+    model_config = ConfigDict(json_schema_extra={"patternProperties": {"^x-": {}}})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_extensions(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: item for key, item in value.items() if not str(key).startswith("x-")}
+
+
+class Lenient(Strict):
+    """Other tools' keys are accepted and ignored."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
+    """Return the message and the fix for one validation error of `model`."""
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
+    if kind == "extra_forbidden":
+        key = str(error["loc"][-1])
+        return f"unknown key '{key}'", near_miss(key, _known_keys(model, error["loc"][:-1]))
+    if kind == "missing":
+        return "this key is required", "add it"
+    if kind == "literal_error":
+        return f"{_shown(given)} is not one of the accepted values", f"write {_plain(context['expected'])}"
+    if kind == "value_error":
+        message, _, fix = str(context["error"]).partition("; ")
+        return message, fix
+    if kind == "string_too_short":
+        return "it is empty", "write a value, or remove the key"
+    if kind == "too_short" and not given:
+        return "it is empty", "write at least one, or remove the key if it is optional"
+    if kind == "too_short":
+        return f"it has {context['actual_length']}, and needs at least {context['min_length']}", "add what is missing"
+    if kind == "string_type" and isinstance(given, int | float):
+        return f"{_shown(given)} is not text", "put it in quotes"
+    text = error["msg"].removeprefix("Input should be ")
+    if text != error["msg"]:
+        return f"{_shown(given)} is not accepted here", f"it should be {_plain(text)}"
+    return text[:1].lower() + text[1:], ""
+
+
+def _plain(expectation: str) -> str:
+    """Return an expectation of pydantic in the words of YAML: mapping instead of dictionary, true instead of True."""
+    words = {"valid dictionary": "mapping", "dictionary": "mapping", "valid ": "", "True": "true", "False": "false"}
+    for python, plain in words.items():
+        expectation = expectation.replace(python, plain)
+    return expectation.split(" or instance of")[0]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+def _known_keys(root: Any, location: tuple[str | int, ...]) -> list[str]:
+    """Return the keys that the models at a location accept, spelled as in the file."""
+    models = [root]
+    for step in location:
+        annotations = [field.annotation for model in models for key, field in _fields(model) if key == str(step)]
+        models = [inner for annotation in annotations for inner in _models_within(annotation)] or models
+    return list(dict.fromkeys(key for model in models for key, _ in _fields(model) if key != "bound"))
+
+
+def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
+    return [(field.alias or name, field) for name, field in model.model_fields.items()]
+
+
+def _models_within(annotation: Any) -> list[type[BaseModel]]:
+    """Return the pydantic models inside `list[Model]`, `Model | Other | None` or `dict[str, list[Model]]`."""
+    if annotation is RetrieverVariants:
+        return _models_within(RetrieverVariants.find_target_type())
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_within(argument)]

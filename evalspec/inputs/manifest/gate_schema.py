@@ -1,0 +1,91 @@
+"""The section of a manifest about the gate, `spec.evaluation.ciGate`."""
+
+from typing import Any, Literal
+
+from pydantic import Field, StrictBool, model_validator
+from pydantic.alias_generators import to_camel
+
+from evalspec.inputs.manifest.fields import Confidence, Count, Drops, Name, Positive, Share, Strict
+
+
+class CiGate(Strict):
+    """The gate: which results decide the exit code, and how much must be measured for PASS."""
+
+    enabled: StrictBool = Field(True, description="Whether the verdict decides the exit code.")
+    min_coverage: Share = Field(
+        1.0,
+        description="Share of the samples to which a metric applies that must be scored; with fewer, its limits "
+        "cannot pass.",
+    )
+    max_error_rate: Share = Field(
+        0.0,
+        description="Share of a dataset's samples, or attempts with --repeat, that may lack a usable reply; with "
+        "more, the verdict cannot be PASS.",
+    )
+    max_not_applicable: Share = Field(
+        0.1,
+        description="Share of a limit's scores that may be not applicable because of the reply or the judge. If above "
+        "0, those of one sample are always accepted.",
+    )
+    min_samples: Positive = Field(1, description="Number of scores that each limit needs to pass or fail.")
+    min_pass_rate: Share | None = Field(
+        None, description="Share of its attempts in which each sample must pass (see --repeat). Default: not checked."
+    )
+    confidence: Confidence | None = Field(
+        None,
+        description="Compare the worse end of the interval at this confidence, such as 0.95, with each limit. "
+        "Default: compare only the value.",
+    )
+    baseline: Name | None = Field(
+        None,
+        description="What the run must not be worse than: the name of a promoted baseline, or its file. Default: no "
+        "comparison.",
+    )
+    max_drop: Drops = Field(
+        0.0,
+        description="How much worse than the baseline a metric may be: one number for all means of scores from −1 to "
+        "1, or one for each metric that is compared.",
+    )
+    regression: Literal["drop", "notWorse"] = Field(
+        "drop",
+        description="What the comparison with the baseline requires. drop: no significant drop of more than maxDrop. "
+        "notWorse: data that exclude such a drop, else the verdict is INCOMPLETE.",
+    )
+    alpha: Confidence | None = Field(
+        0.05, description="Significance level: a drop counts if its p-value is below this; null: every drop counts."
+    )
+    new_failures: Count | None = Field(
+        None,
+        description="Number of samples of each dataset that may fail, beyond noise, although they passed in the "
+        "baseline; null: any number.",
+    )
+
+    max_removed: Share = Field(
+        0.0,
+        description="Share of the baseline's samples that may be gone from a dataset's file. With more, each counts at "
+        "its worst: where that would change an outcome, it is INCOMPLETE.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_bool(cls, value: Any) -> Any:
+        return {"enabled": value} if isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _drops_are_from_something(self) -> "CiGate":
+        named = ("max_drop", "alpha", "new_failures", "regression", "max_removed")
+        idle = [to_camel(name) for name in named if name in self.model_fields_set]
+        if idle and self.baseline is None:
+            raise ValueError(f"{' and '.join(idle)} cannot be used without a baseline; add one, as in baseline: main")
+        return self
+
+    @model_validator(mode="after")
+    def _not_worse_has_a_margin(self) -> "CiGate":
+        if self.regression != "notWorse":
+            return self
+        drops = self.max_drop.values() if isinstance(self.max_drop, dict) else [self.max_drop]
+        if not drops or min(drops) <= 0:
+            raise ValueError("regression: notWorse needs a maxDrop above 0; add one, as in maxDrop: 0.02")
+        if self.alpha is None:
+            raise ValueError("regression: notWorse needs alpha; remove alpha: null")
+        return self

@@ -1,0 +1,113 @@
+"""The sections of a manifest about models: the judge and the embeddings."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StrictStr, field_validator, model_validator
+
+from evalspec.inputs.manifest.fields import Count, Name, Positive, Seconds, Strict
+
+DEFAULT_JUDGE_MODEL = "gpt-6-luna"
+DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
+LIMIT_KEYS = frozenset({"max_tokens", "max_completion_tokens"})
+"""Names of the limit on output tokens in requests to the judge."""
+
+_OWN_PARAMETERS = {
+    "model": "use model",
+    "messages": "remove it; evalspec writes the messages",
+    "stream": "remove it; evalspec reads whole answers",
+    "n": "remove it; evalspec reads one answer",
+    "response_format": "use responseFormat",
+} | dict.fromkeys(LIMIT_KEYS, "use maxTokens")
+"""Parameters of the judge's requests that have a key of their own or no effect, to the fix."""
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+ApiKey = Annotated[
+    StrictStr | None,
+    Field(
+        description="Bearer token, best as a reference such as `$env:NAME`. Default: OPENAI_API_KEY, if there is no "
+        "baseUrl."
+    ),
+]
+Headers = Annotated[
+    dict[Name, StrictStr],
+    Field(description="HTTP headers of each request. They override Authorization; values may contain references."),
+]
+RequestSeconds = Annotated[
+    Seconds, Field(description="Seconds for one request, from sending to the last byte of the reply.")
+]
+
+
+class JudgeConfig(Strict):
+    """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
+
+    model: Name = Field(DEFAULT_JUDGE_MODEL, description="Name of the model, as the endpoint knows it.")
+    base_url: Name = Field(
+        DEFAULT_JUDGE_URL,
+        description="URL to which /chat/completions is appended. OPENAI_BASE_URL overrides the default.",
+    )
+    api_key: ApiKey = None
+    headers: Headers = Field(default_factory=dict)
+    parameters: dict[Name, Any] = Field(
+        default_factory=dict,
+        description="Further parameters of each request, such as reasoning_effort; null leaves out one that evalspec "
+        "would send.",
+    )
+    response_format: Literal["auto", "json_schema", "json_object", "none"] = Field(
+        "auto", description="The response_format to request; auto: json_object, or what the endpoint accepts instead."
+    )
+    temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = Field(
+        0.0, description="Sampling temperature; not sent to OpenAI's models that reject it (o1 …, gpt-5 …)."
+    )
+    max_tokens: Positive = Field(
+        4096, description="Limit on the output tokens of an answer. A truncated one is retried once with twice as many."
+    )
+    timeout_seconds: RequestSeconds = 60.0
+    max_retries: Count = Field(2, description="Retries after a failed request or an unusable answer.")
+    concurrency: Positive = Field(
+        8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
+    )
+
+    @field_validator("parameters")
+    @classmethod
+    def _are_free(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        for name, value in parameters.items():
+            may_be_null = name == "response_format" or name in LIMIT_KEYS
+            if name in _OWN_PARAMETERS and not (value is None and may_be_null):
+                raise ValueError(f"'{name}' cannot be a parameter; {_OWN_PARAMETERS[name]}")
+            if not _is_json(value):
+                raise ValueError(
+                    f"the value of '{name}' cannot be written as JSON; use text, numbers, lists or mappings"
+                )
+        return parameters
+
+
+class EmbeddingsConfig(Strict):
+    """The embedding model: the built-in static model, or an OpenAI-compatible endpoint."""
+
+    provider: Literal["local", "openai-compatible"] = Field(
+        "local",
+        description="Where texts are embedded: by wordllama on this machine (extra `local`), or by an endpoint.",
+    )
+    model: Name | None = Field(None, description="Name of the endpoint's model; required by openai-compatible.")
+    base_url: Name = Field(
+        DEFAULT_JUDGE_URL, description="URL to which /embeddings is appended. OPENAI_BASE_URL overrides the default."
+    )
+    api_key: ApiKey = None
+    headers: Headers = Field(default_factory=dict)
+    timeout_seconds: RequestSeconds = 60.0
+    max_retries: Count = Field(2, description="Retries after a failed request.")
+
+    @model_validator(mode="after")
+    def _endpoint_needs_a_model(self) -> "EmbeddingsConfig":
+        if self.provider == "openai-compatible" and self.model is None:
+            raise ValueError("provider openai-compatible needs a model; add one")
+        return self

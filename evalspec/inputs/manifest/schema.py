@@ -1,0 +1,76 @@
+"""The part of an AgentSpec v1 manifest that evalspec reads.
+
+Unknown keys are errors in `spec.evaluation` and `spec.api`, except AgentSpec's own and those that start with `x-`.
+Elsewhere they are ignored, because other tools use the manifest too. References ($env:…, $secret:…) are plain text
+here; references.py resolves them when a run needs them.
+
+Defaults that are models use `model_construct`, because validating one at import would build its validator.
+"""
+
+from typing import Literal
+
+from pydantic import Field, StrictStr, field_validator
+
+from evalspec.inputs.manifest.agent_schema import Api
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.fields import Extensible, Lenient, Name
+from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.metric_schema import WithThresholds
+from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
+
+
+class EvaluationConfig(WithThresholds, Extensible):
+    """What to measure and what to require: datasets, metrics, thresholds, the judge and the gate."""
+
+    framework: StrictStr = Field(
+        "ragas",
+        description="What computes the judged metrics. Any other value produces a warning, and ragas computes them.",
+    )
+    judge: JudgeConfig | None = None
+    embeddings: EmbeddingsConfig = EmbeddingsConfig.model_construct()
+    retrievers: dict[Name, RetrieverVariants] = Field(
+        default_factory=dict,
+        description="Retrievers under test, by name. A list as the value of an option is a grid.",
+    )
+    datasets: list[DatasetConfig] = Field(
+        default_factory=list, min_length=1, description="Required to evaluate; a manifest without datasets is valid."
+    )
+    ci_gate: CiGate = Field(
+        CiGate.model_construct(enabled=False),
+        description="Whether and how results decide the exit code: true, false, or a mapping with the rules. "
+        "Default: false.",
+    )
+
+    @field_validator("datasets")
+    @classmethod
+    def _names_differ(cls, datasets: list[DatasetConfig]) -> list[DatasetConfig]:
+        names = [dataset.name for dataset in datasets]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"dataset names must be unique; duplicated: {', '.join(twice)}")
+        return datasets
+
+
+class Metadata(Lenient):
+    """The agent's name, version and description."""
+
+    name: Name = Field(description="Name of the agent in reports.")
+    version: StrictStr | None = Field(None, description="Version of the agent, recorded with each run.")
+    description: StrictStr | None = Field(None, description="What the agent does; not used.")
+
+
+class Spec(Lenient):
+    """The agent and its evaluation. Keys other than `api` and `evaluation` are ignored."""
+
+    api: Api = Api.model_construct()
+    evaluation: EvaluationConfig
+
+
+class Manifest(Lenient):
+    """An agent.yaml file."""
+
+    api_version: Literal["agentspec.io/v1"] = Field(description="The version of AgentSpec.")
+    kind: Literal["AgentSpec"] = Field(description="The kind of manifest.")
+    metadata: Metadata
+    spec: Spec

@@ -1,0 +1,243 @@
+"""Checks and imports of the user's modules beside the manifest.
+
+A module's imports prefer other modules of its folder. During its import, a meta path finder ensures this, for the
+importing thread only. For later imports inside functions, the folder is the last entry of sys.path, where it shadows no
+installed package. Only one folder is on sys.path at a time. When another folder is used, the modules of the previous
+one are removed from sys.modules, so that modules with equal names are not mixed up.
+"""
+
+import ast
+import importlib
+import symtable
+import sys
+from collections.abc import Iterable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from threading import Lock, get_ident
+from types import ModuleType
+from weakref import WeakSet
+
+from msgspec import Struct
+
+from evalspec.base.registry import near_miss
+from evalspec.base.trust import Act, require
+
+
+def check_module(folder: Path, module: str, name: str) -> list[str]:
+    """Return why `module:name` cannot be imported from a folder. Reads the file without running it."""
+    spec = _find_module(folder, module)
+    if spec is None:
+        return [f"there is no module '{module}' beside the manifest; {_hint(module, _modules_in(folder))}"]
+    if spec.origin is None:
+        return [f"'{module}' is a folder without __init__.py; specify a module in it"]
+    return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
+
+
+def list_module_files(folder: Path, module: str) -> set[Path]:
+    """Return the files of a module beside the manifest and of all modules of its folder that it imports, recursively.
+
+    Imports are found by parsing, so imports of computed names are missed.
+    """
+    files: set[Path] = set()
+    waiting = [module]
+    seen = set(waiting)
+    while waiting:
+        name = waiting.pop()
+        spec = _find_module(folder, name)
+        if spec is None or spec.origin is None:
+            continue
+        file = Path(spec.origin)
+        files.add(file)
+        package = name if spec.submodule_search_locations is not None else name.rpartition(".")[0]
+        found = {name.rpartition(".")[0], *_find_imports(file, package)} - seen - {""}
+        seen |= found
+        waiting += found
+    return files
+
+
+def _find_imports(file: Path, package: str) -> set[str]:
+    """Return the dotted names that a module imports anywhere in its code.
+
+    This includes every name after `from … import`, because it may be a module.
+    """
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, ValueError, SyntaxError):  # the import reports why
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            base = ".".join(filter(None, [*above, node.module]))
+            names.update([base, *(f"{base}.{alias.name}" for alias in node.names)])
+    return names
+
+
+def _find_module(folder: Path, module: str) -> ModuleSpec | None:
+    """Return the spec of a dotted module name in a folder. Executes nothing, not even the __init__ of a package."""
+    places = [str(folder.resolve())]
+    spec = None
+    for part in module.split("."):
+        spec = PathFinder.find_spec(part, places)
+        if spec is None:
+            return None
+        places = list(spec.submodule_search_locations or ())
+    return spec
+
+
+def _source_problems(file: Path, name: str) -> list[str]:
+    try:
+        source = file.read_bytes()
+        tree = ast.parse(source)
+        names = symtable.symtable(ast.unparse(tree), file.name, "exec").get_symbols()
+    except SyntaxError as error:
+        return [f"{file.name}:{error.lineno or 1}: {error.msg}; fix the syntax"]
+    except (OSError, ValueError) as error:
+        return [f"{file.name} cannot be read: {error}"]
+    defined = {symbol.get_name() for symbol in names if symbol.is_assigned() or symbol.is_imported()}
+    if name in defined or "__getattr__" in defined or _has_star_import(tree):
+        return []
+    functions = [symbol.get_name() for symbol in names if symbol.is_namespace()]
+    return [f"{file.name} does not define '{name}'; {_hint(name, functions)}"]
+
+
+def _has_star_import(tree: ast.Module) -> bool:
+    """Return whether a module has a star import. Its names are then unknown without running it."""
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return any(alias.name == "*" for node in imports for alias in node.names)
+
+
+def _modules_in(folder: Path) -> list[str]:
+    packages = [path.parent.name for path in folder.glob("*/__init__.py")]
+    return [path.stem for path in folder.glob("*.py")] + packages
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    names = list(known)
+    return near_miss(name, names) if names else "there are no others"
+
+
+class _Folder(Struct, frozen=True):
+    """The folder in use. `entry`: its entry of sys.path, found by identity. `loaded_before`: modules loaded earlier."""
+
+    entry: str
+    loaded_before: frozenset[str]
+
+
+class _FolderFirst(MetaPathFinder):
+    """Meta path finder for the modules of a folder, for imports of one thread.
+
+    Of the folders without __init__.py, only `top` is a package. The others are found at the end of sys.path, after
+    installed packages, so that a folder `datasets` with data does not shadow a package.
+    """
+
+    def __init__(self, entry: str, top: str) -> None:
+        self._places = [entry]
+        self._top = top
+        self._thread = get_ident()
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,  # noqa: ARG002 - the protocol's
+    ) -> ModuleSpec | None:
+        """Return the spec of a module in the folder, or None. Called by the import system."""
+        if path is not None or get_ident() != self._thread:
+            return None
+        spec = PathFinder.find_spec(fullname, self._places)
+        return spec if spec and (spec.origin or fullname == self._top) else None
+
+
+_IN_USE: list[_Folder] = []
+_IMPORTING = Lock()
+_IMPORTED: WeakSet[ModuleType] = WeakSet()
+"""The modules that `import_module` has loaded, with those that they import."""
+_CLAIMED: WeakSet[ModuleType] = WeakSet()
+
+
+def import_module(folder: Path, module: str) -> ModuleType:
+    """Import a dotted module from a folder, even if another module of that name is installed or loaded.
+
+    Raises:
+        Exception: Any exception that the module raises.
+        Refused: --untrusted does not import the project's code.
+    """
+    require(Act.IMPORT, module)
+    with _IMPORTING:
+        entry = _use_folder(str(folder.resolve()))
+        top = module.partition(".")[0]
+        foreign = {} if _home(top) == entry else _forget(top)
+        finder = _FolderFirst(entry, top)
+        sys.meta_path = [finder, *sys.meta_path]  # a new list: an import of another thread may be iterating over it
+        importlib.invalidate_caches()
+        loaded_before = set(sys.modules)
+        try:
+            return importlib.import_module(module)
+        finally:
+            sys.meta_path = [other for other in sys.meta_path if other is not finder]
+            _IMPORTED.update(sys.modules[name] for name in set(sys.modules) - loaded_before)
+            if foreign:
+                _forget(top)
+                sys.modules.update(foreign)
+
+
+def is_imported_here(folder: Path, module: str) -> bool:
+    """Return whether `import_module` has loaded a module, rather than the calling program."""
+    with _IMPORTING:
+        loaded = _find_loaded(folder, module)
+        return loaded is None or loaded in _IMPORTED
+
+
+def claim_module(folder: Path, module: str) -> bool:
+    """Reserve a module for one run, which may use up its objects. Return False if another run has claimed it."""
+    with _IMPORTING:
+        loaded = _find_loaded(folder, module)
+        is_free = loaded is None or loaded not in _CLAIMED
+        if loaded is not None:
+            _CLAIMED.add(loaded)
+        return is_free
+
+
+def renew_module(folder: Path, module: str) -> None:
+    """If a run has claimed a module, remove it and its package, so that the next import runs it again."""
+    with _IMPORTING:
+        loaded = _find_loaded(folder, module)
+        if loaded is not None and loaded in _CLAIMED:
+            _forget(module.partition(".")[0])
+
+
+def _find_loaded(folder: Path, module: str) -> ModuleType | None:
+    """Return a module of a folder from sys.modules."""
+    return sys.modules.get(module) if _home(module.partition(".")[0]) == str(folder.resolve()) else None
+
+
+def _use_folder(folder: str) -> str:
+    """Replace the folder at the end of sys.path, and remove the modules of the previous one from sys.modules."""
+    if _IN_USE and _IN_USE[0].entry == folder:
+        return folder
+    while _IN_USE:
+        previous = _IN_USE.pop()
+        sys.path[:] = [entry for entry in sys.path if entry is not previous.entry]
+        tops = {name.partition(".")[0] for name in sys.modules} - previous.loaded_before
+        for top in [top for top in tops if _home(top) == previous.entry]:
+            _forget(top)
+    _IN_USE.append(_Folder(folder, frozenset(sys.modules)))
+    sys.path.append(folder)
+    return folder
+
+
+def _forget(top: str) -> dict[str, ModuleType]:
+    """Remove a top-level module and its submodules from sys.modules, and return them."""
+    names = [name for name in sys.modules if name.partition(".")[0] == top]
+    return {name: sys.modules.pop(name) for name in names}
+
+
+def _home(top: str) -> str | None:
+    """Return the folder that contains a loaded top-level module."""
+    module = sys.modules.get(top)
+    places = [*getattr(module, "__path__", ()), getattr(module, "__file__", None)]
+    return str(Path(places[0]).parent) if places[0] else None

@@ -1,0 +1,106 @@
+"""Output for GitHub Actions: a step summary, outputs for later steps, annotations of dataset files and lines.
+
+Annotations are workflow commands. The runner reads them from standard output and standard error. They go to standard
+error, because with `--json` standard output is one document.
+"""
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+from evalspec.base.foreign_text import cut, encodable, visible
+from evalspec.base.output_files import append_file
+from evalspec.model import Run, VerdictStatus
+from evalspec.reports.findings import VERDICT, Finding, Level, list_findings
+from evalspec.reports.markdown import render_markdown
+
+_MOST_ANNOTATIONS = 10
+"""The number of annotations that GitHub shows of each kind in a step."""
+_LONGEST_MESSAGE = 1_000
+_COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
+
+
+def write_github(run: Run, environment: Mapping[str, str]) -> list[str]:
+    """Append to the files of a GitHub Actions step, and return the lines to print on standard error.
+
+    `environment`: os.environ of the step, with the paths of the files. A file that cannot be written adds a warning.
+    """
+    warnings = [
+        *_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{render_markdown(run)}\n"),
+        *_append("outputs", environment.get("GITHUB_OUTPUT"), lambda: "".join(_outputs(run))),
+    ]
+    limits = (finding for finding in list_findings(run) if finding.rule != VERDICT)
+    return [*warnings, *_annotations([*_verdict(run), *limits])]
+
+
+def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
+    """Append text to the step summary, and return the lines to print on standard error, like `write_github`."""
+    return list(_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{markdown}\n"))
+
+
+def _verdict(run: Run) -> Iterator[Finding]:
+    """Yield the verdict with all its reasons, unless the run passes."""
+    if run.exit_code:
+        level = Level.ERROR if run.verdict is VerdictStatus.FAIL else Level.WARNING
+        yield Finding(level, VERDICT, "", None, "\n".join([run.verdict_text, *run.reasons]))
+
+
+def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[str]:
+    if not path:
+        return
+    try:
+        append_file(Path(path), render().encode())
+    except OSError as error:
+        message = f"cannot write the {what} of this run to {path}: {error.strerror}"
+        yield _command("warning", message, title="evalspec")
+
+
+def _outputs(run: Run) -> Iterator[str]:
+    """Yield each output between random delimiters, so that no value can inject another output."""
+    values = {
+        "verdict": str(run.verdict),
+        "partial": str(run.partial).lower(),
+        "exit-code": str(int(run.exit_code)),
+        "run-id": run.id,
+        "metrics": json.dumps(
+            {
+                dataset.name: {metric: summary.value for metric, summary in dataset.metrics.items()}
+                for dataset in run.datasets
+            },
+            allow_nan=False,
+        ),
+    }
+    for name, value in values.items():
+        delimiter = f"evalspec_{secrets.token_hex(16)}"
+        yield f"{name}<<{delimiter}\n{encodable(value)}\n{delimiter}\n"
+
+
+def _annotations(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield at most ten annotations of each kind. If there are more, the last one has the number of the others."""
+    by_level: dict[Level, list[Finding]] = {level: [] for level in Level}
+    for finding in findings:
+        by_level[finding.level].append(finding)
+    for level, found in by_level.items():
+        fits = len(found) <= _MOST_ANNOTATIONS
+        shown = found if fits else found[: _MOST_ANNOTATIONS - 1]
+        for finding in shown:
+            line = finding.sample.line if finding.sample else None
+            yield _command(_COMMANDS[level], finding.message, file=finding.file, line=line, title=finding.title)
+        if not fits:
+            rest = f"and {len(found) - len(shown):,} more; reports (-o) list all of them"
+            yield _command(_COMMANDS[level], rest, title="evalspec")
+
+
+def _command(name: str, message: str, **properties: str | int | None) -> str:
+    """Return a workflow command on one line, with its texts escaped."""
+    given = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items() if value is not None)
+    return f"::{name} {given}::{_data(cut(message, _LONGEST_MESSAGE))}"
+
+
+def _data(text: str) -> str:
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,101 @@
+"""The samples as columns for sorting and filtering a table, without their texts."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.reports.concerned import Concerned, find_blamed
+from evalspec.reports.findings import limits_of_replies
+from evalspec.reports.html_report.page_data import PageData
+from evalspec.reports.worst import list_worst
+from evalspec.verdict.summary import in_slice
+
+STATUS_CODES: Mapping[ScoreStatus, str] = {
+    ScoreStatus.SCORED: "s",
+    ScoreStatus.NOT_APPLICABLE: "n",
+    ScoreStatus.SKIPPED: "k",
+    ScoreStatus.FAILED: "f",
+}
+_ABSENT = "-"
+
+
+def metrics_of(dataset: DatasetResult) -> list[str]:
+    """Return every metric with a summary or a score."""
+    scored = (metric for sample in dataset.samples for metric in sample.scores)
+    return list(dict.fromkeys([*dataset.metrics, *scored]))
+
+
+def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None], foreign: PageData) -> dict[str, Any]:
+    """Return the columns of a dataset, with an entry per sample. `foreign` prepares ids and tags for the page.
+
+    `values` and `statuses` (a letter per sample) are by metric. `beyond` lists the samples whose score fails a
+    threshold. `rank` is the position of a sample among the failures, worst first. `concerned` has the samples that a
+    reason of the verdict is about, by the number of the reason.
+    """
+    dataset = run.datasets[number]
+    samples = dataset.samples
+    metrics = metrics_of(dataset)
+    limits = limits_of(dataset)
+    ranks = {trouble.id: rank for rank, trouble in enumerate(list_worst(dataset, find_blamed(run)[number]))}
+    beyond = [
+        [n for n, sample in enumerate(samples) if is_beyond(sample, metric, sample.scores.get(metric), limits)]
+        for metric in metrics
+    ]
+    broken = {number for numbers in beyond for number in numbers}
+    tags = {tag: number for number, tag in enumerate(dict.fromkeys(tag for s in samples for tag in s.tags))}
+    return {
+        "ids": [foreign.show(sample.id) for sample in samples],
+        "states": [_states(sample, number in broken) for number, sample in enumerate(samples)],
+        "rank": [ranks.get(sample.id) for sample in samples],
+        "line": [sample.line for sample in samples],
+        "latency": [_short(sample.latency_ms) for sample in samples],
+        "passRate": [sample.pass_rate for sample in samples],
+        "tagNames": foreign.show(list(tags)),
+        "tags": [[tags[tag] for tag in sample.tags] for sample in samples],
+        "values": [[_value(sample.scores.get(metric)) for sample in samples] for metric in metrics],
+        "statuses": ["".join(_code(sample.scores.get(metric)) for sample in samples) for metric in metrics],
+        "beyond": beyond,
+        "concerned": {
+            reason: found.places for reason, found in enumerate(concerned) if found and found.dataset == number
+        },
+    }
+
+
+def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
+    """Return the thresholds that apply to a single reply, by metric."""
+    found = defaultdict(list)
+    for limit in limits_of_replies(dataset):
+        found[limit.metric].append(limit)
+    return found
+
+
+def is_beyond(sample: SampleResult, metric: str, score: Score | None, limits: Mapping[str, list[Threshold]]) -> bool:
+    """Return whether a score fails a threshold that applies to the sample."""
+    if score is None or score.value is None:
+        return False
+    return any(in_slice(sample, limit.slice) and not limit.holds(score.value) for limit in limits.get(metric, ()))
+
+
+def _states(sample: SampleResult, is_beyond: bool) -> str:
+    """Return the letters of a sample's states, most severe first: failed, flaky, beyond limit, passed."""
+    failed = sample.status is SampleStatus.FAILED or any(
+        score.status is ScoreStatus.FAILED for score in sample.scores.values()
+    )
+    rate = sample.pass_rate
+    below = is_beyond or (rate == 0.0 and not failed)
+    told = {"f": failed, "y": rate is not None and 0.0 < rate < 1.0, "b": below, "p": rate == 1.0}
+    return "".join(letter for letter, holds in told.items() if holds)
+
+
+def _value(score: Score | None) -> float | None:
+    return _short(score.value) if score else None
+
+
+def _short(value: float | None) -> float | None:
+    """Round to seven digits, more than a table shows. Thresholds were checked with the exact value."""
+    return None if value is None else float(f"{value:.7g}")
+
+
+def _code(score: Score | None) -> str:
+    return STATUS_CODES[score.status] if score else _ABSENT

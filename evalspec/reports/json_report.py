@@ -1,0 +1,59 @@
+"""The report for pipelines: one JSON document in a layout that people and `diff` can read.
+
+It is indented, but each metric, threshold, sample and diagnosed query is on one line, so ten thousand samples take ten
+thousand lines. The keys are those of `model.Run`. Releases may add keys, but never remove or rename them.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from evalspec.base.json_text import fields_of, iterate_lines
+from evalspec.model import Run
+from evalspec.reports.base import Reporter
+
+_ONE_LINE_FROM = 4
+"""Depth of a metric or a sample: document, datasets, dataset, metrics or samples, one of them."""
+_PARTS_AT_ONCE = 200
+_DEEPER_BELOW = frozenset({"diagnosis"})
+"""Keys of objects whose lists are one level deeper."""
+
+
+def render_json(run: Run) -> str:
+    """Return a run as JSON text that has a UTF-8 encoding and ends with a newline."""
+    return "".join(iterate_json(run))
+
+
+def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[str]:
+    """Yield the text of `render_json` in parts, which saves memory for large runs. `more`: keys beside the run's."""
+    parts = iterate_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW)
+    while some := list(islice(parts, _PARTS_AT_ONCE)):
+        yield "".join(some)
+    yield "\n"
+
+
+def report_json_schema() -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of the document."""
+    from msgspec.json import schema
+
+    found = schema(Run)
+    for definition in found["$defs"].values():
+        _require_what_is_written(definition)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+def _require_what_is_written(definition: dict[str, Any]) -> None:
+    """Make fields with a default required, because reports contain them. Remove optional fields, which reports omit."""
+    required = set(definition.get("required", ()))
+    properties = {
+        name: {key: item for key, item in kind.items() if key != "default"}
+        for name, kind in definition.get("properties", {}).items()
+        if name in required or "default" in kind
+    }
+    if properties:
+        definition |= {"properties": properties, "required": list(properties)}
+    if "description" in definition:
+        definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
+
+
+JSON = Reporter("json", (".json",), lambda run, _exchanges: render_json(run))

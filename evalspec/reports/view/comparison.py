@@ -1,0 +1,259 @@
+"""Build the view of a comparison: changes by metric and slice, their certainty, and the changed samples."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evalspec.base.plural import counted
+from evalspec.model import Direction
+from evalspec.reports.view.parts import (
+    Column,
+    Entries,
+    Entry,
+    Foreign,
+    Line,
+    Part,
+    Role,
+    Row,
+    Section,
+    Table,
+    Tone,
+    View,
+    Words,
+    Wrap,
+    cell,
+    name,
+    names,
+    numbers,
+    prose,
+    quiet,
+)
+from evalspec.verdict.comparison.document import Texts
+from evalspec.verdict.comparison.result import (
+    BestRun,
+    CandidateComparison,
+    Change,
+    Comparison,
+    DatasetComparison,
+    MetricChange,
+    NamedRun,
+    SampleChange,
+    SampleKind,
+    SliceChange,
+)
+from evalspec.verdict.comparison.sample_changes import SideBySide
+from evalspec.verdict.comparison.wording import (
+    render_counts,
+    render_method,
+    render_moves,
+    render_p,
+    render_relative,
+    render_scores,
+    render_span,
+    render_statement,
+    render_tally,
+)
+from evalspec.verdict.wording import UNKNOWN, render_delta, render_known
+
+_MARKS = {
+    Change.IMPROVED: "▲ ",
+    Change.DEGRADED: "▼ ",
+    Change.UNDECIDED: "· ",
+    Change.TOO_FEW: "? ",
+    Change.NOT_TESTED: "",
+}
+_TONES = {
+    Change.IMPROVED: Tone.PASS,
+    Change.DEGRADED: Tone.FAIL,
+    Change.UNDECIDED: Tone.PLAIN,
+    Change.TOO_FEW: Tone.WARN,
+    Change.NOT_TESTED: Tone.QUIET,
+}
+_SAMPLE_TONES = {SampleKind.IMPROVED: Tone.PASS, SampleKind.DEGRADED: Tone.FAIL, SampleKind.MIXED: Tone.WARN}
+_NARROW, _WIDE, _WIDEST = 80, 120, 160
+"""Minimum widths for counts, for shares and statements, and for statements beside several runs."""
+
+
+def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], samples: int) -> View:
+    """Return the view of a comparison for all reports. `samples`: the number to show per dataset."""
+    datasets = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
+    tone = Tone.FAIL if comparison.degraded else Tone.PLAIN
+    return View(
+        (cell(render_tally(comparison), tone=tone),),
+        mark="▼" if comparison.degraded else "",
+        lead=tuple(_lead(comparison)),
+        sections=tuple(_build_dataset(comparison, dataset, texts, samples) for dataset in datasets),
+        notes=tuple(_notes(comparison)),
+    )
+
+
+def _lead(comparison: Comparison) -> Iterator[Line]:
+    yield Line(("baseline: ", *_say_run(comparison.baseline)))
+    for one in comparison.candidates:
+        yield Line(("candidate: ", *_say_run(one.candidate)))
+    for one in comparison.candidates:
+        for mismatch in one.mismatches:
+            yield Line(("NOT COMPARABLE, allowed: ", *name(one.candidate.name), ": ", *prose(mismatch)), tone=Tone.WARN)
+
+
+def _say_run(named: NamedRun) -> Words:
+    """Return the name of a run with its id, without repeating an id that is the name."""
+    return name(named.name) if named.name == named.run.id else (*name(named.name), "  ", *name(named.run.id))
+
+
+def _notes(comparison: Comparison) -> Iterator[Line]:
+    yield quiet(render_method(comparison))
+    for one in comparison.candidates:
+        of = (" of ", *name(one.candidate.name)) if len(comparison.candidates) > 1 else ()
+        if one.differences:
+            yield quiet("differences", *of, items=map(prose, one.differences))
+    notes = [note for one in comparison.candidates for note in one.notes] + list(comparison.baseline.notes)
+    yield from (quiet("note: ", *prose(note)) for note in notes)
+
+
+def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Texts], samples: int) -> Section:
+    """Return the section of a dataset for all candidates, with slices and samples."""
+    several = len(comparison.candidates) > 1
+    found = [(one, part) for one in comparison.candidates for part in one.datasets if part.name == dataset]
+    asides = [line for one, part in found for line in _asides(one, part, several=several)]
+    inner = list(_build_choice(comparison, dataset)) if several else []
+    for one, part in found:
+        of: Words = (" of ", *name(one.candidate.name)) if several else ()
+        inner += [_build_slices(part, of)] if part.slices else []
+        inner.append(_build_samples(part, texts.get(one.candidate.name, {}), samples, of))
+    rows = [(name(one.candidate.name), change) for one, part in found for change in part.metrics]
+    about = () if several else tuple(cell(counted(part.pairs, "pair")) for _, part in found)
+    return Section(
+        "dataset",
+        name(dataset),
+        (_metrics_table(rows, several=several), *asides),
+        "the metrics",
+        about=about,
+        sections=tuple(inner),
+        rank=1,
+    )
+
+
+def _build_choice(comparison: Comparison, dataset: str) -> Iterator[Section]:
+    """Yield the best run by each metric, and the candidates compared with each other."""
+    rows = tuple(_best_row(best) for best in comparison.best if best.dataset == dataset)
+    columns = (names("metric"), names(""), Column("may be the best", wrap=Wrap.WORDS), *numbers("samples"))
+    runs = [name(one.candidate.name) for one in comparison.candidates]
+    rivals = [
+        ((*runs[pair.first - 1], " → ", *runs[pair.second - 1]), pair.change)
+        for pair in comparison.rivals
+        if pair.dataset == dataset
+    ]
+    if rows:
+        yield Section("best", ("Best run",), (Table(columns, rows),), "the best runs", rank=1)
+    if rivals:
+        table = _metrics_table(rivals, several=True, sides=("first", "second"))
+        yield Section("rivals", ("Candidates with each other",), (table,), "the candidates", rank=2, folded=True)
+
+
+def _best_row(best: BestRun) -> Row:
+    alone = len(best.possible) == 1
+    possible = [(", ", *name(run), f" {render_known(best.metric, best.means[run])}") for run in best.possible]
+    verdict = cell("▲ ", *name(best.possible[0]), tone=Tone.PASS) if alone else cell("· undecided")
+    return Row((cell(*name(best.metric)), verdict, cell(*sum(possible, ())[1:]), cell(f"{best.samples:,}")))
+
+
+def _metrics_table(
+    found: Sequence[tuple[Words, MetricChange]], *, several: bool, sides: Sequence[str] = ("baseline", "candidate")
+) -> Table:
+    """Return the table of metrics, in the order of the first candidate, each with all candidates.
+
+    With `several` candidates, every row has its range and p. `sides`: titles of the values that are compared.
+    """
+    changes: dict[str, list[tuple[Words, MetricChange]]] = {}
+    for runs, change in found:
+        changes.setdefault(change.metric, []).append((runs, change))
+    columns = (
+        names("metric"),
+        *([names("run")] if several else []),
+        *numbers(*sides, "delta"),
+        Column("range" if several else "", right=True, room=_WIDE),
+        Column("pairs", right=True, room=_WIDE if several else _NARROW),
+        Column(wrap=Wrap.WORDS),
+        Column(wrap=Wrap.WORDS, room=_WIDEST if several else _WIDE, below=not several),
+    )
+    rows = [_metric_row(runs, change, several=several) for metric in changes.values() for runs, change in metric]
+    return Table(columns, tuple(rows))
+
+
+def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
+    metric, found, tone = change.metric, change.found, _TONES[change.change]
+    decided = change.change in (Change.IMPROVED, Change.DEGRADED)
+    p_value = f", {render_p(change.adjusted)}" if decided or (several and change.adjusted is not None) else ""
+    hint = "lower is better" if change.direction is Direction.LOWER else ""
+    remark = ", ".join(filter(None, [render_statement(change, spanned=several), hint]))
+    return Row(
+        (
+            cell(*name(metric)),
+            *([cell(*runs)] if several else []),
+            cell(render_known(metric, found.baseline)),
+            cell(render_known(metric, found.candidate)),
+            cell(render_delta(metric, found.delta), tone=tone),
+            cell(render_span(metric, found.interval, " to ") if several else render_relative(found), tone=Tone.QUIET),
+            cell(f"{found.pairs:,}"),
+            cell(f"{_MARKS[change.change]}{change.change}{p_value}", tone=tone),
+            cell(remark, tone=Tone.QUIET),
+        )
+    )
+
+
+def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bool) -> Iterator[Line]:
+    """Yield lines with the metrics that only one run has."""
+    candidate: Words = ("only in ", *name(one.candidate.name)) if several else ("only in the candidate",)
+    sides = [
+        (("only in the baseline",), dataset.metrics_only_baseline),
+        (candidate, dataset.metrics_only_candidate),
+    ]
+    for said, metrics in sides:
+        if metrics:
+            yield quiet(*said, items=map(name, metrics))
+
+
+def _build_slices(dataset: DatasetComparison, of: Words) -> Section:
+    """Return the deltas of the slices, worst first. They are not tested, so they have no colour."""
+    metrics = [change.metric for change in dataset.metrics]
+    columns = (
+        names("slice"),
+        *numbers("pairs"),
+        *(Column(Foreign(metric), right=True, extra=True) for metric in metrics),
+        Column(wrap=Wrap.WORDS),
+    )
+    table = Table(columns, tuple(_slice_row(part, metrics) for part in dataset.slices))
+    title = ("Slices", *of, f" ({len(dataset.slices):,}), deltas, worst first")
+    return Section("slices", title, (table,), "the slices", rank=2, folded=True)
+
+
+def _slice_row(part: SliceChange, metrics: Sequence[str]) -> Row:
+    deltas = (cell(render_delta(metric, part.metrics[metric].delta)) for metric in metrics)
+    small = cell("too few samples to rank" if part.small else "", tone=Tone.QUIET)
+    return Row((cell(*name(part.name)), cell(f"{part.pairs:,}"), *deltas, small))
+
+
+def _build_samples(dataset: DatasetComparison, texts: Texts, most: int, of: Words) -> Section:
+    """Return the common samples that changed most."""
+    alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
+    shown = [change for change in dataset.samples if change.kind not in alone][:most]
+    entries = tuple(_sample_entry(change, texts.get((dataset.name, change.id))) for change in shown)
+    parts: tuple[Part, ...] = (Entries("sample", entries),) if entries else ()
+    title = ("Samples", *of, f": {render_counts(dataset) or 'none'}")
+    return Section("samples", title, parts, "the samples", rank=3, folded=True)
+
+
+def _sample_entry(change: SampleChange, texts: SideBySide | None) -> Entry:
+    said: Words = (str(change.kind), ", ", *prose(render_scores(change.scores)))
+    lines = tuple(_text_lines(texts)) if texts else ()
+    return Entry(Foreign(change.id, Role.SAMPLE), said, _SAMPLE_TONES.get(change.kind, Tone.PLAIN), lines)
+
+
+def _text_lines(texts: SideBySide) -> Iterator[Line]:
+    if texts.moves:
+        yield quiet("ranks: ", *prose(render_moves(texts.moves)))
+    if texts.attempt:
+        yield quiet(f"attempt {texts.attempt[0]} of {texts.attempt[1]}")
+    answers = {"baseline: ": texts.baseline, "candidate: ": texts.candidate}
+    if any(answer is not None for answer in answers.values()):
+        for side, answer in answers.items():
+            yield quiet(side, UNKNOWN if answer is None else Foreign(answer, Role.ANSWER))

@@ -1,0 +1,1 @@
+"""Runs: planned, executed, concluded, stored. The only room with concurrency."""

@@ -1,0 +1,292 @@
+"""Build a plan from a manifest and options, or report all problems."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from evalspec.base.errors import InvalidInput, Problem, ServiceError
+from evalspec.base.output_files import Input
+from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.user_code.calls import UserCode, describe_value
+from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
+from evalspec.model import Need
+from evalspec.runs.planning.checks import check_judge, check_manifest, require_datasets
+from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
+from evalspec.runs.planning.inputs import existing_baseline, list_inputs, list_removed, read_gate_baseline
+from evalspec.runs.planning.options import SAME, RunOptions
+from evalspec.runs.planning.selecting import select_datasets
+from evalspec.runs.planning.services import (
+    API_PLACE,
+    EMBEDDINGS_PLACE,
+    JUDGE_PLACE,
+    resolve_config,
+    resolve_embeddings,
+    resolve_judge,
+    resolve_target,
+    resolve_url,
+)
+from evalspec.scoring.judge.services import JudgeServices
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.closing import find_owner
+from evalspec.targets.agents.replay import Replies, find_reply, list_strangers, load_recorded
+from evalspec.targets.agents.user_agent import describe_misfit, is_agent
+
+if TYPE_CHECKING:
+    from evalspec.targets.retrievers.base import Retriever
+    from evalspec.targets.retrievers.vectors import KnownVectors
+from evalspec.targets.retrievers.base import Retriever
+from evalspec.targets.retrievers.vectors import KnownVectors
+
+_STRANGERS_SHOWN = 5
+_LOADING = RLock()
+"""Held from the import of an agent until its module is claimed."""
+
+
+class Plan(Struct, frozen=True):
+    """A checked plan of a run.
+
+    At most one of `target`, `agent` (the user's code) and `replies` is set; none is if all replies are stored or all
+    datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `owns_agent`: whether it
+    was created for this run, which has to close it. `baseline`: the gate's baseline file, if it has one and the file
+    exists. `unchecked`: number of recorded replies that do not say which question they answer.
+    """
+
+    loaded: LoadedManifest
+    options: RunOptions
+    datasets: tuple[PlannedDataset, ...]
+    policy: CiGate
+    services: JudgeServices
+    judge: JudgeConfig | None
+    url: str | None
+    target: AgentTarget | None
+    replies: Replies | None
+    agent: Any
+    own_agent: str | None
+    owns_agent: bool
+    warnings: tuple[Problem, ...]
+    partial: bool
+    baseline: Path | None = None
+    unchecked: int = 0
+
+    @property
+    def total(self) -> int:
+        """Return the number of attempts: samples times repeats."""
+        return sum(len(dataset.samples) for dataset in self.datasets) * self.options.repeat
+
+    @property
+    def opened(self) -> "list[Retriever]":
+        """Return the opened retrievers without duplicates. The caller must close them."""
+        found = [dataset.retriever.opened for dataset in self.datasets if dataset.retriever is not None]
+        return list({id(one): one for one in found if one is not None}.values())
+
+    @property
+    def inputs(self) -> list[Input]:
+        """Return the files that the run reads."""
+        return list_inputs(self.loaded, self.datasets, self.options.replies_file)
+
+    @property
+    def judged(self) -> bool:
+        """Return whether any score needs the judge."""
+        return Need.JUDGE in needs_of(self.datasets)
+
+    @property
+    def gates_latency(self) -> bool:
+        """Return whether a threshold limits latency."""
+        return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
+
+
+def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None) -> Plan:
+    """Check the manifest, select the samples, and resolve the services that this run needs.
+
+    `known`: document vectors from other plans of the same command; new ones are added.
+
+    Raises:
+        InvalidInput: with all problems, before the first request.
+    """
+    draft = start_draft(loaded, options)
+    judge = loaded.manifest.spec.evaluation.judge  # may be an argument of the caller, in place of the file's
+    loaded.references.learn(loaded.source.data)
+    loaded.references.learn({"judge": judge.model_dump(by_alias=True, exclude_unset=True)} if judge else {})
+    if options.responses is not None and options.repeat > 1:
+        fix = "query a live agent, or remove the option"
+        draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
+    replies = _replies(draft)
+    require_datasets(draft)
+    checked = check_manifest(draft)
+    replies = draft.replies if options.responses == SAME else replies
+    check_judge(draft, checked)
+    wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    needs_url = draft.needs_url and any(dataset.is_at_agent for dataset in wanted)
+    url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
+    draft.raise_problems()
+    if replies is not None:
+        _warn_of_strangers(draft, replies, wanted)
+        _check_overlap(draft, replies, wanted)
+        draft.raise_problems()
+    baseline = existing_baseline(loaded)
+    datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
+    unchecked = _check_questions(draft, replies or {}, datasets)
+    asks_agent = any(dataset.retriever is None for dataset in datasets)
+    target = resolve_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
+    needs = needs_of(datasets)
+    judge = _resolve_services(draft, needs)
+    _check_routes(draft, target, judge, needs)
+    draft.raise_problems()
+    asks_agent = asks_agent and not options.dry_run
+    if asks_agent and draft.own_agent is not None:
+        with _LOADING:
+            renew_module(loaded.path.parent, _name_module(draft.own_agent))  # before retrievers import from it
+    if not options.has_replies and any(dataset.retriever is not None for dataset in datasets):
+        from evalspec.runs.planning.opening import open_retrievers
+
+        datasets = open_retrievers(draft, datasets, url, {} if known is None else known)
+    draft.raise_problems()
+    agent, owns_agent = _load_agent(draft) if asks_agent else (options.agent, False)
+    return Plan(
+        loaded=loaded,
+        options=options,
+        datasets=datasets,
+        policy=loaded.manifest.spec.evaluation.ci_gate,
+        services=draft.services,
+        judge=judge,
+        url=url,
+        target=target,
+        replies=replies,
+        agent=agent,
+        own_agent=draft.own_agent if asks_agent or options.dry_run else None,
+        owns_agent=owns_agent,
+        warnings=tuple(draft.warnings),
+        partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
+        baseline=baseline,
+        unchecked=unchecked,
+    )
+
+
+def _name_module(target: str) -> str:
+    return target.partition(":")[0]
+
+
+def _load_agent(draft: Draft) -> tuple[Any, bool]:
+    """Return the agent in the user's code, or None, and whether it was created for this run, which has to close it.
+
+    Raises:
+        InvalidInput: importing the module raises, or the object is no agent.
+    """
+    target, folder = draft.own_agent, draft.loaded.path.parent
+    if target is None:
+        return draft.options.agent, False
+    module = _name_module(target)
+    with _LOADING:
+        agent = _import_agent(draft, target)
+        if find_owner(agent) is None or not is_imported_here(folder, module):
+            return agent, False
+        if not claim_module(folder, module):  # a run that began at the same time has it
+            renew_module(folder, module)
+            agent = _import_agent(draft, target)
+            claim_module(folder, module)
+        return agent, True
+
+
+def _import_agent(draft: Draft, target: str) -> Any:
+    """Return the agent of the manifest. Imports its module, which runs it."""
+    place = (*API_PLACE, "python")
+    try:
+        agent = UserCode(target, draft.loaded.path.parent, ServiceError).load()
+    except ServiceError as error:
+        raise InvalidInput(draft.loaded.problem(place, f"{target} cannot be imported: {error}")) from error
+    if not is_agent(agent):
+        message = f"{target} is {describe_value(agent)}"
+        raise InvalidInput(draft.loaded.problem(place, message, "name a function, or an object that can be called"))
+    misfit = describe_misfit(agent)
+    if misfit is not None:
+        message = f"{target} cannot be called with one question: {misfit}"
+        fix = "name a function of one question, or a class with __call__(self, question)"
+        raise InvalidInput(draft.loaded.problem(place, message, fix))
+    return agent
+
+
+def _replies(draft: Draft) -> Replies | None:
+    path = draft.options.replies_file
+    if path is None:
+        return None
+    try:
+        return load_recorded(path, str(path), draft.warnings)
+    except InvalidInput as error:
+        draft.problems.extend(error.problems)
+        return {}
+
+
+def _warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
+    """Warn about recorded replies that match no sample, a sign of the wrong file."""
+    known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
+    strangers = list_strangers(replies, known)
+    if strangers:
+        shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
+        message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"
+        draft.warnings.append(Problem(message, file=str(draft.options.responses)))
+
+
+def _check_questions(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> int:
+    """Refuse replies to another question than their sample asks. Return how many do not say what was asked.
+
+    A ranking without an answer belongs to the id of its query, as in judgements.
+    """
+    unchecked = 0
+    for dataset in datasets:
+        for sample in dataset.samples:
+            found = find_reply(replies, dataset.name, sample.id)
+            answers = True if found is None else found.answers(sample)
+            unchecked += answers is None and (found is None or found.reply is None or found.reply.answer is not None)
+            if answers is False and found is not None:
+                message = f"the reply to '{sample.id}' answers another question than the sample asks now"
+                fix = "record it again, or restore the question"
+                field = "input" if found.question_digest is None else "question_digest"
+                draft.problems.append(Problem(message, fix, str(draft.options.responses), found.line, field))
+    return unchecked
+
+
+def _check_overlap(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
+    """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
+    for dataset in datasets:
+        judged = {document for sample in dataset.samples for document in sample.qrels or ()}
+        if not judged:
+            continue
+        found = [find_reply(replies, dataset.name, sample.id) for sample in dataset.samples]
+        answers = [one.reply for one in found if one and one.reply]
+        retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
+        if retrieved and judged.isdisjoint(retrieved):
+            message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
+            fix = "use the same document ids in both files"
+            problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
+            draft.problems.append(problem)
+
+
+def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
+    evaluation = draft.loaded.manifest.spec.evaluation
+    judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
+    if judge is not None:
+        judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+    embeddings = resolve_embeddings(evaluation.embeddings)
+    if Need.EMBEDDINGS in needs:
+        embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
+    draft.services.configure(judge, embeddings)
+    return judge
+
+
+def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig | None, needs: set[Need]) -> None:
+    """Check the proxies and certificates of the environment before the first request."""
+    embeddings = draft.services.embeddings
+    urls = [target.url] if target else []
+    urls += [judge.base_url] if judge else []
+    urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
+    if not urls:
+        return
+    from evalspec.targets.http.routes import check_certificates, check_proxy
+
+    found = (check_proxy(url) or check_certificates(url) for url in urls)
+    draft.problems.extend(dict.fromkeys(problem for problem in found if problem is not None))

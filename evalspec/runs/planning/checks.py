@@ -1,0 +1,310 @@
+"""Check the whole manifest and its datasets: all problems at once, no calls, no secrets resolved."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from evalspec.base.errors import Problem
+from evalspec.base.plural import counted, pluralize
+from evalspec.base.registry import near_miss
+from evalspec.inputs.datasets.filters import TAGS
+from evalspec.inputs.datasets.load import Collect, LoadedDataset, discard
+from evalspec.inputs.datasets.spooling import spool
+from evalspec.inputs.manifest.credentials import find_literals
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.references import References
+from evalspec.inputs.manifest.yaml_source import Place
+from evalspec.inputs.user_code.calls import check_target
+from evalspec.model import Need, Sample, StatedLimit
+from evalspec.runs.planning.copies import set_unit
+from evalspec.runs.planning.datasets import (
+    NOT_READ,
+    check_compat,
+    check_loaders,
+    find_files,
+    find_metrics,
+    find_setting,
+    load,
+    rules_of,
+)
+from evalspec.runs.planning.draft import Draft, PlannedDataset, ResolvedRetriever, keep_samples, needs_of, start_draft
+from evalspec.runs.planning.inputs import check_baseline
+from evalspec.runs.planning.metrics import STANDARD, MetricFinder
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.retrievers import (
+    RETRIEVERS_PLACE,
+    check_retrievers,
+    name_variants,
+    plan_asking,
+    resolve_retriever,
+)
+from evalspec.runs.planning.selecting import refuse_dropped, select_datasets
+from evalspec.runs.planning.services import (
+    API_PLACE,
+    EMBEDDINGS_PLACE,
+    ENDPOINT_PLACE,
+    JUDGE_PLACE,
+    check_endpoint,
+    needs_from_mapping,
+    resolve_judge,
+)
+from evalspec.runs.planning.survey import Survey, check_needs
+from evalspec.runs.planning.thresholds import DatasetLimits, ThresholdFinder
+from evalspec.runs.planning.trust_checks import check_services, check_trust
+from evalspec.verdict.summary import reply_limits
+
+DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
+_METRICS_PLACE: Place = ("spec", "evaluation", "metrics")
+_NO_DATASETS = "there is no dataset, so there is nothing to evaluate"
+_ADD_DATASET = "add one, for example: datasets: [{name: core, path: $file:evals/core.jsonl}]"
+
+
+def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedDataset]:
+    """Return the selected datasets with metrics, thresholds and all samples, without resolving secrets or any call.
+
+    Raises:
+        InvalidInput: with all problems.
+    """
+    draft = start_draft(loaded, options)
+    require_datasets(draft)
+    return _check_wanted(draft)
+
+
+def validate_manifest(
+    loaded: LoadedManifest, options: RunOptions, collect: Collect | None = None
+) -> tuple[list[Problem], dict[str, int], dict[str, tuple[StatedLimit, ...]]]:
+    """Check the manifest and every selected dataset without resolving secrets or calling anything.
+
+    Return the warnings, and by dataset the number of samples and the stated limits. `collect`: gets the samples.
+    Without it, samples are kept only if the options select some of them: then their number is returned.
+
+    Raises:
+        InvalidInput: with all problems, or no sample is selected.
+    """
+    draft = start_draft(loaded, options, collect or (keep_samples if options.is_selective else discard))
+    if not loaded.manifest.spec.evaluation.datasets:
+        draft.warn(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
+    wanted = _check_wanted(draft)
+    options.parse_selection()
+    draft.warnings.extend(_unresolved(loaded, wanted))
+    limits = {dataset.name: dataset.limits for dataset in wanted}
+    if options.is_selective and wanted:
+        return draft.warnings, {found.name: len(found.samples) for found in select_datasets(draft, wanted)}, limits
+    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}, limits
+
+
+def require_datasets(draft: Draft) -> None:
+    """Add a problem if the manifest has no dataset, which is valid but leaves nothing to evaluate."""
+    if not draft.loaded.manifest.spec.evaluation.datasets:
+        draft.add(DATASETS_PLACE, _NO_DATASETS, _ADD_DATASET)
+
+
+def _check_wanted(draft: Draft) -> list[PlannedDataset]:
+    checked = check_manifest(draft)
+    check_judge(draft, checked)
+    draft.raise_problems()
+    return [dataset for dataset in checked if draft.wants(dataset.name)]
+
+
+def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> list[Problem]:
+    """Return a warning per reference that cannot be resolved here, because the run may be on another machine."""
+    spec, needs = loaded.manifest.spec, needs_of(wanted)
+    scratch = replace(loaded, references=References(loaded.path.parent))
+    found: list[Problem] = []
+    scratch.resolve(spec.api.url, (*API_PLACE, "url"), found)
+    scratch.resolve(spec.api.chat_endpoint.model_dump(by_alias=True), ENDPOINT_PLACE, found)
+    if Need.EMBEDDINGS in needs:
+        scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
+    if Need.JUDGE in needs and spec.evaluation.judge is not None:
+        scratch.resolve(spec.evaluation.judge.model_dump(by_alias=True), JUDGE_PLACE, found)
+    variants = name_variants(spec.evaluation)
+    for name in dict.fromkeys(dataset.retriever.settings.name for dataset in wanted if dataset.retriever is not None):
+        key, target = variants[name]
+        scratch.resolve(target.model_dump(by_alias=True), (*RETRIEVERS_PLACE, key), found)
+    return found
+
+
+def check_manifest(draft: Draft) -> list[PlannedDataset]:
+    """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
+    check_trust(draft)
+    check_endpoint(draft.loaded, draft.problems, draft.warnings)
+    for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
+        message, _, fix = found.partition("; ")
+        draft.add((*API_PLACE, "python"), message, fix)
+    if draft.loaded.manifest.spec.api.headers is not None:
+        draft.warn((*API_PLACE, "headers"), "these headers are not sent", "move them to spec.api.chatEndpoint.headers")
+    for place, _ in find_literals(draft.loaded.source.data):
+        fix = "export it as a variable, and write $env:NAME, or ${env:NAME} within a text"
+        draft.warn(place, "a credential is written in the manifest", fix)
+    check_retrievers(draft)
+    checked = _check_datasets(draft)
+    _check_gate(draft, checked)
+    return checked
+
+
+def _check_datasets(draft: Draft) -> list[PlannedDataset]:
+    """Return every selected dataset, with its metrics, samples, required fields and thresholds checked."""
+    evaluation = draft.loaded.manifest.spec.evaluation
+    if evaluation.framework != "ragas":
+        message = f"framework '{evaluation.framework}' is accepted, but judged metrics use ragas"
+        draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
+    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
+    thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
+    _check_names(draft)
+    if not evaluation.datasets and evaluation.metrics:
+        alone = DatasetLimits("", finder.find_all(evaluation.metrics, _METRICS_PLACE, STANDARD), Survey(), False)
+        thresholds.shared([alone], evaluation.thresholds)
+        return []
+    gated: list[DatasetLimits] = []
+    files: dict[str, LoadedDataset] = {}
+    asked: dict[str, ResolvedRetriever | None] = {}
+    for index, config in enumerate(evaluation.datasets):
+        place = (*DATASETS_PLACE, index)
+        check_compat(draft, config, place)
+        data, survey = load(draft, config, place) if draft.wants(config.name) else (NOT_READ, Survey())
+        files[config.name] = data
+        retriever = asked[config.name] = resolve_retriever(draft, config, place, data)
+        if retriever is not None:
+            check_loaders(draft, config, place, data)
+        dataset = DatasetLimits(
+            config.name,
+            find_metrics(draft, finder, config, place, data, survey, retriever),
+            survey,
+            retriever is not None,
+            rules_of(config),
+        )
+        thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
+        gated.append(dataset)
+        thresholds.add_metrics_of_file(dataset, data.content.defaults)
+    thresholds.shared(gated, evaluation.thresholds)
+    for dataset in gated:
+        thresholds.of_file(dataset, files[dataset.name])
+        thresholds.check_lifts(dataset)
+    for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
+        if asked[dataset.name] is not None or config.retriever is None or draft.options.has_replies:
+            _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
+        _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
+    return [
+        PlannedDataset(
+            name=dataset.name,
+            file=files[dataset.name].shown_as,
+            sha256=files[dataset.name].sha256,
+            available=dataset.survey.count,
+            samples=_mark_copies(draft, dataset, files[dataset.name].samples, (*DATASETS_PLACE, index)),
+            metrics=tuple(dataset.metrics.values()),
+            thresholds=tuple(dataset.thresholds),
+            limits=tuple(dataset.ledger),
+            slices=None if config.slices is None else tuple(config.slices),
+            cluster=config.cluster,
+            retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
+            files=find_files(draft, config, files[dataset.name]),
+            curation=files[dataset.name].curation,
+            source_id=find_setting(files[dataset.name], "id"),
+            description=find_setting(files[dataset.name], "description"),
+        )
+        for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True))
+    ]
+
+
+def _mark_copies(draft: Draft, dataset: DatasetLimits, samples: Sequence[Sample], place: Place) -> Sequence[Sample]:
+    """Return the samples of a dataset. Copies know their unit, and a warning says how many there are."""
+    units = dataset.survey.copies.find_units()
+    if not units:
+        return samples
+    count, found = dataset.survey.count, len(set(units.values())) - len(units)
+    said = f"{counted(count, 'sample')} of '{dataset.name}' are {count + found:,} independent ones"
+    draft.warn(place, f"{said}: copies of a question count as one", "remove the copies, or add other questions")
+    return spool(set_unit(sample, units) for sample in samples)
+
+
+def _check_names(draft: Draft) -> None:
+    known = [dataset.name for dataset in draft.loaded.manifest.spec.evaluation.datasets]
+    for name in draft.options.datasets:
+        if name not in known:
+            draft.problems.append(Problem(f"no dataset is named '{name}'", near_miss(name, known), field="--dataset"))
+
+
+def _check_needs(
+    draft: Draft, dataset: DatasetLimits, data: LoadedDataset, asked: ResolvedRetriever | None, place: Place
+) -> None:
+    metrics = [metric for metric in dataset.metrics.values() if not metric.skip_reason]
+    if asked is not None:
+        given = asked.given
+        _refuse_answers(draft, dataset, asked, place)
+    elif not draft.needs_url:
+        given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+    else:
+        given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
+        if not draft.options.is_selective:
+            refuse_dropped(draft, dataset.survey.conversations, dataset.survey.count, data.shown_as)
+    draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))
+    staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
+    if staged:
+        message = f"{', '.join(staged)} of dataset '{dataset.name}' need rankings before and after reranking"
+        draft.add((*place, "mode"), message, "use a retriever that reranks, and mode: retrieve+rerank")
+    unmapped = [m.name for m in metrics if Need.RETRIEVED_IDS in m.needs - given and m.name not in staged]
+    if unmapped:
+        place = ("spec", "api", "chatEndpoint", "response", "contextIds")
+        message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of the retrieved documents"
+        draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
+
+
+def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriever, place: Place) -> None:
+    scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
+    if scoring:
+        verb = pluralize(len(scoring), "scores", "score")
+        message = f"{', '.join(scoring)} {verb} an answer, but the retriever '{asked.name}' returns only documents"
+        draft.add(
+            (*place, "metrics"), message, "use retrieval metrics for this dataset, for example [Recall@5, nDCG@10]"
+        )
+
+
+def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, place: Place) -> None:
+    """Add a problem for each metadata key of the manifest that no sample has, as it is probably misspelled."""
+    keys = dataset.survey.keys
+    named: dict[tuple[str | int, ...], str] = {
+        ("slices", number): key for number, key in enumerate(config.slices or ())
+    }
+    if config.cluster is not None:
+        named["cluster",] = config.cluster
+    for field, key in named.items() if dataset.survey.count else ():
+        known = keys if field == ("cluster",) else keys | {TAGS}
+        if key not in known:
+            draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
+
+
+def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
+    """Check that judged metrics of the selected datasets have a judge that the run may call."""
+    check_services(draft, needs_of([dataset for dataset in datasets if draft.wants(dataset.name)]))
+    if draft.options.no_judge or resolve_judge(draft.loaded.manifest.spec.evaluation.judge) is not None:
+        return
+    judged = {
+        metric.name: None
+        for dataset in datasets
+        if draft.wants(dataset.name)
+        for metric in dataset.metrics
+        if Need.JUDGE in metric.needs
+    }
+    if judged:
+        fix = "set spec.evaluation.judge, export OPENAI_API_KEY, or skip these metrics with --no-judge"
+        need = pluralize(len(judged), "needs", "need")
+        draft.add(JUDGE_PLACE, f"no judge is configured, but {', '.join(judged)} {need} one", fix)
+
+
+def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
+    evaluation = draft.loaded.manifest.spec.evaluation
+    declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
+    check_baseline(draft, {metric.name for dataset in checked for metric in dataset.metrics})
+    limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
+    statistics = {metric.name: metric.definition.statistic for dataset in checked for metric in dataset.metrics}
+    held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]
+    if evaluation.ci_gate.min_pass_rate is not None and any(d.available for d in checked) and not held:
+        fix = "add a threshold on a mean, a minimum or a maximum"
+        place = ("spec", "evaluation", "ciGate", "minPassRate")
+        draft.add(place, "no threshold applies to a single reply, so none can pass", fix)
+    if evaluation.ci_gate.enabled and not limited:
+        fix = "add thresholds, or set ciGate: false"
+        draft.add(
+            ("spec", "evaluation", "ciGate"), "ciGate is on, but there is no threshold, so it can never fail", fix
+        )

@@ -1,0 +1,99 @@
+"""Find copies: samples that are equal in everything that is sent and scored. They are one observation, not several."""
+
+import json
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+from msgspec import Struct, field, to_builtins
+from msgspec.structs import force_setattr
+
+from evalspec.base.foreign_text import normalize
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.schema import EvaluationConfig
+from evalspec.model import Sample
+
+_DIGEST_BYTES = 16
+_METADATA = re.compile(r"\{\{\s*metadata\.([^}\s]+)\s*\}\}")
+_COMPARED = ("user_input", "references", "retrieved_contexts", "reference_contexts", "qrels", "groups", "answerable")
+
+
+class CopyFinder(Struct):
+    """Finds copies among samples that are added one by one. It keeps digests and ids only.
+
+    `cluster`: the metadata key of declared clusters. `keys`: metadata that is sent or scored; None for all.
+    """
+
+    cluster: str | None = None
+    keys: Collection[str] | None = ()
+    groups: defaultdict[bytes, list[str]] = field(default_factory=lambda: defaultdict(list))
+    declared: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, sample: Sample) -> None:
+        """Add a sample."""
+        self.groups[_digest(sample, self.keys)].append(sample.id)
+        if self.cluster is not None and self.cluster in sample.metadata:
+            self.declared[str(sample.metadata[self.cluster])].append(sample.id)
+
+    def find_units(self) -> dict[str, str]:
+        """Return the unit of each sample that has copies, or that a cluster connects with copies, by id.
+
+        Copies are equal after normalisation of Unicode (NFKC, no invisible characters) and white space.
+        """
+        copies = [ids for ids in self.groups.values() if len(ids) > 1]
+        parent = _connect([*copies, *(self.declared.values() if copies else ())])
+        roots = {_find_root(parent, ids[0]) for ids in copies}
+        return {name: root for name in parent if (root := _find_root(parent, name)) in roots}
+
+
+def open_copy_finder(evaluation: EvaluationConfig, config: DatasetConfig, template: Any) -> CopyFinder:
+    """Return the finder for a dataset. A retriever or a scorer of the user's own may read all metadata.
+
+    `template`: of the requests to the agent.
+    """
+    entries = config.metrics or evaluation.metrics or ()
+    reads_all = config.retriever is not None or any(entry.scorer for entry in entries)
+    sent = _METADATA.findall(json.dumps(template, ensure_ascii=False, default=str))
+    return CopyFinder(config.cluster, None if reads_all else frozenset(sent))
+
+
+def _connect(groups: Iterable[Sequence[str]]) -> dict[str, str]:
+    """Return a forest in which the members of a group have the same root (union-find with path halving)."""
+    parent: dict[str, str] = {}
+    for first, *others in groups:
+        root = _find_root(parent, parent.setdefault(first, first))
+        for other in others:
+            parent[_find_root(parent, parent.setdefault(other, other))] = root
+    return parent
+
+
+def _find_root(parent: dict[str, str], name: str) -> str:
+    while parent[name] != name:
+        parent[name] = parent[parent[name]]
+        name = parent[name]
+    return name
+
+
+def set_unit(sample: Sample, units: Mapping[str, str]) -> Sample:
+    """Set the unit of a sample, in place, and return the sample."""
+    force_setattr(sample, "unit", units.get(sample.id))
+    return sample
+
+
+def _digest(sample: Sample, keys: Collection[str] | None) -> bytes:
+    metadata = {key: value for key, value in sample.metadata.items() if keys is None or key in keys}
+    content = [to_builtins(getattr(sample, name)) for name in _COMPARED]
+    text = json.dumps(_normalise([*content, metadata]), sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def _normalise(value: Any) -> Any:
+    if isinstance(value, str):
+        visible = value if value.isascii() else "".join(one for one in value if unicodedata.category(one) != "Cf")
+        return " ".join(normalize("NFKC", visible).split())
+    if isinstance(value, Mapping):
+        return {_normalise(key): _normalise(item) for key, item in value.items()}
+    return [_normalise(item) for item in value] if isinstance(value, list | tuple) else value

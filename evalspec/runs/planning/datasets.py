@@ -1,0 +1,199 @@
+"""Plan one dataset of a manifest: read its files and choose its metrics."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalspec.base.errors import Problem
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
+from evalspec.inputs.datasets.load import LoadedDataset, load_dataset, pass_on
+from evalspec.inputs.datasets.located import render_ids
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.inputs.manifest.references import UnresolvedReference
+from evalspec.inputs.manifest.schema import EvaluationConfig
+from evalspec.inputs.manifest.yaml_source import Place
+from evalspec.model import Need
+from evalspec.runs.planning.copies import open_copy_finder
+from evalspec.runs.planning.draft import Draft, ResolvedRetriever
+from evalspec.runs.planning.metrics import MetricFinder, find_definition
+from evalspec.runs.planning.options import SAME
+from evalspec.runs.planning.retrievers import add_stages, choose_cutoffs
+from evalspec.runs.planning.survey import Survey
+from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.scoring.metrics.retrieval import compat_formulas
+from evalspec.targets.agents.replay import RecordedReply
+from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
+
+if TYPE_CHECKING:
+    from evalspec.runs.planning.query_inputs import InputWatch
+
+NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
+"""Placeholder for a dataset that is not read."""
+
+_TEXT_METRICS = ("string_match",)
+_RETRIEVAL_METRICS = ("Recall", "Precision", "nDCG", "RR", "Success")
+_DEFAULT_K = (10,)
+
+
+def rules_of(config: DatasetConfig) -> RelevanceRules:
+    """Return the dataset's rules for retrieval metrics."""
+    compat = config.compat if compat_formulas(config.compat) else None
+    return RelevanceRules(config.min_grade, compat, config.empty_qrels == "zero")
+
+
+def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
+    """Report a `compat` value that names no known system."""
+    if config.compat is not None and compat_formulas(config.compat) is None:
+        names = " or ".join(f"'{known.name}'" for known in DATASETS if known.compat is not None)
+        message = f"'{config.compat}' is not one of the accepted values"
+        draft.add((*place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
+
+
+def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDataset, Survey]:
+    """Read the dataset's files. Problems and warnings are added to the draft."""
+    sections = (draft.loaded.manifest.spec.evaluation, config)
+    limits = [limit for section in sections for stated in section.thresholds.values() for limit in stated]
+    template = draft.loaded.manifest.spec.api.chat_endpoint.request
+    copies = open_copy_finder(draft.loaded.manifest.spec.evaluation, config, template)
+    survey = Survey(frozenset(limit.slice for limit in limits if limit.slice), copies)
+    path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
+    if path is None:
+        return NOT_READ, survey
+    source = make_source(config, path, corpus, with_replies=draft.options.responses == SAME)
+    inputs = _watch_inputs(draft, config)
+    data = load_dataset(
+        source,
+        config.format,
+        lambda samples: draft.collect(survey.watch(samples)),
+        pass_on if inputs is None else inputs.watch,
+    )
+    draft.problems.extend(data.problems)
+    draft.problems.extend(inputs.list_problems(data.shown_as) if inputs is not None else ())
+    draft.warnings.extend(data.warnings)
+    if source.with_replies and not data.problems:
+        _add_replies(draft, config, data)
+    return data, survey
+
+
+def make_source(config: DatasetConfig, path: Path, corpus: Path | None, *, with_replies: bool = False) -> Source:
+    """Return the source of a dataset of a manifest, whose paths are resolved."""
+    return Source(
+        path=path,
+        shown_as=_shown(path),
+        corpus=corpus,
+        corpus_shown_as=_shown(corpus) if corpus else "",
+        retrieval_gt_1d=config.retrieval_gt_1d,
+        fields=config.fields,
+        with_replies=with_replies,
+    )
+
+
+def _add_replies(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> None:
+    """Add the replies of a dataset's own file."""
+    if not data.replies:
+        fix = "name a file of replies with --responses FILE, or their column with `fields: {response: COLUMN}`"
+        draft.problems.append(Problem(f"dataset '{config.name}' has no recorded replies", fix, data.shown_as))
+    found = {(config.name, name): RecordedReply(reply, is_beside=True) for name, reply in data.replies.items()}
+    draft.replies.update(found)
+
+
+def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
+    if not draft.loaded.manifest.spec.evaluation.retrievers:
+        return None
+    from evalspec.runs.planning.query_inputs import watch_inputs
+
+    return watch_inputs(draft, config)
+
+
+def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> None:
+    """Report documents to ingest whose texts nothing can load."""
+    documents, path = data.content.documents or (), _path(draft, config.path, ())
+    if draft.options.no_ingest or draft.options.has_replies or path is None:
+        return
+    lost = [] if config.loader is not None else list_unloadable(documents)
+    if lost:
+        message = f"only a loader can read the loaderRef of {len(lost)} documents: {render_ids(lost)}"
+        draft.add(place, message, "write file:PATH in the dataset, or set loader to a function of your own")
+    missing = [file for file in list_loaded_files(documents, path.parent) if is_missing(file)]
+    if missing:
+        named = render_ids(map(_shown, missing))
+        draft.add(place, f"files of documents are missing: {named}", "add them, or correct their loaderRef")
+
+
+def find_setting(data: LoadedDataset, key: str) -> str | None:
+    """Return a text that the file says about the whole dataset, None if it has none."""
+    value = data.content.defaults.settings.get(key)
+    return value if isinstance(value, str) else None
+
+
+def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:
+    """Return the files that are read in addition to the dataset's own: corpus, queries, referenced documents."""
+    path = _path(draft, config.path, ()) if data is not NOT_READ else None
+    return data.files if path is None else (*data.files, *list_loaded_files(data.content.documents or (), path.parent))
+
+
+def _path(draft: Draft, given: str | None, place: Place) -> Path | None:
+    try:
+        return None if given is None else draft.loaded.references.path(given)
+    except UnresolvedReference as error:
+        draft.add(place, error.message, error.fix)
+        return None
+
+
+def _shown(path: Path) -> str:
+    """Return the path relative to the working directory if it is inside, else the path as it is."""
+    absolute, here = Path(os.path.realpath(path)), Path.cwd()  # reading the file reports a loop of links
+    return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)
+
+
+def find_metrics(
+    draft: Draft,
+    finder: MetricFinder,
+    config: DatasetConfig,
+    place: Place,
+    data: LoadedDataset,
+    survey: Survey,
+    asked: ResolvedRetriever | None,
+) -> dict[str, Metric]:
+    """Return the metrics of a dataset: its own list, else the evaluation's, else defaults for its samples."""
+    evaluation, rules = draft.loaded.manifest.spec.evaluation, rules_of(config)
+    cutoffs = choose_cutoffs(draft, config, data) if asked else tuple(config.k or data.content.defaults.k)
+    if config.metrics is not None:
+        metrics = finder.find_all(config.metrics, (*place, "metrics"), rules, cutoffs)
+    elif evaluation.metrics is not None:
+        metrics = finder.find_all(evaluation.metrics, ("spec", "evaluation", "metrics"), rules, cutoffs)
+    else:
+        entries = _sensible(survey, asked, _find_spellings(evaluation))
+        named = ", ".join(entry.name for entry in entries)
+        draft.warn(place, f"no metrics are configured; evalspec computes {named}", "list them under metrics")
+        metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
+    if _has_unanswerable(survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
+        no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
+        metrics |= {no_answer.name: no_answer} if no_answer else {}
+    return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics
+
+
+def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
+    """Return the manifest's own names of metrics, by printed name. An alias such as pass_rate may score differently."""
+    sections = (evaluation, *evaluation.datasets)
+    names = [name for section in sections for name in section.thresholds]
+    names += [entry.name for section in sections for entry in section.metrics or ()]
+    found = {name: find_definition(name) for name in names}
+    return {definition.name: name for name, definition in found.items() if definition is not None}
+
+
+def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
+    """Return metrics for the expected answers and judgements of the samples. None needs a judge."""
+    names = _RETRIEVAL_METRICS if asked or survey.has_judgements else ()
+    if not names or (asked is None and survey.has_answers):
+        names = (*_TEXT_METRICS, *names)
+    return [MetricEntry(name=spellings.get(name, name)) for name in names]
+
+
+def _has_unanswerable(survey: Survey, rules: RelevanceRules) -> bool:
+    """Return whether some query has no relevant document and the rules do not score such queries."""
+    if rules.compat is not None or rules.zero_without_relevant:
+        return False
+    return survey.lowest_best is not None and survey.lowest_best < rules.min_grade

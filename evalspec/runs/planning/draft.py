@@ -1,0 +1,192 @@
+"""The state of a manifest check, and the checked datasets."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.inputs.datasets.load import Collect
+from evalspec.inputs.datasets.selection import add_digest
+from evalspec.inputs.datasets.spooling import spool
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.yaml_source import Place
+from evalspec.model import Curation, Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.services import resolve_judge
+from evalspec.scoring.judge.services import JudgeServices
+from evalspec.scoring.metrics.base import Metric
+from evalspec.targets.agents.replay import RecordedReply
+from evalspec.targets.retrievers.agent import RERANK
+
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
+    from evalspec.targets.retrievers.agent import QuerySettings
+    from evalspec.targets.retrievers.base import Retriever
+    from evalspec.targets.retrievers.ingest_plan import IngestPlan
+
+
+class ResolvedRetriever(Struct, frozen=True):
+    """The unresolved target that a dataset queries, and its mode with the origin of that setting.
+
+    `name`: with the label of its variant, if it is part of a grid. `place`: of the target in the manifest.
+    """
+
+    name: str
+    target: "RetrieverTarget"
+    place: Place
+    mode: tuple[str, str]
+
+    @property
+    def reranks(self) -> bool:
+        """Return whether its hits are reranked."""
+        return self.mode[0] == RERANK
+
+    @property
+    def given(self) -> frozenset[Need]:
+        """Return the needs that its replies satisfy."""
+        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+        return always | {Need.CANDIDATE_IDS} if self.reranks else always
+
+
+class PlannedRetriever(Struct, frozen=True):
+    """How a dataset queries a retriever.
+
+    `target`: from the manifest; its references are resolved when a run is planned. `documents`: to ingest, None if
+    there are none. `opened`: the retriever, None if the manifest is only checked or replies are available. `ingest`:
+    the deletions and ingestion before the first query.
+    """
+
+    target: "RetrieverTarget"
+    query_settings: "QuerySettings"
+    url: str | None = None
+    documents: tuple[Document, ...] | None = None
+    opened: "Retriever | None" = None
+    ingest: "IngestPlan | None" = None
+
+    @property
+    def settings(self) -> RetrieverSettings:
+        """Return the query settings."""
+        return self.query_settings.settings
+
+    @property
+    def needs_embeddings(self) -> bool:
+        """Return whether the retriever may need embeddings."""
+        from evalspec.inputs.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget
+
+        return not isinstance(self.target, HttpTarget | PythonTarget | Bm25Options)
+
+    @property
+    def is_at_agent(self) -> bool:
+        """Return whether the retriever is a service without its own URL."""
+        from evalspec.inputs.manifest.retriever_schema import HttpTarget
+
+        return isinstance(self.target, HttpTarget) and self.target.http.url is None
+
+
+class PlannedDataset(Struct, frozen=True):
+    """A dataset of a run. `available`: the number of samples in its file. `samples`: the selected ones.
+
+    `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
+    key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
+    read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
+    `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
+    what the file says about itself. `removed`: samples of the gate's baseline that are gone from the file.
+    """
+
+    name: str
+    file: str
+    sha256: str
+    available: int
+    samples: Sequence[Sample]
+    metrics: tuple[Metric, ...]
+    thresholds: tuple[Threshold, ...]
+    limits: tuple[StatedLimit, ...] = ()
+    slices: tuple[str, ...] | None = None
+    cluster: str | None = None
+    retriever: PlannedRetriever | None = None
+    files: tuple[Path, ...] = ()
+    part: Mapping[str, Any] | None = None
+    curation: Callable[[], Curation] | None = None
+    source_id: str | None = None
+    description: str | None = None
+    removed: tuple[str, ...] = ()
+
+    @property
+    def is_at_agent(self) -> bool:
+        """Return whether queries go to the agent's URL: to the agent, or to a service without its own URL."""
+        return self.retriever is None or self.retriever.is_at_agent
+
+
+def keep_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
+    """Return the samples as a sequence, each with its digest, on disk if there are many."""
+    return spool(map(add_digest, samples))
+
+
+class Draft(Struct):
+    """The state of a manifest check. `collect`: turns the samples that are read into a collection.
+
+    `replies`: the replies in the files of the datasets, if the run scores them.
+    """
+
+    loaded: LoadedManifest
+    options: RunOptions
+    services: JudgeServices
+    problems: list[Problem]
+    warnings: list[Problem]
+    collect: Collect = keep_samples
+    replies: dict[tuple[str, str], RecordedReply] = field(default_factory=dict)
+
+    @property
+    def own_agent(self) -> str | None:
+        """The agent in the user's code, as module:object; None if the run calls another agent, or none."""
+        options = self.options
+        return self.loaded.manifest.spec.api.python if options.needs_url and options.url is None else None
+
+    @property
+    def needs_url(self) -> bool:
+        """Whether the agent is called over HTTP."""
+        return self.options.needs_url and self.own_agent is None
+
+    def add(self, place: Place, message: str, fix: str = "") -> None:
+        """Add a problem at a field of the manifest."""
+        self.problems.append(self.loaded.problem(place, message, fix))
+
+    def warn(self, place: Place, message: str, fix: str = "") -> None:
+        """Add a warning at a field of the manifest."""
+        self.warnings.append(self.loaded.problem(place, message, fix))
+
+    def wants(self, dataset: str) -> bool:
+        """Return whether the run includes a dataset.
+
+        It includes the datasets selected by name. Otherwise, if a retriever is selected and some datasets use one, it
+        includes only these. Otherwise, it includes all.
+        """
+        if self.options.datasets:
+            return dataset in self.options.datasets
+        for_retrievers = [d.name for d in self.loaded.manifest.spec.evaluation.datasets if d.retriever]
+        return self.options.retriever is None or not for_retrievers or dataset in for_retrievers
+
+    def raise_problems(self) -> None:
+        """Raise all problems found so far.
+
+        Raises:
+            InvalidInput: there is a problem.
+        """
+        if self.problems:
+            raise InvalidInput(self.problems)
+
+
+def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = keep_samples) -> Draft:
+    """Return an empty draft. Its judge and embeddings are as declared, not resolved."""
+    evaluation = loaded.manifest.spec.evaluation
+    return Draft(
+        loaded, options, JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings), [], [], collect
+    )
+
+
+def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
+    """Return all needs of the metrics and retrievers of these datasets in this run."""
+    needs = {need for dataset in datasets for m in dataset.metrics if not m.skip_reason for need in m.needs}
+    return needs | {Need.EMBEDDINGS for d in datasets if d.retriever is not None and d.retriever.needs_embeddings}

@@ -1,0 +1,144 @@
+"""The `inputSchema` of a retriever: JSON Schema, draft 2020-12, for the inputs of queries.
+
+A schema is complete in itself: references to other documents are errors, and nothing is ever fetched.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from evalspec.base.text import one_line
+from evalspec.inputs.manifest.yaml_source import Place
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_LONGEST = 200
+_PATTERN_SECONDS = 1.0
+"""How long a `pattern` may take for one text."""
+
+Found = tuple[Place, str]
+"""A place in a schema or an input, and what is wrong there."""
+
+Matcher = Callable[[Mapping[str, Any]], Found | None]
+"""Returns why an input does not match, None if it does."""
+
+
+def find_schema_problems(schema: Mapping[str, Any] | None) -> list[Found]:
+    """Return the problems of a schema, each with its place in it."""
+    if schema is None:
+        return []
+    try:
+        json.dumps(schema, allow_nan=False)
+        invalid = _explain_invalid(schema)
+        return [invalid] if invalid else list(dict.fromkeys(_find_bad_references(schema)))
+    except ValueError:
+        return [((), "a number in the schema is not finite; write a finite one")]
+    except RecursionError:
+        return [((), "the schema is nested too deeply; simplify it")]
+
+
+def build_matcher(schema: Mapping[str, Any]) -> Matcher:
+    """Return the check of a valid schema."""
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+    from jsonschema.validators import extend
+    from referencing import Registry
+
+    validator = extend(Draft202012Validator, {"pattern": _match_in_time})(schema, registry=Registry())
+
+    def find_mismatch(value: Mapping[str, Any]) -> Found | None:
+        try:
+            error = best_match(validator.iter_errors(value))
+        except TimeoutError as slow:
+            return (), f"{slow}; write one without nested repetitions"
+        except RecursionError:
+            return (), "the schema refers to itself without end"
+        return None if error is None else (tuple(error.absolute_path), _shorten(error.message))
+
+    return find_mismatch
+
+
+def _match_in_time(validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
+    """Check the keyword `pattern`.
+
+    Raises:
+        TimeoutError: The pattern takes too long. A mismatch would satisfy `not`.
+    """
+    import regex
+    from jsonschema.exceptions import ValidationError
+
+    if not validator.is_type(value, "string"):
+        return
+    try:
+        found = regex.search(pattern, value, timeout=_PATTERN_SECONDS, concurrent=True)
+    except TimeoutError as error:
+        message = f"the pattern {_shorten(repr(pattern))} takes longer than {_PATTERN_SECONDS:g} s on a text"
+        raise TimeoutError(message) from error
+    if found is None:
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _explain_invalid(schema: Any) -> Found | None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return tuple(error.absolute_path), f"it is not a JSON Schema: {_shorten(error.message)}"
+    return None
+
+
+def _find_bad_references(schema: Mapping[str, Any]) -> Iterator[Found]:
+    """Yield a problem for each other dialect, and for each reference to anything but a schema in this one."""
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+    from referencing.jsonschema import DRAFT202012
+
+    registry: Any = Registry()
+    root = DRAFT202012.create_resource(schema)
+    waiting, seen = [(schema, registry.resolver_with_root(root))], set()
+    while waiting:
+        part, resolver = waiting.pop()
+        if not isinstance(part, Mapping) or id(part) in seen:
+            continue
+        seen.add(id(part))
+        if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
+            yield _locate(schema, part, "$schema"), f"only draft 2020-12 is supported; write {_DIALECT}, or remove it"
+            continue
+        waiting += [
+            (inner, resolver.in_subresource(DRAFT202012.create_resource(inner)))
+            for inner in DRAFT202012.subresources_of(part)
+        ]
+        for key in ("$ref", "$dynamicRef"):
+            if key not in part:
+                continue
+            try:
+                found = resolver.lookup(part[key])
+            except (Unresolvable, ValueError, TypeError, AttributeError, LookupError):
+                message = f"{_shorten(repr(part[key]))} is not in this schema, and evalspec fetches no others"
+                yield _locate(schema, part, key), f"{message}; copy it to $defs"
+                continue
+            invalid = _explain_invalid(found.contents)
+            if invalid is not None:
+                yield _locate(schema, part, key), f"{_shorten(repr(part[key]))} is not a schema; refer to one"
+            else:
+                waiting.append((found.contents, found.resolver))
+
+
+def _locate(value: Any, part: Mapping[str, Any], key: str) -> Place:
+    """Return the place of a key of one mapping in a schema."""
+    places: list[tuple[Place, Any]] = [((), value)]
+    while places:
+        place, inner = places.pop()
+        if inner is part:
+            return (*place, key)
+        if isinstance(inner, Mapping):
+            places += [((*place, name), item) for name, item in inner.items()]
+        elif isinstance(inner, list):
+            places += [((*place, index), item) for index, item in enumerate(inner)]
+    return ()
+
+
+def _shorten(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"

@@ -1,0 +1,134 @@
+"""The options of a run besides the manifest."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from pydantic.alias_generators import to_camel
+
+from evalspec.inputs.datasets.selection import Selection, parse_selection
+
+RETRIEVER_OPTIONS = (
+    "retriever",
+    "mode",
+    "top_k",
+    "rerank_top_k",
+    "scope_prefix",
+    "no_ingest",
+    "cleanup",
+    "allow_custom_prefix",
+    "depth",
+)
+"""Options for querying retrievers. They are stored, so a resumed run uses the same ones."""
+
+SAME = Path("same")
+"""The value of `responses` for replies that are in the files of the datasets."""
+
+
+class RunOptions(Struct, frozen=True):
+    """The options of `evalspec evaluate`. None means that the manifest or the default applies.
+
+    `agent`: a Python function that is called instead of the URL. `responses`: the file of recorded replies, or SAME.
+    `repeat`: attempts per sample. `judge_repeat`: judge
+    calls per reply. `no_content`: write scores only, no texts. `stored`: ids of samples with stored replies, by
+    dataset; only these are selected, and no agent is needed.
+
+    `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
+    `slice`, `held_out`: use only that slice of a gold set, or its held-out share.
+
+    `dry_run`: the plan is only shown, so the project's code is not imported.
+
+    `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
+
+    `retriever`: the variant for all datasets, which overrides their own; `mode` to `depth`: its settings. `no_ingest`:
+    query the existing index. `cleanup`: when to delete the documents. `depth`: search for missing documents down to
+    this rank; 0 disables the search.
+    """
+
+    datasets: tuple[str, ...] = ()
+    url: str | None = None
+    sample_size: int | None = None
+    seed: int = 0
+    tags: tuple[str, ...] = ()
+    exclude_tags: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    stratify: tuple[str, ...] = ()
+    slice: str | None = None
+    held_out: bool = False
+    concurrency: int = 10
+    timeout: float | None = None
+    no_judge: bool = False
+    responses: Path | None = None
+    repeat: int = 1
+    judge_repeat: int = 1
+    no_content: bool = False
+    dry_run: bool = False
+    agent: Callable[[Any], Any] | None = None
+    stored: Mapping[str, frozenset[str]] | None = None
+    only: Mapping[str, frozenset[str]] | None = None
+    retriever: str | None = None
+    mode: str | None = None
+    top_k: int | None = None
+    rerank_top_k: int | None = None
+    scope_prefix: str | None = None
+    no_ingest: bool = False
+    cleanup: str = "none"
+    allow_custom_prefix: bool = False
+    depth: int = 100
+
+    @property
+    def needs_url(self) -> bool:
+        """Return whether the agent is called over HTTP."""
+        return not self.has_replies and self.agent is None
+
+    @property
+    def is_selective(self) -> bool:
+        """Return whether the options may leave no sample, because they select samples by what they are."""
+        chosen = (self.tags, self.exclude_tags, self.where, self.stratify, self.slice is not None, self.held_out)
+        return any(chosen)
+
+    @property
+    def replies_file(self) -> Path | None:
+        """Return the file of recorded replies; None if there is none besides the datasets."""
+        return None if self.responses == SAME else self.responses
+
+    @property
+    def has_replies(self) -> bool:
+        """Return whether all replies are available, so no agent is called."""
+        return self.responses is not None or self.stored is not None
+
+    def parse_selection(self) -> Selection:
+        """Return which samples to use.
+
+        Raises:
+            InvalidInput: A condition cannot be read, or there are strata without a sample size.
+        """
+        return parse_selection(
+            tags=self.tags,
+            exclude_tags=self.exclude_tags,
+            where=self.where,
+            size=self.sample_size,
+            seed=self.seed,
+            stratify=self.stratify,
+        )
+
+    def describe_selection(self) -> dict[str, Any]:
+        """Return the selection for the fingerprint of a run."""
+        return {
+            "datasets": list(self.datasets),
+            "sampleSize": self.sample_size,
+            "seed": self.seed,
+            "tags": list(self.tags),
+            "excludeTags": list(self.exclude_tags),
+            "where": list(self.where),
+            "stratify": list(self.stratify),
+            "slice": self.slice,
+            "heldOut": self.held_out,
+            **{to_camel(name): getattr(self, name) for name in RETRIEVER_OPTIONS},
+        }
+
+
+def choose_first(*candidates: tuple[Any, str]) -> tuple[Any, str]:
+    """Return the first candidate that is set, with its origin."""
+    return next(candidate for candidate in candidates if candidate[0] is not None)

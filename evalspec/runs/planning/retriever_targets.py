@@ -1,0 +1,78 @@
+"""What the targets of a manifest can do, and their problems."""
+
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
+from evalspec.inputs.manifest.yaml_source import Place, render_path
+from evalspec.inputs.user_code.calls import check_target
+from evalspec.runs.planning.draft import Draft, ResolvedRetriever
+from evalspec.runs.planning.input_schema import find_schema_problems
+from evalspec.targets.http.template import list_placeholders
+from evalspec.targets.retrievers.bm25 import explain_language
+from evalspec.targets.retrievers.http_target_checks import apply_preset, check_http
+from evalspec.targets.retrievers.opening import RETRIEVERS, is_in_memory
+from evalspec.targets.retrievers.query_input import QUERY
+
+_BUILTINS = ("bm25", "dense", "hybrid", "qdrant")
+"""Built-in retrievers. None of them reranks or supports filters."""
+
+
+def find_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[tuple[Place, str]]:
+    """Return the problems of a target, each with its place in the target."""
+    in_schema = [(("inputSchema", *keys), message) for keys, message in find_schema_problems(target.input_schema)]
+    return [*in_schema, *_find_own_problems(loaded, target)]
+
+
+def _find_own_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[tuple[Place, str]]:
+    if isinstance(target, HttpTarget):
+        return [(("http", *keys), message) for keys, message in check_http(target.http)]
+    if isinstance(target, PythonTarget):
+        found = check_target(loaded.path.parent, target.python)
+        return [(("python",), message) for message in found]
+    if isinstance(target, Bm25Options):
+        refused = explain_language(target.language)
+        return [] if refused is None else [(("language",), "; ".join(refused))]
+    if RETRIEVERS.find(target.builtin) is None:
+        hint = RETRIEVERS.hint(target.builtin)
+        return [(("builtin",), f"unknown builtin retriever '{target.builtin}'; {hint}")]
+    return []
+
+
+def check_use(
+    draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, place: Place, *, has_documents: bool
+) -> None:
+    """Report settings of a dataset that its retriever does not support, and documents that it lacks."""
+    is_http = isinstance(asked.target, HttpTarget)
+    if asked.reranks and not can_rerank(asked.target):
+        fix = f"describe {render_path(asked.place)}.http.rerank" if is_http else "use mode: retrieve"
+        draft.add((*place, "mode"), f"the retriever '{asked.name}' cannot rerank", fix)
+    if config.filters and not takes_filters(asked.target):
+        fix = "add {{filters}} to its search request" if is_http else "remove them"
+        draft.add((*place, "filters"), f"the retriever '{asked.name}' does not support filters", fix)
+    if is_in_memory(asked.target) and not has_documents and not draft.options.has_replies:
+        message = f"the retriever '{asked.name}' searches in memory, but dataset '{config.name}' has no documents"
+        draft.add((*place, "retriever"), message, "set its corpus, or use another retriever")
+
+
+def can_rerank(target: RetrieverTarget) -> bool:
+    """Return whether a target may rerank. For user code and other packages, this is known only after opening."""
+    if isinstance(target, HttpTarget):
+        return target.http.rerank is not None
+    return isinstance(target, PythonTarget) or target.builtin not in _BUILTINS
+
+
+def takes_filters(target: RetrieverTarget) -> bool:
+    """Return whether a target accepts filters. User code and other packages may do anything with them."""
+    names = find_placeholders(target)
+    return names is None or "filters" in names
+
+
+def find_placeholders(target: RetrieverTarget) -> frozenset[str] | None:
+    """Return what a target takes from a query, as the placeholders of a search request. None: everything, or unknown.
+
+    User code and other packages receive everything.
+    """
+    if isinstance(target, HttpTarget):
+        search = apply_preset(target.http.search)
+        return frozenset(list_placeholders([search.path, search.request]))
+    return None if isinstance(target, PythonTarget) or target.builtin not in _BUILTINS else frozenset({QUERY})

@@ -1,0 +1,155 @@
+"""Resolve the agent, judge and embeddings of a run from the manifest, the options and environment variables."""
+
+import os
+import re
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from evalspec.base.errors import Problem
+from evalspec.base.trust import permitted_variables
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.fields import Strict
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.yaml_source import Place
+from evalspec.model import Need
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.mapping import check_mapping, list_queries
+from evalspec.targets.agents.request_template import check_header, check_template
+from evalspec.targets.agents.wire import WIRES, find_wire
+from evalspec.targets.http.template import list_placeholders
+
+_ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
+_NO_ROOT_FILTER = "name the field, as in $.docs[?…], or for the end of a stream write {path: $.type, equals: end}"
+_UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
+Config = TypeVar("Config", bound=Strict)
+JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
+EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
+API_PLACE: Place = ("spec", "api")
+ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
+
+
+def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
+    """Return the declared judge, or a default judge if OPENAI_API_KEY is set, otherwise None.
+
+    OPENAI_BASE_URL replaces a missing baseUrl. OPENAI_API_KEY replaces a missing apiKey only if the manifest has no
+    baseUrl, so the key is never sent to a host that it may not belong to.
+    """
+    if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
+        return None
+    return _complete_from_environment(declared or JudgeConfig())
+
+
+def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:
+    """Return the declared embeddings. An endpoint is completed from the environment like the judge."""
+    return declared if declared.provider == "local" else _complete_from_environment(declared)
+
+
+def _complete_from_environment(config: Config) -> Config:
+    if "base_url" in config.model_fields_set:
+        return config
+    environ = permitted_variables(os.environ)
+    found = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY"}
+    update = {
+        field: f"$env:{variable}"
+        for field, variable in found.items()
+        if environ.get(variable) and field not in config.model_fields_set
+    }
+    return config.model_copy(update=update)
+
+
+def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problems: list[Problem]) -> Config:
+    """Return the config with its references resolved. Unresolved references go to `problems`.
+
+    Unset fields stay unset, so defaults can still be distinguished from explicit values.
+    """
+    said = config.model_dump(by_alias=True, exclude_unset=True)
+    return type(config).model_validate(loaded.resolve(said, place, problems))
+
+
+def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: list[Problem]) -> None:
+    """Check the URL for placeholders, and the templates and JSONPath queries of the chat endpoint."""
+    endpoint = loaded.manifest.spec.api.chat_endpoint
+    bad = _explain_placeholder(loaded.manifest.spec.api.url)
+    if bad is not None:
+        problems.append(loaded.problem((*API_PLACE, "url"), *bad))
+    if endpoint.protocol is not None and WIRES.find(endpoint.protocol) is None:
+        message = f"unknown protocol '{endpoint.protocol}'"
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "protocol"), message, WIRES.hint(endpoint.protocol)))
+    for message in check_template(endpoint.request) if endpoint.request is not None else ():
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
+    for name, text in endpoint.headers.items():
+        for message in check_header(text):
+            problems.append(loaded.problem((*ENDPOINT_PLACE, "headers", name), message))
+    if endpoint.session_mode == "stateless" and endpoint.thread_id_header:
+        message = "no session id is sent with sessionMode: stateless"
+        warnings.append(loaded.problem((*ENDPOINT_PLACE, "threadIdHeader"), message, "remove one of the two"))
+    for field, message in check_mapping(endpoint.response) if endpoint.response else ():
+        problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
+    for field, text in list_queries(endpoint.response).items() if endpoint.response else ():
+        if _ROOT_FILTER.match(text):
+            message = f"{text} filters the values of the whole reply, which is right only if the reply is a list"
+            warnings.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message, _NO_ROOT_FILTER))
+
+
+def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
+    """Return the needs that the mapped reply satisfies."""
+    mapping = endpoint.response
+    found = {
+        Need.CONTEXT: mapping is not None and mapping.contexts is not None,
+        Need.RETRIEVED_IDS: mapping is not None and mapping.context_ids is not None,
+    }
+    return frozenset(need for need, present in found.items() if present)
+
+
+def resolve_url(loaded: LoadedManifest, given: str | None, problems: list[Problem]) -> str | None:
+    """Return the agent's base URL from the option (or EVALSPEC_URL) or the manifest; None with a problem if invalid."""
+    url = given
+    if url is None and loaded.manifest.spec.api.url is not None:
+        url = str(loaded.resolve(loaded.manifest.spec.api.url, (*API_PLACE, "url"), problems))
+    if url is None:
+        fix = "set spec.api.url, pass --url or export EVALSPEC_URL"
+        problems.append(loaded.problem(API_PLACE, "the agent has no URL", fix))
+        return None
+    problem = explain_bad_url(url)
+    if problem is None:
+        return url.rstrip("/")
+    if given is not None:
+        problems.append(Problem(*problem, field="--url"))
+    else:
+        problems.append(loaded.problem((*API_PLACE, "url"), *problem))
+    return None
+
+
+def explain_bad_url(url: str) -> tuple[str, str] | None:
+    """Return message and fix if a text is no HTTP URL, otherwise None."""
+    shown = _UP_TO_USERINFO.sub(r"\1", url)  # a bad url has no certain end of its userinfo
+    try:
+        parts = urlsplit(url)
+        port_is_fine = parts.port is None or parts.port > 0
+    except ValueError as error:
+        return f"'{shown}' is not a URL: {error}", "use a URL like http://localhost:4000"
+    if parts.scheme not in ("http", "https"):
+        return f"'{shown}' does not start with http:// or https://", f"use http://{shown.rpartition('//')[2]}"
+    if not parts.hostname or not port_is_fine:
+        return f"'{shown}' has no host", "use a URL like http://localhost:4000"
+    return _explain_placeholder(url)
+
+
+def _explain_placeholder(url: str | None) -> tuple[str, str] | None:
+    """Return message and fix if a URL has a placeholder: data must never choose the host."""
+    if url is None or not list(list_placeholders(url)):
+        return None
+    return "a placeholder is not replaced in a URL", "put it into the request"
+
+
+def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
+    """Return the endpoint with its references resolved."""
+    endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
+    if timeout is not None:
+        endpoint = endpoint.model_copy(update={"timeout_seconds": timeout})
+    wire = find_wire(endpoint)
+    if wire.path is not None and "path" not in endpoint.model_fields_set:
+        endpoint = endpoint.model_copy(update={"path": wire.path})
+    headers = {**wire.headers, **endpoint.headers}
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers)

@@ -1,0 +1,147 @@
+"""Summarise the samples of a dataset while they are read, so that planning need not keep them in memory."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from evalspec.base.errors import Problem
+from evalspec.model import Need, Sample
+from evalspec.runs.planning.copies import CopyFinder
+from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.summary import in_slice
+
+PLACES_SHOWN = 8
+_FIXES: Mapping[Need, str] = {
+    Need.CONTEXT: "add it, or map spec.api.chatEndpoint.response.contexts",
+}
+_BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
+"""Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
+_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
+
+
+class Lacking(Struct):
+    """The samples that lack something: their number and the first of them."""
+
+    count: int = 0
+    first: list[Sample] = field(default_factory=list)
+
+    def add(self, sample: Sample) -> None:
+        """Count a sample."""
+        self.count += 1
+        if len(self.first) <= PLACES_SHOWN:
+            self.first.append(sample)
+
+
+class Survey(Struct):
+    """A summary of a dataset.
+
+    `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
+    `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
+    judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
+    `conversations`: the samples that are more than a question.
+    """
+
+    sought: frozenset[str] = frozenset()
+    copies: CopyFinder = field(default_factory=CopyFinder)
+    found: set[str] = field(default_factory=set)
+    count: int = 0
+    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in _FIELDS})
+    tags: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    has_judgements: bool = False
+    lowest_best: int | None = None
+    conversations: Lacking = field(default_factory=Lacking)
+
+    def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield the samples and add them to the summary."""
+        expected, context, reference_contexts, relevant = (self.lacking[need] for need in _FIELDS)
+        for sample in samples:
+            self.count += 1
+            self.copies.add(sample)
+            if not sample.references:
+                expected.add(sample)
+            if sample.retrieved_contexts is None:
+                context.add(sample)
+            if not sample.reference_contexts:
+                reference_contexts.add(sample)
+            if sample.qrels is None:
+                relevant.add(sample)
+            else:
+                self._add_grades(sample.qrels.values())
+            if _is_conversation(sample):
+                self.conversations.add(sample)
+            self.tags.update(sample.tags)
+            self.keys.update(sample.metadata)
+            if len(self.found) < len(self.sought):
+                self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
+            yield sample
+
+    def _add_grades(self, grades: Collection[int]) -> None:
+        if grades:
+            self.has_judgements = True
+        best = max(grades, default=0)
+        if self.lowest_best is None or best < self.lowest_best:
+            self.lowest_best = best
+
+    @property
+    def has_answers(self) -> bool:
+        """Return whether a sample has an expected answer."""
+        return self.lacking[Need.EXPECTED].count < self.count
+
+    def has_slice(self, name: str | None) -> bool:
+        """Return whether a sought slice has a sample; None is the slice of all samples."""
+        return self.count > 0 if name is None else name in self.found
+
+
+def find_conversations(samples: Iterable[Sample]) -> Lacking:
+    """Return the samples that have more messages than one question."""
+    found = Lacking()
+    for sample in samples:
+        if _is_conversation(sample):
+            found.add(sample)
+    return found
+
+
+def _is_conversation(sample: Sample) -> bool:
+    return not isinstance(sample.user_input, str) and len(sample.user_input) > 1
+
+
+def check_needs(
+    survey: Survey, metrics: Iterable[Metric], shown_as: str, given_by_reply: frozenset[Need]
+) -> list[Problem]:
+    """Return a problem, with lines, for each field that a metric needs and a sample lacks.
+
+    `given_by_reply`: needs that replies satisfy, so that samples need not.
+    """
+    needed_by: dict[Need, list[str]] = {}
+    for metric in metrics:
+        for need in sorted(metric.needs - given_by_reply):
+            needed_by.setdefault(need, []).append(metric.name)
+    problems = []
+    for need, names in needed_by.items():
+        if need in survey.lacking and survey.lacking[need].count:
+            problems.append(_problem(need, names, survey.lacking[need], survey.count, shown_as))
+    return problems
+
+
+def _problem(need: Need, names: Sequence[str], lacking: Lacking, total: int, shown_as: str) -> Problem:
+    first, also = lacking.first[0], describe_others(lacking, total)
+    where = "" if first.line is not None else f" in sample {first.id}"
+    message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
+    by_answer = [_BY_ANSWER[name] for name in names if need is Need.REFERENCE_CONTEXTS and name in _BY_ANSWER]
+    fix = by_answer[0] if by_answer else _FIXES.get(need, "add it or drop the metric")
+    return Problem(message, fix, shown_as, first.line, need.value)
+
+
+def describe_others(lacking: Lacking, total: int) -> str:
+    """Return the places of all samples but the first, in brackets after a blank; empty if there are none."""
+    others = lacking.first[1:]
+    return f" (also {_places(others, lacking.count - 1)}; {lacking.count} of {total} samples)" if others else ""
+
+
+def _places(first: Sequence[Sample], count: int) -> str:
+    """Return the lines of the first of `count` samples, or their ids if the format has no lines."""
+    lined = all(sample.line is not None for sample in first)
+    shown = [str(sample.line if lined else sample.id) for sample in first]
+    more = f" and {count - len(first)} more" if count > len(first) else ""
+    return f"{'lines' if lined else 'samples'} {', '.join(shown)}{more}"

@@ -1,0 +1,149 @@
+"""The CI build of this process, from the variables that CI services document."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, to_builtins
+
+from evalspec.model.fingerprints import CiBuild
+from evalspec.runs.store.ci_builds import clean_ci_build, clean_url
+
+_REFS = "refs/"
+_BRANCH_REF = "refs/heads/"
+_PULL_REF = "refs/pull/"
+_REMOTE = "origin/"
+
+
+class _Service(Struct, frozen=True):
+    """The variables in which one service says what it builds. The first variable that has a value counts.
+
+    `sign`: the variable that only this service sets. `tag`: if it has a value, a tag is built and no branch.
+    `url`: the address of the build; variables are in braces. `query`: added to it.
+    """
+
+    name: str
+    sign: str
+    branch: Sequence[str]
+    commit: str
+    pull_request: Sequence[str]
+    url: str
+    query: str = ""
+    tag: str = ""
+
+
+_SERVICES = (
+    _Service(
+        "GitHub Actions",
+        "GITHUB_ACTIONS",
+        branch=("GITHUB_HEAD_REF", "GITHUB_REF"),
+        commit="GITHUB_SHA",
+        pull_request=("GITHUB_REF",),
+        url="{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}/actions/runs/{GITHUB_RUN_ID}",
+    ),
+    _Service(
+        "GitLab CI",
+        "GITLAB_CI",
+        branch=("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME", "CI_COMMIT_BRANCH"),
+        commit="CI_COMMIT_SHA",
+        pull_request=("CI_MERGE_REQUEST_IID",),
+        url="{CI_JOB_URL}",
+    ),
+    _Service(
+        "Azure Pipelines",
+        "TF_BUILD",
+        branch=("SYSTEM_PULLREQUEST_SOURCEBRANCH", "BUILD_SOURCEBRANCH"),
+        commit="BUILD_SOURCEVERSION",
+        pull_request=("SYSTEM_PULLREQUEST_PULLREQUESTNUMBER", "SYSTEM_PULLREQUEST_PULLREQUESTID"),
+        url="{SYSTEM_TEAMFOUNDATIONCOLLECTIONURI}{SYSTEM_TEAMPROJECT}/_build/results",
+        query="?buildId={BUILD_BUILDID}",
+    ),
+    _Service(
+        "CircleCI",
+        "CIRCLECI",
+        branch=("CIRCLE_BRANCH",),
+        commit="CIRCLE_SHA1",
+        pull_request=("CIRCLE_PULL_REQUEST",),
+        url="{CIRCLE_BUILD_URL}",
+        tag="CIRCLE_TAG",
+    ),
+    _Service(
+        "Bitbucket Pipelines",
+        "BITBUCKET_BUILD_NUMBER",
+        branch=("BITBUCKET_BRANCH",),
+        commit="BITBUCKET_COMMIT",
+        pull_request=("BITBUCKET_PR_ID",),
+        url="{BITBUCKET_GIT_HTTP_ORIGIN}/pipelines/results/{BITBUCKET_BUILD_NUMBER}",
+        tag="BITBUCKET_TAG",
+    ),
+    _Service(
+        "Buildkite",
+        "BUILDKITE",
+        branch=("BUILDKITE_BRANCH",),
+        commit="BUILDKITE_COMMIT",
+        pull_request=("BUILDKITE_PULL_REQUEST",),
+        url="{BUILDKITE_BUILD_URL}",
+        tag="BUILDKITE_TAG",
+    ),
+    _Service(
+        "Jenkins",
+        "JENKINS_URL",
+        branch=("CHANGE_BRANCH", "BRANCH_NAME", "GIT_BRANCH"),
+        commit="GIT_COMMIT",
+        pull_request=("CHANGE_ID",),
+        url="{BUILD_URL}",
+        tag="TAG_NAME",
+    ),
+)
+"""Jenkins is the last, because its variables are also set on machines that other services use."""
+
+
+def detect_ci_build(environment: Mapping[str, str]) -> CiBuild | None:
+    """Return the CI build that the environment describes. None: this is no CI service that evalspec knows."""
+    service = next((one for one in _SERVICES if environment.get(one.sign)), None)
+    if service is None:
+        return None
+    values = {
+        "service": service.name,
+        "branch": None if environment.get(service.tag) else _find_branch(service, environment),
+        "commit": environment.get(service.commit),
+        "pull_request": _find_pull_request(service, environment),
+        "url": _find_url(service, environment),
+    }
+    return clean_ci_build(values)
+
+
+def describe_ci_build(environment: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the build as run.json has it, without what is unknown."""
+    build = detect_ci_build(environment)
+    return None if build is None else to_builtins(build)
+
+
+def _find_branch(service: _Service, environment: Mapping[str, str]) -> str | None:
+    for name in service.branch:
+        text = environment.get(name, "")
+        if text.startswith(_BRANCH_REF):
+            return text.removeprefix(_BRANCH_REF)
+        if text and not text.startswith(_REFS):
+            return text.removeprefix(_REMOTE) if name == "GIT_BRANCH" else text
+    return None
+
+
+def _find_pull_request(service: _Service, environment: Mapping[str, str]) -> str | None:
+    """Return the number, which is the last numeric part of `refs/pull/7/merge` and of an address."""
+    for name in service.pull_request:
+        text = environment.get(name, "")
+        numbers = [part for part in text.split("/") if part.isdecimal()]
+        if numbers and (text.startswith(_PULL_REF) or not text.startswith(_REFS)):
+            return numbers[-1]
+    return None
+
+
+def _find_url(service: _Service, environment: Mapping[str, str]) -> str | None:
+    """Return the address of the build. Queries that are not ours are left out, because they may have tokens."""
+    known = {name: text for name, text in environment.items() if text}
+    try:
+        found = clean_url(service.url.format_map(known).replace(" ", "%20"))
+        query = service.query.format_map(known)
+    except KeyError:
+        return None
+    return None if found is None else f"{found.partition('?')[0]}{query}"

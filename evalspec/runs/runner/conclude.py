@@ -1,0 +1,354 @@
+"""Conclude a run: summaries, thresholds, verdict and exit code from the results of its samples."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from evalspec.base.errors import ExitCode
+from evalspec.base.plural import counted, pluralize
+from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.model import (
+    NOT_ASKED,
+    DatasetResult,
+    Direction,
+    JudgeUsage,
+    MeasurementChange,
+    RegressionOutcome,
+    Run,
+    SampleResult,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    SliceResult,
+    Verdict,
+    VerdictStatus,
+    describe_reuse,
+    is_cut_off,
+    list_unenforced,
+)
+from evalspec.model.exchanges import QUESTION_CHANGED
+from evalspec.model.fingerprints import list_judge_notes, list_part_notes, list_reply_notes
+from evalspec.runs.runner.doubts import list_doubts
+from evalspec.runs.runner.fingerprint import public_part
+from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
+from evalspec.runs.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
+from evalspec.verdict.attempts import compute_repeats
+from evalspec.verdict.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
+from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
+from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
+from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.estimates import FEW
+
+if TYPE_CHECKING:
+    from evalspec.verdict.comparison.baseline import Baseline
+
+_NOTES_SHOWN = 5
+_LAG_SHARE = 0.1
+"""Share of a failed latency threshold's value above which the lag of this process is reported."""
+
+
+class RunMetadata(Struct, frozen=True):
+    """Everything about a run except its scores.
+
+    `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own
+    lag during requests. `notes`: further notes for the report. `unfinished`: what is missing
+    of a run that was ended. `second`: results of second attempts, with their
+    outline, that confirm drops; or why there are none.
+    """
+
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    baseline: "Baseline | None" = None
+    own_lag_ms: float = 0.0
+    judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unfinished: str | None = None
+    second: SecondAttempts | str = "a broken threshold fails the run in any case"
+
+
+def conclude(
+    outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
+) -> Run:
+    """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
+    lost = {
+        planned.name: _find_lost(planned, found, run_metadata.baseline, outline.policy)
+        for planned, found in zip(outline.datasets, results, strict=True)
+    }
+    datasets = tuple(
+        _dataset(planned, found, outline, lost[planned.name])
+        for planned, found in zip(outline.datasets, results, strict=True)
+    )
+    skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
+    left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
+    regressions = _regressions(outline, datasets, run_metadata)
+    verdict = compute_verdict(
+        datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
+    )
+    if run_metadata.unfinished is not None and verdict.status is VerdictStatus.PASS:
+        verdict = verdict._replace(status=VerdictStatus.INCOMPLETE, reasons=(run_metadata.unfinished,))
+    reuse = describe_reuse(run_metadata.fingerprint)
+    notes = [
+        *run_metadata.notes,
+        *([reuse] if reuse else []),
+        *list_part_notes(run_metadata.fingerprint),
+        *list_reply_notes(run_metadata.fingerprint),
+        *list_judge_notes(run_metadata.fingerprint),
+        *_baseline_notes(run_metadata, regressions),
+        *list_second_notes(run_metadata.second),
+        *_oddity_notes(datasets),
+        *_cut_off_notes(datasets),
+        *_failure_notes(datasets),
+        *_lag_notes(datasets, run_metadata.own_lag_ms),
+        *_copy_notes(datasets),
+        *_few_notes(datasets),
+        *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
+    ]
+    return Run(
+        id=run_id,
+        verdict=verdict.status,
+        partial=verdict.partial,
+        exit_code=_exit_code(verdict, datasets),
+        reasons=verdict.reasons,
+        notes=tuple(notes),
+        has_texts=outline.has_texts,
+        regressions=regressions,
+        measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubts(datasets, outline)),
+        fingerprint=public_part(run_metadata.fingerprint),
+        judge_usage=run_metadata.judge_usage,
+        datasets=datasets,
+    )
+
+
+def _regressions(
+    outline: RunOutline, datasets: Sequence[DatasetResult], run_metadata: RunMetadata
+) -> tuple[RegressionOutcome, ...]:
+    """Return the outcomes of the regression limits. Empty if the gate has no baseline."""
+    name = outline.policy.baseline
+    if name is None:
+        return ()
+    if run_metadata.baseline is None:
+        reason = f"there is no baseline '{name}'; write it with `evalspec runs promote RUN --as {name}`"
+        return (RegressionOutcome("", None, VerdictStatus.INCOMPLETE, reason=reason, of_baseline=True),)
+    from evalspec.verdict.comparison.confirmation import confirm
+    from evalspec.verdict.comparison.regression import decide_regressions
+
+    compared = (outline.policy, run_metadata.fingerprint)
+    removed = {dataset.name: dataset.removed for dataset in outline.datasets}
+    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
+    if run_metadata.unfinished is not None:
+        return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
+    second = list_second(run_metadata.second, datasets)
+    return confirm(outcomes, run_metadata.baseline, second, *compared, removed)
+
+
+def _leave_open(outcome: RegressionOutcome, why: str) -> RegressionOutcome:
+    return replace(outcome, status=VerdictStatus.INCOMPLETE, reason=f"{outcome.reason}; {why}", worsened={})
+
+
+def _list_changes(
+    outline: RunOutline, datasets: tuple[DatasetResult, ...], run_metadata: RunMetadata
+) -> Iterator[MeasurementChange]:
+    """Yield what changed in the measurement since the baseline."""
+    if run_metadata.baseline is not None:
+        from evalspec.verdict.comparison.measurement import list_measurement_changes
+
+        baseline = run_metadata.baseline.run
+        yield from list_measurement_changes(baseline, datasets, outline, run_metadata.fingerprint)
+
+
+def _dataset(
+    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, lost: LostSamples
+) -> DatasetResult:
+    metrics = {metric.name: metric for metric in planned.metrics}
+    gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
+    result = DatasetResult(
+        name=planned.name,
+        samples=tuple(samples),
+        metrics=summarise(samples, planned.metrics, planned.cluster),
+        limits=planned.limits,
+        thresholds=tuple(
+            doubt_lost(
+                compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),
+                metrics[threshold.metric],
+                gated,
+                lost,
+                outline.policy,
+                planned.cluster,
+            )
+            for threshold in planned.thresholds
+        ),
+        slices=_slices(planned, samples),
+        file=planned.file,
+        repeats=compute_repeats(samples, planned, outline.repeats)
+        if max(outline.repeats, outline.judge_repeats) > 1
+        else None,
+        retriever=planned.retriever,
+        stages=compute_stages(samples) if planned.retriever or reports_stages(samples) else (),
+        cluster=planned.cluster,
+        gold=planned.gold,
+        source_id=planned.source_id,
+        description=planned.description,
+    )
+    return result.with_limits()
+
+
+def _find_lost(
+    planned: DatasetOutline, samples: Sequence[SampleResult], baseline: "Baseline | None", policy: CiGate
+) -> LostSamples:
+    """Return the samples of the baseline that are gone from a dataset's file or edited, if they are above maxRemoved.
+
+    A baseline knows the slices that were limited then. Any of its samples may be in another slice.
+    """
+    before = baseline.run.find_dataset(planned.name) if baseline else None
+    if before is None:
+        return LostSamples()
+    from evalspec.verdict.comparison.pairing import is_edited
+
+    now = {sample.id: sample for sample in samples}
+    edited = [now[old.id] for old in before.samples if old.id in now and is_edited(old, now[old.id])]
+    if not exceeds_share(len(planned.removed) + len(edited), len(before.samples), policy.max_removed):
+        return LostSamples()
+    gone, unknown = set(planned.removed), {one.slice for one in planned.thresholds if one.slice}
+    unknown -= {one.slice for one in before.thresholds}
+    removed = [replace(one, slices=(*one.slices, *unknown)) for one in before.samples if one.id in gone]
+    return LostSamples(tuple(removed), tuple(edited))
+
+
+def _without_reasons(sample: SampleResult) -> SampleResult:
+    """Return the sample without the reasons of scores that are not applicable, so that no threshold quotes them."""
+    attempts = tuple(replace(attempt, scores=_bare_scores(attempt.scores)) for attempt in sample.attempts)
+    return replace(sample, scores=_bare_scores(sample.scores), attempts=attempts)
+
+
+def _bare_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
+    return {
+        metric: replace(score, reason=None) if score.status is ScoreStatus.NOT_APPLICABLE else score
+        for metric, score in scores.items()
+    }
+
+
+def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[SliceResult, ...]:
+    """Return the slices, worst first, small ones last.
+
+    They are ordered by the first metric with a threshold, or else by the first metric.
+    """
+    computed = [metric for metric in planned.metrics if not metric.skip_reason]
+    limited = {threshold.metric for threshold in planned.thresholds}
+    leading = next((metric for metric in computed if metric.name in limited), next(iter(computed), None))
+    found = []
+    for name, members in group_by_slice(samples, planned.slices).items():
+        summaries = summarise(members, planned.metrics, planned.cluster)
+        told = summaries[leading.name].expected - summaries[leading.name].failed if leading else len(members)
+        small = min(told, len(members)) < MIN_SLICE
+        found.append(SliceResult(name=name, selected=len(members), small=small, metrics=summaries))
+    if leading is None:
+        return tuple(found)
+    return tuple(sorted(found, key=lambda part: (part.small, *_badness(part, leading))))
+
+
+def _badness(part: SliceResult, leading: MetricOutline) -> tuple[bool, float]:
+    """Return a sort key: the worst value first, slices without a value last."""
+    value = part.metrics[leading.name].value
+    if value is None:
+        return True, 0.0
+    return False, value if leading.direction is Direction.HIGHER else -value
+
+
+def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:
+    if verdict.status is VerdictStatus.FAIL:
+        return ExitCode.GATE_FAILED
+    if verdict.status is VerdictStatus.INCOMPLETE:
+        return ExitCode.UNMEASURED
+    measured = any(summary.scored for d in datasets if d.answered for summary in d.metrics.values())
+    return ExitCode.OK if measured else ExitCode.UNMEASURED
+
+
+def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return why scores failed, most frequent reason first. A failed reply is reported once, not for every metric."""
+    reasons: Counter[str] = Counter()
+    not_asked: Counter[str] = Counter()
+    for dataset in datasets:
+        for sample in dataset.samples:
+            if sample.error is not None:
+                reason = f"{dataset.name}: no usable reply: {sample.error.removeprefix(NOT_ASKED)}"
+                reasons[reason] += 1
+                not_asked[reason] += sample.error.startswith(NOT_ASKED)
+                continue
+            for metric, score in sample.scores.items():
+                if score.status is ScoreStatus.FAILED:
+                    reasons[f"{dataset.name}: {metric} failed: {score.reason}"] += 1
+    told = []
+    for reason, count in reasons.most_common(_NOTES_SHOWN):
+        after = f", {not_asked[reason]:,} of them not asked" if not_asked[reason] else ""
+        told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
+    rest = len(reasons) - len(told)
+    return [*told, f"and {rest} other reasons (see the report)"] if rest > 0 else told
+
+
+def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return for each dataset how many replies were cut off, according to their finish reason."""
+    notes = []
+    for dataset in datasets:
+        replies = [attempt for attempt in list_attempts(dataset.samples) if attempt.status is SampleStatus.ANSWERED]
+        reasons = Counter(reply.finish_reason for reply in replies if is_cut_off(reply.finish_reason or ""))
+        if reasons:
+            count = reasons.total()
+            named = ", ".join(
+                f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()
+            )
+            were = pluralize(count, "was", "were")
+            notes.append(f"{dataset.name}: {count} of {len(replies)} replies {were} cut off (finish_reason {named})")
+    return notes
+
+
+def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionOutcome]) -> list[str]:
+    if run_metadata.baseline is None:
+        return []
+    from evalspec.verdict.comparison.comparability import describe_choice
+    from evalspec.verdict.comparison.confirmation import list_advice
+
+    note = describe_choice(run_metadata.baseline.run)
+    return [*([note] if note else []), *list_advice(regressions, run_metadata.baseline)]
+
+
+def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return a caution for every report format: results of so few samples are mostly luck."""
+    fewest = {d.name: min((s.units for s in d.metrics.values() if s.scored), default=FEW) for d in datasets}
+    return [
+        f"{name}: {counted(units, 'independent sample')} {pluralize(units, 'says', 'say')} little: see the intervals"
+        for name, units in fewest.items()
+        if units < FEW
+    ]
+
+
+def _copy_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    units = {d.name: [sample.unit for sample in d.samples if sample.unit is not None] for d in datasets}
+    return [
+        f"{name}: {len(found)} samples are copies of each other and count as {counted(len(set(found)), 'observation')}"
+        for name, found in units.items()
+        if len(found) > len(set(found))
+    ]
+
+
+def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    return [
+        f"{dataset.name}: {oddity}"
+        for dataset in datasets
+        if dataset.retriever is not None
+        for oddity in describe_oddities(dataset.samples, dataset.retriever.top_k)
+    ]
+
+
+def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
+    """Return a note for each failed latency threshold if much of the time was this process's own lag."""
+    return [
+        f"{dataset.name}: {outcome.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
+        "busy; rerun with a lower --concurrency before blaming the agent"
+        for dataset in datasets
+        for outcome in dataset.thresholds
+        if "latency_" in outcome.metric
+        and outcome.status is VerdictStatus.FAIL
+        and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
+    ]

@@ -1,0 +1,108 @@
+"""Execute a plan: send requests, score replies, and conclude the run. Everything is stored as soon as it exists."""
+
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
+from evalspec.base.plural import counted
+from evalspec.model import Run
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.runner.agent_process import agent_process
+from evalspec.runs.runner.command_code import explain_unknown
+from evalspec.runs.runner.conclude import RunMetadata
+from evalspec.runs.runner.execution import Execution
+from evalspec.runs.runner.results import Results
+from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
+from evalspec.runs.runner.session import Session, keep_reuse
+from evalspec.runs.runner.targets import ProgressListener
+from evalspec.scoring.judge.usage import JudgeListener
+from evalspec.targets.agents.call_thread import CallThread
+from evalspec.targets.agents.closing import close_object, find_owner
+from evalspec.verdict.outline import RunOutline
+
+if TYPE_CHECKING:
+    from evalspec.verdict.comparison.baseline import Baseline
+
+
+async def execute(session: Session, progress: ProgressListener, baseline: "Baseline | None" = None) -> Run:
+    """Run all remaining attempts of a session and return the run. Starts the agent if the manifest has a command.
+
+    A drop that a test finds is confirmed by second attempts. `baseline`: what to compare with.
+
+    Raises:
+        AgentDown: The agent's command did not become ready.
+        InvalidInput: An agent already answers at the url of the command, and `spec.api.reuse` forbids to use it.
+        StoreError: The log cannot be written. Earlier records are intact.
+        MissingPackage: An optional package is missing or broken.
+    """
+    plan, outline, log = session.plan, session.outline, session.log
+    run_metadata = RunMetadata(session.fingerprint, baseline)
+    execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
+    plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits)
+    execution.sort_out()
+    is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
+    if unknown := explain_unknown(plan, session.fingerprint["agent"]) if is_resumed else None:
+        progress.say(unknown)
+    run = None
+    try:
+        async with agent_process(session, needed=execution.needs_agent()) as reused_url:
+            if reused_url is not None:
+                fingerprint = keep_reuse(session, reused_url)
+                execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
+            await execution.measure()
+            run = execution.conclude()
+            second = outline_second(outline, run)
+            if second is not None:
+                run = execution.conclude(await _ask_again(session, execution, second))
+    except BaseExceptionGroup as group:
+        raise _first(group.subgroup(EvalspecError) or group) from None
+    finally:
+        await plan.services.aclose()
+        notices = [*await _close_agent(plan), *await _close_retrievers(plan)]
+        if run is None:  # there will be no report
+            for notice in notices:
+                progress.say(notice)
+    return structs.replace(run, notes=(*run.notes, *notices))
+
+
+async def _ask_again(session: Session, first: Execution, outline: RunOutline) -> Execution | str:
+    """Return the second attempts at the samples of an outline, or why there are none."""
+    if reason := explain_no_second(first.run_metadata.fingerprint):
+        return reason
+    second = first.prepare_second(outline)
+    metrics = sum(len(dataset.metrics) for dataset in outline.datasets)
+    samples = sum(len(dataset.samples) for dataset in second.plan.datasets)
+    first.progress.say(f"confirming {counted(metrics, 'metric')} on {counted(samples, 'sample')}")
+    try:
+        async with agent_process(session, needed=second.needs_agent() and not first.needs_agent()):
+            await second.measure()
+    except (AgentDown, InvalidInput) as error:
+        return f"the agent did not start: {error}"
+    return second
+
+
+async def _close_agent(plan: Plan) -> list[str]:
+    """Close the agent that was created for this run, and return why it cannot be closed. It may not have been asked."""
+    owner = find_owner(plan.agent) if plan.owns_agent else None
+    thread = CallThread()
+    failure = None if owner is None else await close_object(owner, thread)
+    thread.close()
+    return [] if failure is None else [failure]
+
+
+async def _close_retrievers(plan: Plan) -> list[str]:
+    """Close all retrievers, and return why some cannot be closed, which must not cost a finished run."""
+    notices = []
+    for retriever in plan.opened:
+        try:
+            await retriever.aclose()
+        except RetrieverError as error:
+            notices.append(f"a retriever cannot be closed: {error}")
+    return notices
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first error of a group. Tasks that fail together fail for the same reason."""
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

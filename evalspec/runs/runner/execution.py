@@ -1,0 +1,365 @@
+"""The execution of a plan: which attempts to send, their replies, scores and results."""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from itertools import groupby
+from typing import NamedTuple
+
+from msgspec import Struct, field, structs
+
+from evalspec.base.plural import counted
+from evalspec.model import (
+    Attempt,
+    Cause,
+    Exchange,
+    JudgeUsage,
+    Need,
+    Run,
+    Sample,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    SearchTrace,
+)
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.planning.draft import PlannedDataset, needs_of
+from evalspec.runs.runner.conclude import RunMetadata, conclude
+from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
+from evalspec.runs.runner.lag import LagMeter
+from evalspec.runs.runner.origin import Origin
+from evalspec.runs.runner.results import Results
+from evalspec.runs.runner.scoring import score_exchange
+from evalspec.runs.runner.session import keep_learned
+from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runs.runner.worker_pool import Replay
+from evalspec.runs.store.log_index import AttemptKey
+from evalspec.runs.store.log_records import reply_record, scores_record
+from evalspec.runs.store.run_log import RunLog
+from evalspec.scoring.judge.usage import Learned
+from evalspec.targets.agents.replay import replay
+from evalspec.verdict.outline import RunOutline
+
+_AGENT = -1
+"""The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
+
+_MOST_FAILED = 1_000
+"""Maximum replies that the judge is asked about again. They wait in memory, and a judge that fails more is down."""
+
+_PRELOAD_GRACE_SECONDS = 0.3
+"""Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
+time, and then nothing is loaded."""
+
+
+class AttemptIndex(NamedTuple):
+    """One attempt: indices of the dataset and of the sample in it, from 0, and the attempt number, from 1."""
+
+    dataset: int
+    position: int
+    attempt: int
+
+
+class _Counts(Struct):
+    asked: int = 0
+    scored: int = 0
+    failed: int = 0
+
+
+_DIGESTS = ("answer_digest", "question_digest", "request_digest")
+"""What says something about texts, so that it is not kept without them."""
+
+_Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
+"""An exchange to score, with the scores that already exist."""
+
+
+def _failed_by_judge(score: Score) -> bool:
+    return score.status is ScoreStatus.FAILED and score.cause is Cause.JUDGE
+
+
+class Execution(Struct):
+    """The state of one run. Replies are written to the log; only scores stay in memory.
+
+    `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
+    with a stored reply and all scores. `after`: the number of attempts at each sample that precede these. `failed`:
+    replies that the judge failed to score on some metric, with all their scores; None in the second pass over them.
+    `is_judged`: whether the judge has scored anything.
+    """
+
+    plan: Plan
+    outline: RunOutline
+    log: RunLog
+    progress: ProgressListener
+    known_attempts: KnownAttempts | None
+    run_metadata: RunMetadata
+    results: Results
+    counts: _Counts = field(default_factory=_Counts)
+    to_ask: list[AttemptIndex] = field(default_factory=list)
+    to_score: list[AttemptIndex] = field(default_factory=list)
+    known: list[AttemptIndex] = field(default_factory=list)
+    first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
+    after: int = 0
+    failed: list[_Scorable] | None = field(default_factory=list)
+    is_judged: bool = False
+
+    def sort_out(self) -> None:
+        """Sort all attempts into `known`, `to_score` and `to_ask`."""
+        if self.known_attempts is None:
+            self.to_ask.extend(self._jobs())
+            return
+        for job in self._jobs():
+            recalled = self._recall(job, self._find(job)[1])
+            if recalled is None:
+                self.to_ask.append(job)
+            elif self.known_attempts.is_own and len(recalled.scores) == len(self.plan.datasets[job.dataset].metrics):
+                self.known.append(job)
+            else:
+                self.to_score.append(job)
+        self.counts.scored = len(self.known)
+
+    def _recall(self, job: AttemptIndex, sample: Sample, *, last: bool = False) -> KnownAttempt | None:
+        """Return a stored attempt, if there is one. `last`: this is its last lookup, so its memory is freed."""
+        if self.known_attempts is None:
+            return None
+        dataset = self.plan.datasets[job.dataset]
+        key = AttemptKey(dataset.name, sample.id, job.attempt)
+        found = self.known_attempts.find(key, [metric.name for metric in dataset.metrics])
+        if last:
+            self.known_attempts.index.attempts.pop(key, None)
+        return found
+
+    async def measure(self) -> None:
+        """Ask and score all attempts. Results and notes are collected."""
+        plan = self.plan
+        scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
+        queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
+        targets = self._list_targets(queue)
+        lag = LagMeter()
+        if plan.gates_latency and self.to_ask:
+            await self._preload()
+        async with asyncio.TaskGroup() as group:
+            workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
+            preload = group.create_task(self._preload_beside(targets))
+            measuring = group.create_task(lag.measure())
+            scoring = group.create_task(self._score_recalled(queue))
+            for target in targets:
+                await target.ask_all()
+            measuring.cancel()
+            await scoring
+            await preload
+            await queue.join()
+            await self._score_failed(queue)
+            for worker in workers:
+                worker.cancel()
+        self._keep_known()
+        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes))
+        self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
+
+    def conclude(self, second: "Execution | str | None" = None) -> Run:
+        """Return the run. `second`: the second attempts that confirm a drop, or why there are none."""
+        usage = dict(self.plan.services.usage.by_metric)
+        for metric, used in (
+            self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
+        ).items():
+            usage[metric] = usage.get(metric, JudgeUsage()) + used
+        run_metadata = structs.replace(self.run_metadata, judge_usage=usage)
+        if isinstance(second, Execution):
+            notes = (*run_metadata.notes, *(f"second attempts: {note}" for note in second.run_metadata.notes))
+            run_metadata = structs.replace(run_metadata, notes=notes, second=(second.outline, second.results.list()))
+        elif second is not None:
+            run_metadata = structs.replace(run_metadata, second=second)
+        return conclude(self.outline, self.log.id, self.results.list(), run_metadata)
+
+    def prepare_second(self, outline: RunOutline) -> "Execution":
+        """Return the execution of as many further attempts at the samples of an outline, on its metrics."""
+        chosen = {dataset.name: {metric.name for metric in dataset.metrics} for dataset in outline.datasets}
+        datasets = tuple(
+            structs.replace(one, metrics=tuple(metric for metric in one.metrics if metric.name in chosen[one.name]))
+            for one in self.plan.datasets
+            if one.name in chosen
+        )
+        plan, after = structs.replace(self.plan, datasets=datasets), outline.repeats
+        second = structs.replace(
+            self,
+            plan=plan,
+            outline=outline,
+            run_metadata=structs.replace(self.run_metadata, notes=()),
+            results=Results(plan, outline, after),
+            to_ask=[],
+            to_score=[],
+            known=[],
+            counts=_Counts(),
+            after=after,
+            failed=[],
+        )
+        second.sort_out()
+        return second
+
+    def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
+        """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
+
+        origin = Origin(self.plan)
+
+        async def receive(job: AttemptIndex, exchange: Exchange) -> None:
+            self._keep_reply(job, exchange)
+            await queue.put((job, exchange, {}))
+
+        async def receive_asked(job: AttemptIndex, exchange: Exchange) -> None:
+            await receive(job, origin.mark(exchange, self.plan.datasets[job.dataset]))
+
+        if self.plan.options.has_replies and self.to_ask:
+            recorded = Jobs(self.to_ask, lambda job: self._find(job)[1])
+            return [JobTarget("the agent", Replay(self._replay, receive), recorded)]
+        targets = []
+        for number, group in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
+            asked = Jobs(list(group), lambda job: self._find(job)[1])
+            if number == _AGENT:
+                targets.append(open_agent(self.plan, asked, receive_asked, self.progress))
+            else:
+                from evalspec.runs.runner.retriever_targets import open_retriever_target
+
+                dataset = self.plan.datasets[number]
+                targets.append(open_retriever_target(self.plan, dataset, asked, receive_asked, self.progress))
+        return targets
+
+    def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
+        return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
+
+    def _target_of(self, job: AttemptIndex) -> int:
+        """Return the number of the dataset if it has its own retriever, else _AGENT."""
+        return job.dataset if self.plan.datasets[job.dataset].retriever is not None else _AGENT
+
+    def needs_agent(self) -> bool:
+        """Return whether any request goes to the agent's address."""
+        return any(self.plan.datasets[job.dataset].is_at_agent for job in self.to_ask)
+
+    def _jobs(self) -> Iterator[AttemptIndex]:
+        for number, dataset in enumerate(self.plan.datasets):
+            for attempt in range(self.after + 1, self.after + self.plan.options.repeat + 1):
+                for position in range(len(dataset.samples)):
+                    yield AttemptIndex(number, position, attempt)
+
+    def _find(self, job: AttemptIndex) -> tuple[PlannedDataset, Sample]:
+        dataset = self.plan.datasets[job.dataset]
+        return dataset, dataset.samples[job.position]
+
+    def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
+        self.log.append(reply_record(self.plan.datasets[job.dataset].name, job.attempt, exchange))
+        self.counts.asked += 1
+        self.counts.failed += exchange.reply is None
+        self._tell()
+        self.first_exchange.set()
+
+    async def _score_recalled(self, queue: "asyncio.Queue[_Scorable]") -> None:
+        """Score stored replies that lack scores. Replies of another run are copied to this run's log."""
+        for job in self.to_score:
+            dataset, sample = self._find(job)
+            recalled = self._recall(job, sample, last=True)
+            if recalled is None:
+                raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is missing")
+            exchange = recalled.read_exchange(sample)
+            if self.known_attempts and not self.known_attempts.is_own:
+                self._keep_reply(job, exchange)
+                self._keep_scores(dataset, job, sample, recalled.scores)
+            await queue.put((job, exchange, dict(recalled.scores)))
+
+    def _keep_known(self) -> None:
+        """Add attempts that need no work to the results. They are last so that a resumed run sends requests at once."""
+        for job in self.known:
+            sample = self._find(job)[1]
+            recalled = self._recall(job, sample, last=True)
+            if recalled is not None:
+                self.results.add(*job, recalled.to_attempt(), sample)
+
+    async def _score_from(self, queue: "asyncio.Queue[_Scorable]") -> None:
+        while True:
+            job, exchange, known = await queue.get()
+            await self._score(job, exchange, known)
+            queue.task_done()
+
+    async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
+        dataset, sample = self.plan.datasets[job.dataset], exchange.sample
+        scores = await score_exchange(
+            dataset.metrics,
+            exchange,
+            lambda new: self._keep_scores(dataset, job, sample, new),
+            known=known,
+            judge_repeats=self.plan.options.judge_repeat,
+        )
+        judged = [scores[metric.name] for metric in dataset.metrics if Need.JUDGE in metric.needs]
+        self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
+        is_failed = any(map(_failed_by_judge, scores.values()))
+        if is_failed and self.failed is not None and len(self.failed) < _MOST_FAILED:
+            self.failed.append((job, exchange, scores))
+        else:
+            self._add(job, exchange, scores)
+
+    async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> None:
+        """Score again what the judge failed to score. A judge that scored nothing is down."""
+        failed, self.failed = self.failed or [], None
+        if not self.is_judged:
+            for one in failed:
+                self._add(*one)
+            return
+        if failed:
+            self.progress.say(
+                f"asking the judge again about {counted(len(failed), 'reply', 'replies')} that it failed on"
+            )
+        for job, exchange, scores in failed:
+            known = {name: score for name, score in scores.items() if not _failed_by_judge(score)}
+            await queue.put((job, exchange, known))
+        await queue.join()
+
+    def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
+        """Add a scored reply to the results."""
+        reply, sample = exchange.reply, exchange.sample
+        status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
+        trace = (reply and reply.trace) or SearchTrace()
+        attempt = Attempt(
+            status,
+            reply.latency_ms if reply else None,
+            exchange.error,
+            exchange.unreachable,
+            scores={name: score.without_evidence() for name, score in scores.items()},
+            timings_ms=trace.timings_ms,
+            oddities=trace.oddities,
+            finish_reason=reply.finish_reason if reply else None,
+            retries=exchange.retries,
+            **({name: getattr(exchange, name) for name in _DIGESTS} if self.outline.has_texts else {}),
+        )
+        self.results.add(*job, attempt, sample)
+        self.counts.scored += 1
+        self._tell()
+
+    def _keep_scores(
+        self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
+    ) -> None:
+        if scores:
+            usage = self.plan.services.usage.take_new()
+            self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
+
+    def keep_learned(self, learned: Learned) -> None:
+        """Store what the judge's replies say about it: parameters that are refused, and models."""
+        fingerprint = keep_learned(self.plan, self.outline, self.log, self.run_metadata.fingerprint, learned)
+        self.run_metadata = structs.replace(self.run_metadata, fingerprint=fingerprint)
+
+    async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
+        """Load the packages for scoring during the first requests, unless the gate limits latency."""
+        if self.plan.gates_latency or not self.to_ask:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
+        if targets[0].never_reached:
+            await self.first_exchange.wait()
+        if not targets[0].is_down:
+            await self._preload()
+
+    async def _preload(self) -> None:
+        """Load the packages for scoring, which would otherwise delay the first scores and requests in flight."""
+        modules = {module for d in self.plan.datasets for m in d.metrics for module in m.definition.imports}
+        for module in sorted(modules):
+            await asyncio.to_thread(import_module, module)
+        await self.plan.services.preload(needs_of(self.plan.datasets))
+
+    def _tell(self) -> None:
+        self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)

@@ -1,0 +1,51 @@
+"""Collect the results of all samples during a run."""
+
+from collections.abc import Sequence
+
+from evalspec.model import Attempt, Sample, SampleResult, Threshold
+from evalspec.runs.planning.build import Plan
+from evalspec.verdict.attempts import combine_attempts
+from evalspec.verdict.outline import DatasetOutline, RunOutline
+from evalspec.verdict.summary import add_slices, limited_slices, reply_limits
+
+
+class Results:
+    """The results of all samples, by indices of dataset and sample in the plan.
+
+    A sample's attempts are combined as soon as the last one is scored. The sample itself is not kept in memory.
+    `after`: the number of attempts that precede those to collect.
+    """
+
+    def __init__(self, plan: Plan, outline: RunOutline, after: int = 0) -> None:
+        self._outline, self._after = outline, after
+        self._limited = [limited_slices(dataset.thresholds) for dataset in outline.datasets]
+        self._limits = [find_reply_limits(dataset) for dataset in outline.datasets]
+        self._results: list[list[SampleResult | None]] = [[None] * len(dataset.samples) for dataset in plan.datasets]
+        self._attempts: dict[tuple[int, int], list[Attempt | None]] = {}
+
+    def add(self, dataset: int, position: int, attempt: int, found: Attempt, sample: Sample) -> None:
+        """Add a scored attempt of a sample. `attempt` counts from 1."""
+        attempts = self._attempts.setdefault((dataset, position), [None] * self._outline.repeats)
+        attempts[attempt - self._after - 1] = found
+        done = [one for one in attempts if one is not None]
+        if len(done) == len(attempts):
+            del self._attempts[dataset, position]
+            add_slices(sample, self._limited[dataset])
+            self._results[dataset][position] = combine_attempts(sample, done, self._limits[dataset])
+
+    def list(self) -> list[list[SampleResult]]:
+        """Return the results of all samples, by dataset.
+
+        Raises:
+            ValueError: An attempt is missing.
+        """
+        found = [[result for result in results if result is not None] for results in self._results]
+        for outline, known, results in zip(self._outline.datasets, found, self._results, strict=True):
+            if len(known) < len(results):
+                raise ValueError(f"{len(results) - len(known)} samples of {outline.name} are not done")
+        return found
+
+
+def find_reply_limits(dataset: DatasetOutline) -> Sequence[Threshold]:
+    """Return the thresholds of a dataset that apply to each reply."""
+    return reply_limits(dataset.thresholds, {metric.name: metric.statistic for metric in dataset.metrics})

@@ -1,0 +1,142 @@
+"""Score one exchange. This is the only place where an exception of a metric becomes a failed score."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, JudgeError, MetricError
+from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
+from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.stats import compute_statistic
+
+_ROUNDING = 1e-9
+
+
+async def score_exchange(
+    metrics: Sequence[Metric],
+    exchange: Exchange,
+    keep: Callable[[Mapping[str, Score]], None],
+    *,
+    known: Mapping[str, Score],
+    judge_repeats: int = 1,
+) -> dict[str, Score]:
+    """Return one score for every metric, by name, in the order of the metrics.
+
+    `keep`: called with new scores as soon as they exist. Scores that are computed without waiting arrive together. Each
+    other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
+    of gradings per reply.
+    """
+    scores = dict(known)
+
+    def add(new: Mapping[str, Score]) -> None:
+        scores.update(new)
+        if new:
+            keep(new)
+
+    families = _families([metric for metric in metrics if metric.name not in known])
+    at_once: dict[str, Score] = {}
+    waiting = []
+    for root, members in families:
+        started = known.get(root.name) or _start(root, exchange, judge_repeats)
+        if isinstance(started, Score):
+            at_once |= _derive(members, started)
+        else:
+            waiting.append(_finish_family(members, started, add))
+    add(at_once)
+    if waiting:
+        await asyncio.gather(*waiting)
+    return {metric.name: scores[metric.name] for metric in metrics}
+
+
+def _families(metrics: Sequence[Metric]) -> list[tuple[Metric, list[Metric]]]:
+    """Return each metric to compute, with the requested metrics that are derived from it (or are the same metric)."""
+    families: dict[str, tuple[Metric, list[Metric]]] = {}
+    for metric in metrics:
+        root = metric.root or metric
+        families.setdefault(root.name, (root, []))[1].append(metric)
+    return list(families.values())
+
+
+def _derive(members: Sequence[Metric], score: Score) -> dict[str, Score]:
+    return {
+        metric.name: metric.definition.derive(score) if metric.root and metric.definition.derive else score
+        for metric in members
+    }
+
+
+async def _finish_family(
+    members: Sequence[Metric], pending: Awaitable[Score], add: Callable[[Mapping[str, Score]], None]
+) -> None:
+    add(_derive(members, await pending))
+
+
+def _start(metric: Metric, exchange: Exchange, judge_repeats: int) -> Score | Awaitable[Score]:
+    """Return the score, or an awaitable of it. A judged metric is graded `judge_repeats` times."""
+    if judge_repeats == 1 or Need.JUDGE not in metric.needs:
+        return _start_once(metric, exchange)
+    started = [_start_once(metric, exchange) for _ in range(judge_repeats)]
+    return _join([item if not isinstance(item, Score) else _ready(item) for item in started])
+
+
+async def _ready(score: Score) -> Score:
+    return score
+
+
+async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
+    """Return several gradings of one reply as one score: the mean, or the first that is not a value."""
+    scores = await asyncio.gather(*gradings)
+    odd = next((score for score in scores if score.status is not ScoreStatus.SCORED), None)
+    if odd is not None:
+        return odd
+    values = tuple(score.value for score in scores if score.value is not None)
+    return Score.scored(
+        compute_statistic(values, "mean"), scores[0].reason, [score.evidence_or_none for score in scores], values
+    )
+
+
+def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
+    if metric.skip_reason is not None or metric.scorer is None:
+        return Score.skipped(metric.skip_reason or "not computed")
+    if exchange.reply is None and not metric.definition.scores_failures:
+        return Score.failed(f"no usable reply: {exchange.error}", Cause.REPLY)
+    try:
+        result = metric.scorer(exchange)
+    except InvalidInput:
+        raise
+    except BaseException as error:
+        if ends_the_run(error):
+            raise
+        return _failed(error)
+    return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result)
+
+
+async def _finish(metric: Metric, pending: Awaitable[Score]) -> Score:
+    try:
+        return _within_bounds(metric, await pending)
+    except InvalidInput:
+        raise
+    except BaseException as error:
+        if ends_the_run(error):
+            raise
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> Score:
+    """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
+    cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
+    return Score.failed(str(error) if isinstance(error, MetricError) else describe_exception(error), cause)
+
+
+def _within_bounds(metric: Metric, score: Score) -> Score:
+    low, high = metric.bounds
+    if score.value is None:
+        return score
+    below = low is not None and score.value < low - _ROUNDING
+    above = high is not None and score.value > high + _ROUNDING
+    if below or above:
+        shown = ", ".join("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+        return Score.failed(f"{metric.name} gave {score.value:g}, outside its range [{shown}]")
+    inside = min(max(score.value, score.value if low is None else low), score.value if high is None else high)
+    return score if inside == score.value else replace(score, value=inside)  # a rounding error beyond the end

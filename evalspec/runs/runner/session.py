@@ -1,0 +1,280 @@
+"""One session of a run: started, resumed, or rescoring the replies of another run."""
+
+import re
+import shlex
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem, StoreError
+from evalspec.base.plural import name_some
+from evalspec.base.text import strip_userinfo
+from evalspec.base.trust import in_force
+from evalspec.inputs.datasets.filters import TAGS
+from evalspec.model import Run
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.runner.fingerprint import list_changes, list_metric_changes
+from evalspec.runs.runner.known_attempts import KnownAttempts
+from evalspec.runs.runner.origin import compare_origin
+from evalspec.runs.store.damage import list_damaged_inputs
+from evalspec.runs.store.files import store_errors
+from evalspec.runs.store.inputs import input_record
+from evalspec.runs.store.log_index import LogIndex
+from evalspec.runs.store.log_records import change_fingerprint
+from evalspec.runs.store.run_log import RunLog
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import StoredRun
+from evalspec.scoring.judge.usage import Learned
+from evalspec.verdict.outline import RunOutline, outline_to_json
+from evalspec.verdict.summary import add_slices, limited_slices
+
+_SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
+"""How errors of replies name what the manifest gets wrong."""
+
+_OF_JUDGE = ("judgeRefused", "judgeModels", "judgeSystemFingerprints")
+_MOST_LEARNED = 100
+"""Names of models of one judge. More are of an endpoint that makes them up."""
+
+
+class Session(Struct, frozen=True):
+    """A plan with the open log of its run and the attempts that are already stored."""
+
+    plan: Plan
+    outline: RunOutline
+    log: RunLog
+    fingerprint: Mapping[str, Any]
+    known_attempts: KnownAttempts | None = None
+
+
+def begin_run(
+    store: RunStore,
+    plan: Plan,
+    outline: RunOutline,
+    fingerprint: Mapping[str, Any],
+    now: datetime,
+    short_id: str | None = None,
+) -> Session:
+    """Create a run. Its description is on disk before the first request. `short_id`: see RunStore.create.
+
+    Raises:
+        StoreError: The run cannot be written.
+    """
+    redaction = plan.loaded.references.redaction
+    baseline = _read_baseline(plan)
+    fingerprint = {
+        **fingerprint,
+        "references": redaction.describe(),
+        "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
+    }
+    log = store.create(now, short_id, **_log_options(plan, outline))
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, log.folder, ignore_errors=True)  # nothing was measured yet
+        undo.callback(log.close)
+        log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
+        if baseline is not None:
+            log.write_baseline(baseline)
+        log.write_description(
+            fingerprint, outline_to_json(outline, redaction.hide_data)
+        )  # last: it marks a complete folder
+        undo.pop_all()
+    return Session(plan, outline, log, fingerprint)
+
+
+def _log_options(plan: Plan, outline: RunOutline) -> dict[str, Any]:
+    hidden = plan.loaded.references.redaction
+    return {
+        "redact": hidden.hide_data,
+        "is_clean": hidden.is_clean,
+        "describe": hidden.describe,
+        "texts": outline.has_texts,
+    }
+
+
+def _read_baseline(plan: Plan) -> bytes | None:
+    if plan.baseline is None:
+        return None
+    with store_errors(plan.baseline):
+        return plan.baseline.read_bytes()
+
+
+def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]]:
+    for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
+        limited = limited_slices(outlined.thresholds)
+        for sample in dataset.samples:
+            yield input_record(dataset.name, add_slices(sample, limited))
+
+
+class InputsChanged(InvalidInput):
+    """The inputs of a run have changed since it began, so it cannot be resumed."""
+
+
+def resume_run(
+    stored: StoredRun, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], *, retry_errors: bool
+) -> Session:
+    """Open a stored run to resume it.
+
+    Raises:
+        InputsChanged: The inputs of the run have changed. Lists all changes.
+        StoreError: Another process is writing the run, or it cannot be read.
+    """
+    redaction = plan.loaded.references.redaction
+    try:
+        changes = list_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
+        changes = changes or list_metric_changes(stored.outline, outline)
+    except (KeyError, TypeError) as error:
+        raise StoreError(f"{stored.folder}: the fingerprint is incomplete: {error}. start a new run") from error
+    if changes:
+        fix = f"undo the change, start a new run, or use `evalspec rescore {stored.id} {plan.loaded.path}`"
+        problems = [Problem(f"run {stored.id} cannot be resumed: {change}") for change in changes]
+        raise InputsChanged([*problems[:-1], replace(problems[-1], fix=fix)])  # one fix for all of them
+    log = RunLog(stored.folder, **_log_options(plan, outline))
+    with ExitStack() as undo:
+        undo.callback(log.close)
+        index = log.go_on_from(stored.read_index(redaction.restore_known))
+        if any(list_damaged_inputs(stored)):
+            log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
+        described = stored.fingerprint["references"]
+        lost = redaction.list_changed(described)
+        _refuse_lost(stored, index, lost, redaction.names)
+        known = stored.fingerprint
+        log.description = known, outline_to_json(outline, redaction.hide_data)
+        if lost or redaction.describe().keys() - described.keys():
+            known = {**known, "references": described | redaction.describe()}
+            log.write_description(known, log.description[1])
+        known_attempts = KnownAttempts(index, retry_errors=retry_errors, texts=outline.has_texts)
+        undo.pop_all()
+    return Session(plan, outline, log, known, known_attempts)
+
+
+def keep_reuse(session: Session, url: str) -> dict[str, Any]:
+    """Return the fingerprint of a run that uses an already running agent, and store it before the first request.
+
+    Raises:
+        StoreError: The fingerprint cannot be written.
+    """
+    fingerprint = {**session.fingerprint, "agent": {**session.fingerprint["agent"], "reusedUrl": url}}
+    return _keep(session.plan, session.outline, session.log, fingerprint)
+
+
+def keep_learned(
+    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], learned: Learned
+) -> Mapping[str, Any]:
+    """Return the fingerprint with what its replies say about the judge, and store it if it is new.
+
+    Raises:
+        StoreError: The fingerprint cannot be written.
+    """
+    known = {key: fingerprint.get(key) or {} for key in learned}
+    added = {key: {**known[key], **found} for key, found in learned.items() if len(known[key]) < _MOST_LEARNED}
+    if all(known[key] == found for key, found in added.items()):
+        return fingerprint
+    return _keep(plan, outline, log, {**fingerprint, **added})
+
+
+def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts) -> dict[str, Any]:
+    """Return what the fingerprint of a stored run says about its judge's replies, if any judged score is reused."""
+    usable = known.usable or {}
+    judged = any(
+        one.judged and one.name in usable[dataset.name] for dataset in outline.datasets for one in dataset.metrics
+    )
+    return {key: stored.fingerprint[key] for key in _OF_JUDGE if judged and key in stored.fingerprint}
+
+
+def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, Any]) -> dict[str, Any]:
+    redact = plan.loaded.references.redact_data
+    log.write_description(fingerprint, outline_to_json(outline, redact))
+    return fingerprint
+
+
+def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: bool) -> KnownAttempts:
+    """Return the replies of a stored run, for another run to score.
+
+    Scores are reused if metric and sample are unchanged, and replies to another question are left out. `fresh`: reuse
+    no scores.
+
+    Raises:
+        InvalidInput: The run was stored without texts, or a redacted value of a reply is unknown or has changed.
+        StoreError: The run cannot be read.
+    """
+    if not stored.outline.has_texts:
+        raise InvalidInput(f"run {stored.id} was written with --no-content: it has no replies to score", "run it again")
+    before = {(d.name, m.name): m.key for d in stored.outline.datasets for m in d.metrics if not m.skip_reason}
+    usable = {
+        dataset.name: {m.name for m in dataset.metrics if not fresh and before.get((dataset.name, m.name)) == m.key}
+        for dataset in outline.datasets
+    }
+    references, described = plan.loaded.references, stored.fingerprint["references"]
+    references.recover(described)
+    lost = references.redaction.list_changed(described)
+    index = stored.read_whole_index(references.redaction.restore_known)
+    _refuse_lost(stored, index, lost, references.redaction.names, [dataset.name for dataset in plan.datasets])
+    edited, origin = compare_origin(index, plan)
+    changed = _find_changed_samples(stored, plan)
+    return KnownAttempts(index, is_own=False, usable=usable, changed=changed, edited=edited, origin=origin)
+
+
+def _refuse_lost(
+    stored: StoredRun,
+    index: LogIndex,
+    lost: Iterable[str],
+    known: Collection[str],
+    datasets: Collection[str] | None = None,
+) -> None:
+    """Raise if replies of the datasets quote values that are lost, because such replies cannot be restored and scored.
+
+    `lost`: references whose value is unknown or has changed. `known`: references that have a value now.
+    """
+    problems = []
+    for reference in sorted(lost):
+        keys = (key for key in index.list_hiding(reference) if datasets is None or key.dataset in datasets)
+        names = sorted({key.sample_id for key in keys})
+        if names:
+            samples = name_some(names)
+            state = "has changed" if reference in known else "is not set"
+            message = f"run {stored.id}: ${reference} {state}, and the replies to {samples} quote the original value"
+            problems.append(Problem(message, "restore the value that it had when the run started, or start a new run"))
+    if problems:
+        raise InvalidInput(problems)
+
+
+def _find_changed_samples(stored: StoredRun, plan: Plan) -> frozenset[tuple[str, str]]:
+    """Return the samples (dataset, id) that have changed in their dataset. Their scores are not reused."""
+    before = {(dataset, sample.id): sample.digest for dataset, sample in stored.read_samples()}
+    now = ((dataset.name, sample) for dataset in plan.datasets for sample in dataset.samples)
+    return frozenset((name, sample.id) for name, sample in now if before.get((name, sample.id)) != sample.digest)
+
+
+def metadata_keys(outline: RunOutline) -> set[str]:
+    """Return the metadata keys used for slices and clusters. Without texts, only these are stored."""
+    named = {key for dataset in outline.datasets for key in (*(dataset.slices or ()), dataset.cluster) if key}
+    limited = {t.slice.partition("=")[0] for d in outline.datasets for t in d.thresholds if t.slice}
+    return (named | limited) - {TAGS}
+
+
+def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
+    """Return the command that resumes a run, with the same restrictions on trust."""
+    url = ("--url", strip_userinfo(plan.options.url)) if plan.options.url else ()
+    return shlex.join(
+        ["evalspec", "evaluate", str(plan.loaded.path), *url, *in_force().to_options(), "--resume", run_id, *more]
+    )
+
+
+def find_setting_to_fix(run: Run) -> str | None:
+    """Return the setting of the manifest that every reply failed for, so that no retry helps; None if there is none."""
+    errors = {sample.error for dataset in run.datasets for sample in dataset.samples}
+    found = _SETTING.search(errors.pop() or "") if len(errors) == 1 else None
+    return f"chatEndpoint.{found[1] or found[2]}" if found else None
+
+
+def has_failures(run: Run) -> bool:
+    """Return whether a run has failed attempts or scores, so that a retry may help."""
+    return any(
+        len(dataset.samples) > dataset.answered or any(summary.failed for summary in dataset.metrics.values())
+        for dataset in run.datasets
+    )

@@ -1,0 +1,138 @@
+"""The targets of a run: the agent for its datasets. retriever_targets.py has those of the other datasets."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec import Struct, field
+
+from evalspec.model import Exchange, Sample
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.runner.worker_pool import Replay, WorkerPool
+from evalspec.targets.agents.base import Agent
+from evalspec.targets.agents.function import FunctionAgent
+from evalspec.targets.agents.user_agent import UserAgent
+
+Job = TypeVar("Job")
+Receive = Callable[[Job, Exchange], Awaitable[None]]
+
+
+class Jobs(Struct, Generic[Job], frozen=True):
+    """The jobs of one target. Samples are looked up one by one, because they may be on disk."""
+
+    jobs: Sequence[Job]
+    find_sample: Callable[[Job], Sample]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[tuple[Job, Sample]]:
+        return ((job, self.find_sample(job)) for job in self.jobs)
+
+
+class ProgressListener(Protocol):
+    """A listener that is called after each step of a run."""
+
+    def __call__(self, *, asked: int, scored: int, failed: int) -> None:
+        """Report the number of attempts so far."""
+        ...
+
+    def ingested(self, done: int, total: int) -> None:
+        """Report the documents that a retriever has ingested so far."""
+        ...
+
+    def judge_waits(self, seconds: float) -> None:
+        """Report that the judge is rate limited, and the seconds until its next request."""
+        ...
+
+    def say(self, line: str) -> None:
+        """Report a message to show immediately."""
+        ...
+
+
+class JobTarget(Struct, Generic[Job]):
+    """An agent or retriever with its jobs.
+
+    `surround`: called instead of `ask` with this target, for work before and after the requests. `own_notes`: notes for
+    the report.
+    """
+
+    name: str
+    pool: WorkerPool[Job] | Replay[Job]
+    jobs: Jobs[Job]
+    surround: Callable[["JobTarget[Job]"], Awaitable[None]] | None = None
+    own_notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the target is considered down."""
+        return self.pool.agent_down is not None
+
+    @property
+    def never_reached(self) -> bool:
+        """Whether connections failed and no request was ever answered."""
+        return self.pool.never_reached
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes about the target for the report."""
+        down = [f"{self.name} is down: {self.pool.agent_down}"] if self.is_down else []
+        return [*down, *self.own_notes]
+
+    async def ask_all(self) -> None:
+        """Send all requests, with the work before and after them.
+
+        Raises:
+            Unmeasurable: The work before or after failed.
+        """
+        await (self.surround(self) if self.surround else self.ask())
+
+    async def ask(self) -> None:
+        """Send all requests."""
+        await self.pool.ask_all(self.jobs)
+
+
+def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener) -> JobTarget[Job]:
+    """Return the agent as a target. Each worker gets its own Agent.
+
+    Raises:
+        ValueError: The plan has no agent.
+    """
+    name = "the agent"
+    if plan.agent is not None:
+        return _open_own_agent(name, plan, jobs, receive, progress)
+    if plan.target is None:
+        raise ValueError("the plan has no agent")
+    from evalspec.targets.agents.http import HttpAgent
+    from evalspec.targets.http.routes import choose_route
+
+    target, route = plan.target, choose_route(plan.target.url)
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, target.endpoint.max_retries)
+    return JobTarget(name, pool, jobs)
+
+
+def _open_own_agent(
+    name: str, plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
+) -> JobTarget[Job]:
+    """Return the user's agent as a target. Workers close their own instances of a class."""
+    timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
+    agent = UserAgent(plan.agent)
+
+    async def ask_and_say(target: JobTarget[Job]) -> None:
+        is_complete = False
+        try:
+            await target.ask()
+            is_complete = True
+        finally:
+            for notice in () if is_complete else agent.notices:
+                progress.say(notice)  # there is no report
+
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0)
+    return JobTarget(name, pool, jobs, ask_and_say, own_notes=agent.notices)
+
+
+def open_pool(
+    plan: Plan, create: Callable[[], Agent], receive: Receive[Job], jobs: Jobs[Job], retries: int
+) -> WorkerPool[Job]:
+    """Return the workers of a target."""
+    concurrency = min(plan.options.concurrency, len(jobs))
+    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries)

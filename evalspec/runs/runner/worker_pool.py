@@ -1,0 +1,149 @@
+"""Send requests with a fixed number of workers, retries, back-off, and a circuit breaker for an agent that is down."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from evalspec.base.errors import ServiceError, Unmeasurable
+from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
+from evalspec.targets.agents.base import Agent
+from evalspec.targets.http.pacing import AdaptiveLimit, persist
+
+FAILURES_TO_BREAK = 5
+"""Consecutive samples that could not connect before the agent is considered down. One suffices if it never answered."""
+
+_RAMP_SECONDS = 0.02
+"""Time in which the workers start one after the other. Without it, replies with equal latency would always arrive
+together, and each would wait until all others are read."""
+
+Job = TypeVar("Job")
+
+
+class _Breaker(Struct):
+    """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down."""
+
+    answered: bool = False
+    refused: bool = False
+    unreachable: int = 0
+    down: str | None = None
+
+    def saw_reply(self) -> None:
+        self.answered = True
+        self.unreachable = 0
+
+    def saw_failure(self, error: ServiceError) -> None:
+        self.unreachable = self.unreachable + 1 if error.unreachable else 0
+        if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
+            self.down = str(error)
+
+
+class Replay(Generic[Job]):
+    """Recorded replies in place of a pool. They are there, so they need no workers, waits or retries.
+
+    `replay`: returns the reply to a job's sample. `on_exchange`: as for a WorkerPool.
+    """
+
+    agent_down = None
+    never_reached = False
+
+    def __init__(
+        self, replay: Callable[[Job, Sample], Exchange], on_exchange: Callable[[Job, Exchange], Awaitable[None]]
+    ) -> None:
+        self._replay = replay
+        self._on_exchange = on_exchange
+        self.failed = 0
+        """Samples without a recorded reply."""
+
+    async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
+        """Replay the replies to all samples."""
+        for job, sample in jobs:
+            exchange = self._replay(job, sample)
+            self.failed += exchange.reply is None
+            await self._on_exchange(job, exchange)
+
+
+class WorkerPool(Generic[Job]):
+    """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
+
+    `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
+    consumer limits the replies in memory.
+    """
+
+    def __init__(
+        self,
+        open_agent: Callable[[], Agent],
+        on_exchange: Callable[[Job, Exchange], Awaitable[None]],
+        *,
+        concurrency: int,
+        max_retries: int,
+    ) -> None:
+        self._open_agent = open_agent
+        self._on_exchange = on_exchange
+        self._concurrency = concurrency
+        self._limit = AdaptiveLimit(concurrency)
+        self._breaker = _Breaker()
+        self._max_retries = max_retries
+        self.failed = 0
+        """Samples that got no usable reply."""
+
+    @property
+    def agent_down(self) -> str | None:
+        """Why the agent is considered down, or None."""
+        return self._breaker.down
+
+    @property
+    def never_reached(self) -> bool:
+        """Whether connections failed and no request was ever answered."""
+        return self._breaker.refused and not self._breaker.answered
+
+    async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
+        """Send all samples. Once the agent is down, remaining samples fail immediately without a request.
+
+        Raises:
+            Unmeasurable: the evaluated code cancelled a worker.
+        """
+        remaining = iter(jobs)
+        workers = []
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._concurrency):
+                workers.append(group.create_task(self._work(remaining)))
+                await asyncio.sleep(_RAMP_SECONDS / self._concurrency)
+        if any(worker.cancelled() for worker in workers):
+            raise Unmeasurable("the evaluated code cancelled the task that called it, so samples have no reply")
+
+    async def _work(self, remaining: Iterable[tuple[Job, Sample]]) -> None:
+        agent = self._open_agent()
+        try:
+            for job, sample in remaining:
+                exchange = await self._exchange(agent, sample)
+                self.failed += exchange.reply is None
+                await self._on_exchange(job, exchange)
+        finally:
+            await agent.aclose()
+
+    async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
+        if self._breaker.down:
+            return Exchange(sample, error=f"{NOT_ASKED}{self._breaker.down}", unreachable=True)
+        failed: list[ServiceError] = []
+        try:
+            reply = await persist(
+                lambda: self._limit.run(lambda: self._attempt(agent, sample)),
+                self._max_retries,
+                lambda error, _wait: failed.append(error),
+            )
+        except ServiceError as error:
+            self._breaker.saw_failure(error)
+            return Exchange(sample, error=str(error), unreachable=error.unreachable, retries=len(failed))
+        self._breaker.saw_reply()
+        return Exchange(sample, reply=reply, retries=len(failed))
+
+    async def _attempt(self, agent: Agent, sample: Sample) -> AgentReply:
+        try:
+            return await agent.ask(sample)
+        except ServiceError as error:
+            self._breaker.refused |= error.unreachable
+            if self._breaker.down:
+                error.retryable = False
+            raise

@@ -1,0 +1,179 @@
+"""Remove secrets, or all texts, from a Run before any reporter renders it."""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from msgspec import UNSET, Struct
+from msgspec.json import Encoder
+from msgspec.structs import asdict, replace
+
+from evalspec.model import (
+    Attempt,
+    DatasetResult,
+    Run,
+    SampleResult,
+    Score,
+    ScoreStatus,
+    Summary,
+    known_finish_reason,
+)
+from evalspec.runs.store.log_records import WITHHELD, change_fingerprint
+
+_encode = Encoder().encode
+_Record = TypeVar("_Record", bound=Struct)
+
+
+def redact_run(run: Run, redact: Callable[[Any], Any], is_clean: Callable[[bytes], bool]) -> Run:
+    """Return the run with every free text redacted.
+
+    `redact`: Redaction.mask_data. `is_clean`: Redaction.is_clean. Samples without a secret are not copied.
+
+    Names and ids of datasets, samples, metrics and metadata keys are not redacted: they come from the user's own files,
+    and results are identified by them. Retriever settings, stages and diagnoses are redacted entirely, because the
+    documents of a retriever may have any id.
+    """
+    return replace(
+        run,
+        reasons=tuple(redact(run.reasons)),
+        datasets=tuple(_redact_dataset(dataset, redact, is_clean) for dataset in run.datasets),
+        notes=tuple(redact(run.notes)),
+        regressions=_redact_record(run.regressions, redact),
+        measurement=_redact_record(run.measurement, redact),
+        fingerprint=change_fingerprint(run.fingerprint, redact),
+    )
+
+
+def _redact_dataset(
+    dataset: DatasetResult, redact: Callable[[Any], Any], is_clean: Callable[[bytes], bool]
+) -> DatasetResult:
+    return replace(
+        dataset,
+        samples=tuple(
+            sample if _is_clean(sample, is_clean) else _redact_sample(sample, redact) for sample in dataset.samples
+        ),
+        thresholds=tuple(
+            replace(threshold, slice=redact(threshold.slice), reason=redact(threshold.reason))
+            for threshold in dataset.thresholds
+        ),
+        limits=tuple(replace(limit, slice=redact(limit.slice)) for limit in dataset.limits),
+        metrics=_redact_summaries(dataset.metrics, redact),
+        slices=tuple(
+            replace(part, name=redact(part.name), metrics=_redact_summaries(part.metrics, redact))
+            for part in dataset.slices
+        ),
+        retriever=_redact_record(dataset.retriever, redact),
+        stages=_redact_record(dataset.stages, redact),
+        diagnosis=_redact_record(dataset.diagnosis, redact),
+        gold=_redact_record(dataset.gold, redact),
+        source_id=redact(dataset.source_id),
+        description=redact(dataset.description),
+    )
+
+
+def _redact_summaries(summaries: Mapping[str, Summary], redact: Callable[[Any], Any]) -> dict[str, Summary]:
+    """Return the summaries with their only text redacted: why there is no interval, which may name a cluster."""
+    return {name: _with(summary, no_interval=redact(summary.no_interval)) for name, summary in summaries.items()}
+
+
+def _is_clean(sample: SampleResult, is_clean: Callable[[bytes], bool]) -> bool:
+    """Return whether a sample has no secrets, as its encoded form shows. That is faster than a look at each text."""
+    try:
+        return is_clean(_encode(sample))
+    except (TypeError, ValueError):  # a lone surrogate, or metadata that msgspec cannot encode
+        return False
+
+
+def _redact_sample(sample: SampleResult, redact: Callable[[Any], Any]) -> SampleResult:
+    return _with(
+        sample,
+        tags=tuple(redact(sample.tags)),
+        metadata={key: redact(value) for key, value in sample.metadata.items()},
+        error=redact(sample.error),
+        scores=_redact_scores(sample.scores, redact),
+        attempts=tuple(_redact_attempt(attempt, redact) for attempt in sample.attempts),
+        timings_ms=redact(sample.timings_ms),
+        oddities=redact(sample.oddities),
+        finish_reason=redact(sample.finish_reason),
+        slices=tuple(redact(sample.slices)),
+    )
+
+
+def _redact_attempt(attempt: Attempt, redact: Callable[[Any], Any]) -> Attempt:
+    return _with(
+        attempt,
+        error=redact(attempt.error),
+        scores=_redact_scores(attempt.scores, redact),
+        timings_ms=redact(attempt.timings_ms),
+        oddities=redact(attempt.oddities),
+        finish_reason=redact(attempt.finish_reason),
+    )
+
+
+def _redact_scores(scores: Mapping[str, Score], redact: Callable[[Any], Any]) -> dict[str, Score]:
+    return {metric: _redact_score(score, redact) for metric, score in scores.items()}
+
+
+def _redact_score(score: Score, redact: Callable[[Any], Any]) -> Score:
+    if score.reason is None and score.evidence is UNSET:
+        return score
+    evidence = UNSET if score.evidence is UNSET else redact(score.evidence)
+    return _with(score, reason=redact(score.reason), evidence=evidence)
+
+
+def _with(record: _Record, **values: Any) -> _Record:
+    """Return the record with these values. Most records are unchanged and are not copied, which saves memory."""
+    return (
+        record if all(getattr(record, name) == value for name, value in values.items()) else replace(record, **values)
+    )
+
+
+def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:
+    """Return a record, or a tuple of records, with every text redacted."""
+    if isinstance(value, tuple):
+        return tuple(_redact_record(item, redact) for item in value)
+    if isinstance(value, Struct):
+        return replace(value, **{name: _redact_record(part, redact) for name, part in asdict(value).items()})
+    return redact(value)
+
+
+def withhold_texts(run: Run, metadata_kept: Collection[str]) -> Run:
+    """Return the run with measurements only.
+
+    Reasons, errors, notes and diagnoses are removed, because they may quote questions, answers or documents. Only the
+    given metadata keys are kept.
+    """
+    return replace(
+        run,
+        notes=(WITHHELD,) if run.notes else (),
+        datasets=tuple(
+            replace(
+                dataset, samples=tuple(_withhold(sample, metadata_kept) for sample in dataset.samples), diagnosis=None
+            )
+            for dataset in run.datasets
+        ),
+        has_texts=False,
+    )
+
+
+def _withhold(sample: SampleResult, metadata_kept: Collection[str]) -> SampleResult:
+    return replace(
+        sample,
+        metadata={key: value for key, value in sample.metadata.items() if key in metadata_kept},
+        error=WITHHELD if sample.error is not None else None,
+        scores=_withhold_scores(sample.scores),
+        attempts=tuple(_withhold_attempt(attempt) for attempt in sample.attempts),
+        finish_reason=known_finish_reason(sample.finish_reason),
+    )
+
+
+def _withhold_attempt(attempt: Attempt) -> Attempt:
+    error = WITHHELD if attempt.error is not None else None
+    finish_reason = known_finish_reason(attempt.finish_reason)
+    return replace(attempt, error=error, scores=_withhold_scores(attempt.scores), finish_reason=finish_reason)
+
+
+def _withhold_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
+    return {
+        metric: replace(score, evidence=UNSET, reason=None if score.status is ScoreStatus.SCORED else WITHHELD)
+        for metric, score in scores.items()
+    }

@@ -1,0 +1,1 @@
+"""Scores of single samples: metrics, the judge, ranking measures."""

@@ -1,0 +1,165 @@
+"""One OpenAI-compatible url: sends a JSON object and returns a JSON object. Each call is one attempt."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from evalspec.base.errors import JudgeError, ServiceError
+from evalspec.base.json_path import type_name
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.redaction import hide_all
+from evalspec.scoring.judge.refusals import lacks_model
+from evalspec.targets.http.client import (
+    Connections,
+    OutgoingRequest,
+    open_client,
+    parse_body,
+    read_whole,
+    refuse_status,
+    send,
+)
+from evalspec.targets.http.error_body import find_message
+from evalspec.targets.http.failures import Service, shown_url
+from evalspec.targets.http.pacing import AdaptiveLimit
+from evalspec.targets.http.routes import choose_route
+
+_DEPLOYMENTS = "/openai/deployments/"
+_MIN_SILENT_REQUESTS = 10
+"""Requests without any response in a row after which the service counts as down; more with a high concurrency."""
+
+
+class Endpoint:
+    """A service that gets at most `concurrency` requests at a time, and fewer if it is overloaded.
+
+    After an error that applies to every request (a rejected key, an unknown url, a service that is down), further
+    requests fail immediately with the same message. If the service requests a wait, all requests wait.
+    """
+
+    def __init__(
+        self, name: str, setting: str, path: str, config: JudgeConfig | EmbeddingsConfig, concurrency: int
+    ) -> None:
+        """`name`: the service in messages. `setting`: its section of the manifest. `path`: appended to the base url.
+
+        Raises:
+            JudgeError: the base url is not usable.
+        """
+        headers = _compute_headers(config)
+        self.service = Service(
+            name,
+            setting,
+            request_keys="",
+            credentials_key=_name_credentials(config),
+            place_key="baseUrl and model",
+            hide=hide_all(text for value in headers.values() for text in (value, value.partition(" ")[2])),
+        )
+        self._model = config.model
+        self._path = path
+        self._url = _find_url(setting, config.base_url, path)
+        self._timeout = config.timeout_seconds
+        self._limit = AdaptiveLimit(concurrency)
+        self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
+        self._silent = 0
+        self._broken: str | None = None
+        route = choose_route(self._url)
+        self._connections = Connections(lambda: open_client(headers, route))
+
+    def __str__(self) -> str:
+        """Return `the judge at https://host/path`, without parts of the url that may be secret."""
+        return f"{self.service.name} at {shown_url(self._url)}"
+
+    async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the JSON object of the service's reply.
+
+        Raises:
+            JudgeError: there is no such reply. The error says whether to retry, and whether all requests will fail.
+        """
+        content = json.dumps(body).encode()
+        return await self._limit.run(lambda: self._attempt(content))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connections.aclose()
+
+    async def _attempt(self, content: bytes) -> dict[str, Any]:
+        if self._broken is not None:
+            raise JudgeError(self._broken, fatal=True)
+        try:
+            return _parse_object(await self._exchange(content), self._url, self.service)
+        except ServiceError as error:
+            named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
+            if named.fatal:
+                self._broken = str(named)
+            elif self._silent >= self._max_silent:
+                self._broken = f"{named}; no answer to {self._silent} requests in a row, so no more are sent"
+            raise named from None
+
+    def _explain_missing_model(self, error: ServiceError) -> JudgeError | None:
+        """Return the error of an endpoint that lacks the model, with how to choose another; None for another error."""
+        if self._model is None or not lacks_model(error, self._model):
+            return None
+        setting, said = self.service.setting, self.service.excerpt(find_message(error.reply))
+        models = shown_url(f"{self._url.partition('?')[0].removesuffix(self._path)}models")
+        if _DEPLOYMENTS in models:
+            way_on = f"name one of your deployments in {setting}.baseUrl, as in …/openai/deployments/NAME"
+        else:
+            way_on = f"set {setting}.model to one that GET {models} lists (on Azure, to the name of a deployment)"
+        shown = self.service.excerpt(self._model)
+        return JudgeError(f"{self} has no model {shown}; {way_on}; the reply says {said}", fatal=True)
+
+    async def _exchange(self, content: bytes) -> bytes:
+        is_silent = True
+        try:
+            async with (
+                self._connections.take() as client,
+                send(client, OutgoingRequest(self._url, self._timeout, content), self.service) as response,
+            ):
+                is_silent, self._silent = False, 0
+                await refuse_status(response, self.service)
+                return await read_whole(response)
+        except ServiceError:
+            self._silent += is_silent
+            raise
+
+
+def _compute_headers(config: JudgeConfig | EmbeddingsConfig) -> dict[str, str]:
+    """Return the headers for the endpoint, by name in lower case. Configured ones override the key's."""
+    key = (config.api_key or "").strip()
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    return headers | {name.lower(): text.strip() for name, text in config.headers.items()}
+
+
+def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
+    """Return the keys of the manifest that may hold the wrong credentials."""
+    if not config.headers:
+        return "apiKey"
+    return "apiKey and headers" if config.api_key else "headers"
+
+
+def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:
+    """Return the JSON object of a body. Unlike an agent's, an unreadable reply is retried, because it is not graded.
+
+    Raises:
+        ServiceError: the body is not a JSON object.
+    """
+    try:
+        value = parse_body(raw, url, service)
+    except ServiceError as error:
+        error.retryable = True
+        raise
+    if not isinstance(value, dict):
+        message = f"the reply is {type_name(value)}, not a JSON object; check {service.setting}.baseUrl"
+        raise ServiceError(message, retryable=True)
+    return value
+
+
+def _find_url(setting: str, base_url: str, path: str) -> str:
+    """Return the base url with a path appended to its own. Its query (`?api-version=…`) is kept."""
+    try:
+        parts = urlsplit(base_url.strip())
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise JudgeError(f"{setting}.baseUrl is not a url; write one like https://host/v1", fatal=True)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))

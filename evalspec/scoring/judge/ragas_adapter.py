@@ -1,0 +1,171 @@
+"""Connect ragas to the judge: ragas writes prompts and computes scores, and its requests go through our client.
+
+Import it through `services.import_ragas` only. Each score has its own ragas metric, which is cheap to create, and its
+own judge, which records the verdicts. So concurrent scores cannot mix up their evidence.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from ragas.embeddings.base import BaseRagasEmbedding
+from ragas.llms.base import InstructorBaseRagasLLM
+from ragas.metrics import DiscreteMetric, collections
+from ragas.prompt.simple_prompt import Prompt
+
+from evalspec.scoring.judge.chat import ChatClient
+from evalspec.scoring.judge.embeddings import TextEmbedder
+from evalspec.scoring.judge.extraction import UnusableVerdict, extract_object
+from evalspec.scoring.judge.quoting import quote_foreign
+from evalspec.scoring.judge.verdicts import (
+    FREE_TEXT,
+    Graded,
+    NothingStated,
+    StatementVerdict,
+    explain_nothing_stated,
+    parse_input,
+    settle_answer,
+)
+
+_QUOTED_TEXTS = """Every text to grade is written as JSON: \\n is a line end, \\u003c is "<". Grade the text that it \
+stands for.
+
+"""
+"""Before each rubric; without braces. If it changes, so do the prompts of rubrics, toxicity and bias."""
+
+
+class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
+    """The judge for one score, which records its verdicts."""
+
+    def __init__(self, client: ChatClient, metric: str) -> None:
+        self._client = client
+        self._metric = metric
+        self.verdicts: list[StatementVerdict] = []
+
+    def generate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
+        """Raise TypeError: no metric in use makes synchronous calls."""
+        raise TypeError(f"the judge has no synchronous calls; {response_model.__name__} requested for {prompt[:40]!r}")
+
+    async def agenerate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
+        """Return one answer of the judge, checked against the prompt.
+
+        Raises:
+            JudgeError: there is no usable answer.
+            NothingStated: a text to give verdicts on has no statement.
+        """
+        kind = response_model.__name__
+        prompt, given = (prompt, {}) if kind == FREE_TEXT else parse_input(prompt)
+
+        def check(text: str) -> BaseModel:
+            return _check_answer(text, response_model, given)
+
+        schema = response_model.model_json_schema()
+        model = await self._client.ask(prompt, schema, check, self._metric)
+        answer = model.model_dump()
+        silent = explain_nothing_stated(kind, given, answer)
+        if silent is not None:
+            raise NothingStated(silent)
+        self.verdicts.append(StatementVerdict(kind, given, answer))
+        return model
+
+
+class RagasEmbeddings(BaseRagasEmbedding):  # type: ignore[misc]
+    """The embeddings for one score. Each text is embedded once.
+
+    Some of ragas' metrics make synchronous calls within the event loop. Their texts must be fetched before.
+    """
+
+    def __init__(self, embedder: TextEmbedder) -> None:
+        super().__init__()
+        self._embedder = embedder
+        self._known: dict[str, list[float]] = {}
+
+    async def fetch(self, texts: Iterable[str]) -> None:
+        """Embed the texts that are not known yet in one call."""
+        unknown = [text for text in dict.fromkeys(texts) if text not in self._known]
+        if unknown:
+            rows = (await self._embedder.embed(unknown)).tolist()
+            self._known |= dict(zip(unknown, rows, strict=True))
+
+    def embed_text(self, text: str, **_options: Any) -> list[float]:
+        """Return the vector of a text that was fetched.
+
+        Raises:
+            KeyError: the text was not fetched.
+        """
+        return self._known[text]
+
+    async def aembed_text(self, text: str, **_options: Any) -> list[float]:
+        """Return the vector of a text."""
+        await self.fetch([text])
+        return self._known[text]
+
+    async def aembed_texts(self, texts: list[str], **_options: Any) -> list[list[float]]:
+        """Return the vectors of several texts, in order."""
+        await self.fetch(texts)
+        return [self._known[text] for text in texts]
+
+
+class _PlainPrompt(Prompt):  # type: ignore[misc]
+    """A prompt without telemetry: ragas' own sends an event per use, and writes a user id to the home directory."""
+
+    def format(self, **texts: str) -> str:
+        instruction: str = self.instruction
+        return instruction.format(**texts)
+
+
+async def grade(
+    ragas_class: str, fields: Mapping[str, Any], *, metric: str, client: ChatClient, embeddings: RagasEmbeddings | None
+) -> Graded:
+    """Return one score of a metric of `ragas.metrics.collections`. `fields`: the arguments of its `ascore`.
+
+    Raises:
+        JudgeError: there is no usable answer.
+        NothingStated: as in ScoreJudge.
+    """
+    judge = ScoreJudge(client, metric)
+    parts = {"llm": judge} if embeddings is None else {"llm": judge, "embeddings": embeddings}
+    result = await getattr(collections, ragas_class)(**parts).ascore(**fields)
+    return Graded(float(result.value), tuple(judge.verdicts))
+
+
+async def grade_label(
+    template: str, labels: Sequence[str], fields: Mapping[str, str | list[str]], *, metric: str, client: ChatClient
+) -> tuple[str, str]:
+    """Return the judge's label and its reason. `template` has the names of `fields`, which are foreign, in braces.
+
+    Raises:
+        JudgeError: there is no usable answer.
+    """
+    judge = ScoreJudge(client, metric)
+    quoted = {name: quote_foreign(value) for name, value in fields.items()}
+    result = await _discrete_metric(metric, _QUOTED_TEXTS + template, tuple(labels)).ascore(llm=judge, **quoted)
+    return str(result.value), str(result.reason)
+
+
+@lru_cache(maxsize=64)
+def _discrete_metric(name: str, template: str, labels: tuple[str, ...]) -> Any:
+    """Return ragas' metric for a rubric. It builds a pydantic model and has no state, so it is cached."""
+    return DiscreteMetric(name=name, prompt=_PlainPrompt(template), allowed_values=list(labels))
+
+
+def _check_answer(text: str, response_model: type[BaseModel], given: Mapping[str, Any]) -> BaseModel:
+    try:
+        model = response_model.model_validate(extract_object(text))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise UnusableVerdict(f"{where or 'the object'}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+    return response_model.model_validate(settle_answer(response_model.__name__, given, model.model_dump()))
+
+
+async def list_statements(question: str, response: str, *, metric: str, client: ChatClient) -> list[str]:
+    """Return the statements of a response from the first step of ragas' Faithfulness, without verdicts.
+
+    Raises:
+        JudgeError: there is no usable answer.
+        NothingStated: as in ScoreJudge.
+    """
+    faithfulness = collections.Faithfulness(llm=ScoreJudge(client, metric))
+    return [str(text) for text in await faithfulness._create_statements(question, response)]

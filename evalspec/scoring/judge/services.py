@@ -1,0 +1,189 @@
+"""The judge and the embeddings of one run, opened at first use."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence, Set
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, install_fix
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.model import Need
+from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
+
+if TYPE_CHECKING:
+    from evalspec.scoring.judge.chat import ChatClient
+    from evalspec.scoring.judge.embeddings import TextEmbedder
+    from evalspec.scoring.judge.entailment import JudgedClaim
+    from evalspec.scoring.judge.verdicts import Graded
+
+
+class JudgeServices:
+    """The services that judged metrics need. The constructor opens, loads and imports nothing."""
+
+    def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
+        self.usage = UsageLedger()
+        self.listener = JudgeListener()
+        self._judge = judge
+        self._embeddings = embeddings
+        self._chat: ChatClient | None = None
+        self._embedder: TextEmbedder | None = None
+        self._ragas_ready = False
+        self._loading = asyncio.Lock()
+
+    def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
+        """Replace the configs by ones with resolved references, before anything is opened."""
+        self._judge, self._embeddings = judge, embeddings
+
+    @property
+    def embeddings(self) -> EmbeddingsConfig:
+        """The configuration of the embeddings, with the references resolved that the run needs."""
+        return self._embeddings
+
+    def check_installed(self, needed_by: str, needs: frozenset[Need]) -> None:
+        """Check that the packages behind these needs are installed, without importing them.
+
+        Raises:
+            MissingPackage: a package is missing.
+        """
+        if Need.JUDGE in needs and find_spec("ragas") is None:
+            raise MissingPackage(needed_by, "ragas")
+        local = Need.EMBEDDINGS in needs and self._embeddings.provider == "local"
+        if local and find_spec("wordllama") is None:
+            raise MissingPackage(f"{needed_by} with embeddings.provider: local", "wordllama", "local")
+
+    async def preload(self, needs: Set[Need]) -> None:
+        """Load the packages for these needs in threads, so that the event loop is not blocked.
+
+        Raises:
+            InvalidInput: a package is missing or broken.
+        """
+        if Need.EMBEDDINGS in needs:
+            await self.embedder().load()
+        if Need.JUDGE in needs:
+            await self._load_ragas()
+
+    async def _load_ragas(self) -> None:
+        async with self._loading:
+            if not self._ragas_ready:
+                await asyncio.to_thread(import_ragas)
+                self._ragas_ready = True
+
+    def embedder(self) -> "TextEmbedder":
+        """Return the embedder. The first call creates it.
+
+        Raises:
+            JudgeError: the base url is not usable.
+        """
+        if self._embedder is None:
+            from evalspec.scoring.judge.embeddings import create_embedder
+
+            self._embedder = create_embedder(self._embeddings)
+        return self._embedder
+
+    async def grade(
+        self, ragas_class: str, fields: Mapping[str, Any], *, metric: str, embedded: Sequence[str] = ()
+    ) -> "Graded":
+        """Return one score of a metric of `ragas.metrics.collections`. `fields`: the arguments of its `ascore`.
+
+        `metric`: the metric to count the usage for. `embedded`: the fields to embed in advance. Without any, the metric
+        gets no embeddings.
+
+        Raises:
+            JudgeError: the judge or the embeddings failed.
+            NothingStated: the judge found no statement in a text to give verdicts on.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.scoring.judge import ragas_adapter
+
+        embeddings = None
+        if embedded:
+            embeddings = ragas_adapter.RagasEmbeddings(self.embedder())
+            await embeddings.fetch(fields[name] for name in embedded)
+        return await ragas_adapter.grade(ragas_class, fields, metric=metric, client=chat, embeddings=embeddings)
+
+    async def grade_label(
+        self, template: str, labels: Sequence[str], fields: Mapping[str, str | list[str]], *, metric: str
+    ) -> tuple[str, str]:
+        """Return the label that the judge chooses through ragas' DiscreteMetric, and its reason.
+
+        Raises:
+            JudgeError: the judge failed.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.scoring.judge import ragas_adapter
+
+        return await ragas_adapter.grade_label(template, labels, fields, metric=metric, client=chat)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for opened in (self._chat, self._embedder):
+            if opened is not None:
+                await opened.aclose()
+
+    async def _open_judge(self) -> "ChatClient":
+        await self._load_ragas()
+        if self._judge is None:
+            raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
+        if self._chat is None:
+            from evalspec.scoring.judge.chat import ChatClient
+
+            self._chat = ChatClient(self._judge, self.usage, self.listener)
+        return self._chat
+
+    async def list_statements(self, question: str, response: str, *, metric: str) -> list[str]:
+        """Return the statements of a response, as the judge lists them for ragas' Faithfulness.
+
+        Raises:
+            JudgeError: the judge failed.
+            NothingStated: the judge found no statement.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.scoring.judge import ragas_adapter
+
+        return await ragas_adapter.list_statements(question, response, metric=metric, client=chat)
+
+    async def judge_claims(
+        self, question: str, response: str, claims: Sequence[str], *, metric: str
+    ) -> "list[JudgedClaim]":
+        """Return the judge's verdict on each claim, in their order: entailed, contradicted or missing.
+
+        Raises:
+            JudgeError: the judge failed.
+            InvalidInput: ragas is missing or broken.
+        """
+        chat = await self._open_judge()
+        from evalspec.scoring.judge.entailment import judge_claims
+
+        return await judge_claims(question, response, claims, metric=metric, client=chat)
+
+
+def import_ragas() -> None:
+    """Import ragas and the adapter to the judge: 5 to 10 seconds of CPU, once per process.
+
+    By default ragas posts an event for each judge call, and blocks meanwhile. The environment variable turns this off.
+    ragas reads the variable once, so it must be set before the import.
+
+    Raises:
+        MissingPackage: ragas is not installed.
+        InvalidInput: ragas is installed but cannot be imported, for example with newer releases of its dependencies.
+    """
+    os.environ["RAGAS_DO_NOT_TRACK"] = "true"
+    try:
+        import_module("evalspec.scoring.judge.ragas_adapter")
+    except ModuleNotFoundError as error:
+        if error.name == "ragas":
+            raise MissingPackage("a judged metric", "ragas") from error
+        raise _unusable(error) from error
+    except Exception as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> InvalidInput:
+    line = " ".join(f"{type(error).__name__}: {error}".split())
+    fix = f"{install_fix()} installs releases that work together"
+    return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)

@@ -1,0 +1,170 @@
+"""Metric definitions (data and a function that builds the scorer) and their registry."""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from inspect import isfunction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+
+from evalspec.base.registry import Registry, near_miss
+from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.model import STAGES, Direction, Exchange, Need, Score
+
+if TYPE_CHECKING:
+    from evalspec.scoring.judge.services import JudgeServices
+
+Scorer = Callable[[Exchange], Score | Awaitable[Score]]
+"""Scores one exchange. It may return a Score of any status, or raise MetricError, which is recorded as failed."""
+
+Bounds = tuple[float | None, float | None]
+"""Lowest and highest value; None means unbounded."""
+
+LONG_TEXTS = 500_000
+"""Characters that metrics read whose time or memory per character is high: at this length, 3 s and 200 MB."""
+
+_STAGED = tuple(f"{stage}." for stage in ("retrieved", "gain", *STAGES))
+"""Prefixes of the metrics of a retriever stage."""
+
+
+class RelevanceRules(Struct, frozen=True):
+    """The settings of a dataset's retrieval metrics.
+
+    `min_grade`: the lowest relevant grade. `compat`: the system whose formulas replace the standard ones.
+    `zero_without_relevant`: whether a query without relevant documents counts as 0 instead of "not applicable".
+    """
+
+    min_grade: int = 1
+    compat: str | None = None
+    zero_without_relevant: bool = False
+
+
+class BuildContext(Struct, frozen=True):
+    """What a metric may use to build its scorer. Nothing is opened before it is used.
+
+    `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
+    """
+
+    entry: MetricEntry
+    cutoff: int | None
+    folder: Path
+    services: "JudgeServices"
+    rules: RelevanceRules = RelevanceRules()
+
+
+class MetricDefinition(Struct, frozen=True):
+    """A metric as registered by name. `metrics.functions` creates one from a function."""
+
+    name: str
+    summary: str
+    """A one-line summary for lists."""
+    engine: str
+    """The distribution or module that computes it, and after a comma the version of its prompt."""
+    build: Callable[[BuildContext], Scorer] | None = None
+    """Builds the scorer of a dataset; None for a metric derived from another."""
+    needs: frozenset[Need] = frozenset()
+    """What `evalspec validate` checks for every sample."""
+    direction: Direction = Direction.HIGHER
+    bounds: Bounds = (0.0, 1.0)
+    """Scores outside these bounds fail, and thresholds outside are errors."""
+    is_binary: bool = False
+    """Whether every reply scores 0 or 1."""
+    scores_answers: bool = True
+    """Whether it reads the answer, which a retriever under test does not return."""
+    version: int = 1
+    """Increase this if the same reply may get another score, which invalidates stored scores."""
+
+    # Names and options in the manifest
+    aliases: tuple[str, ...] = ()
+    alias_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The options that an alias implies, by alias."""
+    options: frozenset[str] = frozenset()
+    """The options, `match` or `reference`, that its entry may have."""
+    takes_cutoff: bool = False
+    """Whether `NAME@10` is valid."""
+    implicit: bool = False
+    """Whether a threshold is enough to compute it, because it is free."""
+    usual_limits: Bounds = (None, None)
+    """A minimum below the first value, or a maximum above the second, is suspicious and gets a warning."""
+
+    # Numbers
+    statistic: str = "mean"
+    """The statistic that combines the scores of a dataset: mean, or a percentile such as p95."""
+    scores_failures: bool = False
+    """Whether samples without a reply are scored too."""
+
+    # Costs
+    reads_at_most: int | None = None
+    """Characters of answer, expected answers and contexts together, so that time and memory of a score are bounded.
+    Scores of longer texts fail; None: any length."""
+    judge_calls: Callable[[int], int] | None = None
+    """Judge calls per sample, given the number of its contexts; None without a judge."""
+    imports: tuple[str, ...] = ()
+    """Modules that scoring needs. They are imported before latency is measured."""
+
+    # Dependencies on another metric, on the entry, or on the dataset
+    base: str | None = None
+    """The metric from whose score this one is derived."""
+    derive: Callable[[Score], Score] | None = None
+    """Computes the score from that of `base`."""
+    needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
+    """Returns the `needs` of an entry, if an option changes them."""
+    bounds_of: Callable[[RelevanceRules], Bounds] | None = None
+    """Returns the `bounds` under the rules of a dataset, if these change them."""
+
+    @property
+    def is_staged(self) -> bool:
+        """Return whether this is a metric of a retriever stage, `stage.metric`. Lists show only the prefixes."""
+        return self.name.startswith(_STAGED)
+
+    def register(self, registry: "Registry[MetricDefinition]") -> None:
+        """Register the metric under its name and aliases.
+
+        Raises:
+            ValueError: a name is taken.
+        """
+        registry.add(self.name, self, self.aliases)
+
+
+class MetricRegistry(Registry[MetricDefinition]):
+    """All metrics. Stage metrics are suggested only for names with a dot."""
+
+    def hint(self, name: str) -> str:
+        """Return a hint for an unknown name. A list of all metrics would mostly repeat names with prefixes."""
+        names = [metric.name for metric in self if "." in name or not metric.is_staged]
+        return near_miss(name, names) + self.note_plugins()
+
+    def _list_things(self, source: Any) -> Iterator[MetricDefinition]:
+        return super()._list_things(vars(source).get("definition") if isfunction(source) else source)
+
+
+METRICS = MetricRegistry("metric", "evalspec.metrics", ("evalspec.scoring.metrics",), MetricDefinition)
+
+
+def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: BuildContext) -> Scorer | None:
+    """Return the scorer of a metric; None for a metric derived from another.
+
+    Raises:
+        MissingPackage: a required package is not installed.
+        InvalidInput: the metric cannot be built, or a metric of another package raised.
+    """
+    context.services.check_installed(definition.name, needs)
+    with METRICS.blaming(definition.name):
+        return definition.build(context) if definition.build else None
+
+
+class Metric(Struct, frozen=True):
+    """A metric of a dataset: its definition, printed name and scorer.
+
+    `root`: the metric from whose score this one is derived, None for most. `skip_reason`: why the metric is declared
+    but not computed in this run. `settings`: its settings in the manifest, as JSON.
+    """
+
+    name: str
+    definition: MetricDefinition
+    scorer: Scorer | None
+    needs: frozenset[Need]
+    bounds: Bounds
+    root: "Metric | None" = None
+    skip_reason: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)

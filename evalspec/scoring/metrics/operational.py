@@ -1,0 +1,118 @@
+"""Operational metrics: latency, tokens, and errors."""
+
+from collections.abc import Callable, Iterator
+
+from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, Score, is_cut_off
+from evalspec.scoring.metrics.base import MetricDefinition
+from evalspec.scoring.metrics.functions import define_metric, metric
+
+
+def _latency(exchange: Exchange) -> Score:
+    latency = exchange.reply.latency_ms if exchange.reply else None
+    if latency is None:
+        return Score.not_applicable("the reply has no latency", Cause.REPLY)
+    return Score.scored(latency)
+
+
+def _first_token(exchange: Exchange) -> Score:
+    trace = exchange.reply.trace if exchange.reply else None
+    took = trace.timings_ms.get(FIRST_TOKEN) if trace else None
+    if took is None:
+        return Score.not_applicable("the reply is not a stream", Cause.REPLY)
+    return Score.scored(took)
+
+
+def _measure_stage(stage: str) -> Callable[[Exchange], Score]:
+    def measure(exchange: Exchange) -> Score:
+        trace = exchange.reply.trace if exchange.reply else None
+        if trace is None:
+            return Score.not_applicable("no retriever was queried", Cause.OTHER)
+        took = trace.timings_ms.get(stage)
+        if took is None:
+            return Score.not_applicable(f"the retriever does not report how long {stage} took", Cause.OTHER)
+        return Score.scored(took)
+
+    return measure
+
+
+_PERCENTILES = {"p50": "Median", "p95": "95th percentile", "p99": "99th percentile"}
+_STAGES = {"embed": "embedding the query", "retrieve": "finding documents", "rerank": "reranking documents"}
+
+
+def _define_latencies(prefix: str, time: str, measure: Callable[[Exchange], Score]) -> Iterator[MetricDefinition]:
+    for statistic, words in _PERCENTILES.items():
+        yield define_metric(
+            measure,
+            name=f"{prefix}latency_{statistic}",
+            summary=f"{words} of the time {time}, in ms.",
+            direction=Direction.LOWER,
+            bounds=(0.0, None),
+            statistic=statistic,
+            implicit=True,
+            scores_answers=False,
+        )
+
+
+def _define_all() -> Iterator[MetricDefinition]:
+    yield from _define_latencies("", "from sending the request to the last byte of the reply", _latency)
+    yield from _define_latencies(
+        f"{FIRST_TOKEN}.", "from sending the request to the first text of a stream", _first_token
+    )
+    for stage, work in _STAGES.items():
+        yield from _define_latencies(f"{stage}.", f"that a retriever spends on {work}", _measure_stage(stage))
+
+
+LATENCIES = tuple(_define_all())
+
+
+@metric(
+    direction=Direction.LOWER,
+    implicit=True,
+    scores_failures=True,
+    scores_answers=False,
+    usual_limits=(None, 0.5),
+    is_binary=True,
+)
+def error_rate(exchange: Exchange) -> Score:
+    """Share of the samples without a usable reply.
+
+    An unreachable agent has no error rate: that is a failure to measure, not a failed threshold.
+    """
+    if exchange.unreachable:
+        return Score.failed(f"the agent was not reached: {exchange.error}", Cause.REPLY)
+    return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
+
+
+@metric(
+    direction=Direction.LOWER,
+    implicit=True,
+    scores_failures=True,
+    scores_answers=False,
+    usual_limits=(None, 0.5),
+)
+def retry_rate(exchange: Exchange) -> Score:
+    """Share of the requests for a reply that failed and were sent again."""
+    if exchange.retries is None:
+        return Score.not_applicable("the reply was recorded elsewhere", Cause.DATASET)
+    return Score.scored(exchange.retries / (exchange.retries + 1))
+
+
+@metric(direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
+def tokens_mean(exchange: Exchange) -> Score:
+    """Input and output tokens of a reply, as the agent counts them."""
+    usage = exchange.reply.usage if exchange.reply else None
+    if usage is None:
+        return Score.not_applicable("the reply does not report its usage", Cause.REPLY)
+    return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
+
+
+@metric(direction=Direction.LOWER, implicit=True)
+def truncated_rate(exchange: Exchange) -> Score:
+    """Share of replies that were truncated or filtered, by their finish reason."""
+    finish_reason = exchange.reply.finish_reason if exchange.reply else None
+    if finish_reason is None:
+        return Score.not_applicable("the reply has no finish reason", Cause.REPLY)
+    cut_off = is_cut_off(finish_reason)
+    if cut_off is None:
+        return Score.not_applicable(f"'{finish_reason}' is not a known finish reason", Cause.REPLY)
+    return Score.scored(cut_off, f"finish_reason {finish_reason}" if cut_off else None)

@@ -1,0 +1,1 @@
+"""What is evaluated: agents and retrievers, over one HTTP layer."""

@@ -1,0 +1,119 @@
+"""An agent that is the user's Python code, called with the question: in a thread, unless it is async."""
+
+import asyncio
+import warnings
+from time import perf_counter
+from typing import Any
+
+from msgspec.structs import replace
+
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
+from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
+from evalspec.targets.agents.call_thread import CallThread, RaisedInThread
+from evalspec.targets.agents.chunks import Streamed
+from evalspec.targets.agents.results import read_result
+from evalspec.targets.agents.user_agent import AgentInstance, UserAgent
+
+AgentFunction = Any
+"""A function, an object or a class. Takes the question, or a conversation as a list of `{"role", "content"}`. Returns
+the answer as text, or a dict with `response` and, if known, `retrieved_contexts`, `retrieved_context_ids`, `usage` and
+`finish_reason`. May be async, and may yield the answer in pieces. A class is instantiated; objects of LangChain and
+LlamaIndex are called as they are."""
+
+
+class FunctionAgent:
+    """Calls the user's agent for each sample. An exception is a failed reply, and is not retried."""
+
+    def __init__(self, agent: UserAgent, timeout: float) -> None:
+        self._agent = agent
+        self._timeout = timeout
+        self._thread = CallThread()
+        self._instance: AgentInstance | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def ask(self, sample: Sample) -> AgentReply:
+        """Return what the agent returns, as a reply with its latency. Creating and resetting it are not included.
+
+        Raises:
+            ServiceError: the agent raised, exceeded the timeout, or returned another type.
+        """
+        asked = sample.user_input
+        question = asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked]
+        async with self._agent.turns:
+            if self._instance is None:
+                self._instance = await self._agent.open(self._thread)
+            result, started = await self._call(self._instance, self._instance.prepare(question))
+        finished = perf_counter()
+        first = result.first_token_at if isinstance(result, Streamed) else None
+        whole = result.result if isinstance(result, Streamed) else result
+        reply = replace(
+            read_result(whole, "the result of the agent's function"), latency_ms=(finished - started) * 1000
+        )
+        return reply if first is None else replace(reply, trace=SearchTrace({FIRST_TOKEN: (first - started) * 1000}))
+
+    async def _call(self, instance: AgentInstance, prepared: Any) -> tuple[Any, float]:
+        """Return what the agent returned, and when the call began. Code that survives its cancellation is too late."""
+        try:
+            async with asyncio.timeout(self._timeout) as timeout:
+                await instance.reset()
+                started = perf_counter()
+                answered = await instance.answer(prepared)
+        except ServiceError:
+            raise
+        except RaisedInThread as raised:
+            is_ours = isinstance(raised.error, ServiceError)
+            raise raised.error if is_ours else _describe_failure(raised.error) from raised.error
+        except BaseException as error:  # user code may raise anything, also SystemExit
+            if ends_the_run(error):
+                raise
+            if not timeout.expired():
+                raise _describe_failure(error) from error
+        if not timeout.expired():
+            return answered, started
+        if not instance.is_shared:
+            self._instance = None
+            if self._thread.is_busy:  # with this call
+                self._closing.add(asyncio.create_task(self._close(instance)))
+            else:
+                await self._agent.close(instance.own, self._thread)
+        raise ServiceError(f"the agent's function took longer than {self._timeout:g} s")
+
+    async def aclose(self) -> None:
+        """Close the worker's own instance of a class, and end the thread."""
+        if self._instance is not None and not self._instance.is_shared:
+            await self._agent.close(self._instance.own, self._thread)
+        self._thread.close()
+        if self._closing:
+            await asyncio.wait(self._closing)
+
+    async def _close(self, instance: AgentInstance) -> None:
+        """Close an instance that still answers, in a thread of its own."""
+        thread = CallThread()
+        await self._agent.close(instance.own, thread)
+        thread.close()
+
+
+def _describe_failure(error: BaseException) -> ServiceError:
+    return ServiceError(f"the agent's function raised {describe_exception(error)}")
+
+
+async def call_function(agent: AgentFunction, question: Any) -> Any:
+    """Return what the user's agent returns. Sync code runs in a thread, so that it does not block the event loop."""
+    thread = CallThread()
+    opened = UserAgent(agent)
+    instance = None
+    try:
+        instance = await opened.open(thread)
+        await instance.reset()
+        result = await instance.answer(instance.prepare(question))
+        return result.result if isinstance(result, Streamed) else result
+    except RaisedInThread as raised:
+        is_allowed = not isinstance(raised.error, StopIteration)  # which a coroutine cannot raise
+        raise raised.error if is_allowed else RuntimeError("StopIteration") from raised.error.__cause__
+    finally:
+        if instance is not None and not instance.is_shared:
+            await opened.close(instance.own, thread)
+        thread.close()
+        for notice in opened.notices:
+            warnings.warn(notice, RuntimeWarning, stacklevel=2)

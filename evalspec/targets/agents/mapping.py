@@ -1,0 +1,216 @@
+"""Read replies with the JSONPath queries (RFC 9535) of `chatEndpoint.response`."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.base.json_path import (
+    as_id,
+    as_string,
+    describe_keys,
+    explain_bad_query,
+    mentions,
+    read_list,
+    select_values,
+    suggest_text,
+    type_name,
+)
+from evalspec.base.text import excerpt, one_line, parse_event
+from evalspec.inputs.manifest.agent_schema import EndMarker, ResponseMapping
+from evalspec.model import AgentReply, Usage
+from evalspec.targets.http.completions import SingleChoice, first_choice, read_usage
+from evalspec.targets.http.error_body import as_text, has_content, make_error, parse_error, parse_marked_error
+
+_LONGEST_FINISH_REASON = 80
+_NOT_OF_REPLIES = {"done", "error"}
+"""Keys of the mapping that are no parts of a reply."""
+
+
+def check_mapping(mapping: ResponseMapping) -> list[tuple[str, str]]:
+    """Return (key as in YAML, message) for each query that is not JSONPath."""
+    found = ((key, explain_bad_query(text)) for key, text in list_queries(mapping).items())
+    return [(key, message) for key, message in found if message is not None]
+
+
+def list_queries(mapping: ResponseMapping) -> dict[str, str]:
+    """Return the queries of a mapping by their keys in YAML."""
+    given = {field.alias or key: getattr(mapping, key) for key, field in type(mapping).model_fields.items()}
+    return {
+        key: value.path if isinstance(value, EndMarker) else value for key, value in given.items() if value is not None
+    }
+
+
+def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
+    """Return the mapped parts of a whole reply.
+
+    Raises:
+        ServiceError: a mapped part is missing or has another type, contexts and ids differ in number, or the reply has
+        an error in place of the answer.
+    """
+    refuse_error(value, mapping)
+    answer = read_answer(value, mapping)
+    if answer is None:
+        place = suggest_text(value)
+        fix = f"; its only text is at {place}" if place else ""
+        raise ServiceError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}{fix}")
+    return assemble_mapped(answer, dict.fromkeys(type(mapping).model_fields, value), mapping)
+
+
+def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryable: bool = False) -> None:
+    """Raise the error that a reply, or an event of a stream, contains in place of an answer.
+
+    A mapped error is one, whatever the answer. Otherwise, a mapped answer that is not blank takes precedence over an
+    error. A blank one is refused if the reply is marked as an error.
+
+    Raises:
+        ServiceError: see `http.error_body.parse_error`.
+    """
+    mapped = select_values(mapping.error, value) if mapping and mapping.error else []
+    if has_content(mapped):
+        found = mapped[0] if len(mapped) == 1 else mapped
+        raise make_error(f"the reply has an error: {excerpt(as_text(found))}", found, retryable=retryable)
+    answers = select_values(mapping.answer, value) if mapping else []
+    if any(isinstance(answer, str) and answer.strip() for answer in answers):
+        return
+    error = parse_error(value, retryable=retryable)
+    if error is not None:
+        raise error
+    if answers:
+        refuse_mark(value, retryable=retryable)
+
+
+def refuse_mark(value: Any, *, retryable: bool = False) -> None:
+    """Raise the error that a reply without an answer is marked with.
+
+    Raises:
+        ServiceError: see `http.error_body.parse_marked_error`.
+    """
+    error = parse_marked_error(value, retryable=retryable)
+    if error is not None:
+        raise error
+
+
+class MappedStream:
+    """A stream read with the mapping. Answers are joined; other parts come from the last event with them.
+
+    `needs_end`: the events are chunks of one chat completion. Without `response.done`, a finish reason or `[DONE]` has
+    to end the stream.
+    """
+
+    def __init__(self, mapping: ResponseMapping, *, needs_end: bool) -> None:
+        self._mapping = mapping
+        self._needs_end = needs_end
+        self._is_finished = False
+        self._choice = SingleChoice()
+        self._parts: list[str] = []
+        keys = type(mapping).model_fields.keys() - _NOT_OF_REPLIES - {"finish_reason"}
+        self._queries = {key: text for key in keys if (text := getattr(mapping, key))}
+        self._latest: dict[str, Any] = {key: {} for key in type(mapping).model_fields}
+
+    def add(self, data: str) -> bool:
+        """See wire.StreamReader."""
+        value = parse_event(data)
+        refuse_error(value, self._mapping, retryable=True)
+        if self._needs_end:
+            self._choice.check(first_choice(value))
+        if read_finish_reason(value, self._mapping.finish_reason) is not None:
+            self._latest["finish_reason"] = value
+        self._is_finished = self._is_finished or self._ends(value)
+        part = read_answer(value, self._mapping)
+        if part is not None:
+            self._parts.append(part)
+        self._latest |= {key: value for key, query in self._queries.items() if mentions(value, query)}
+        return bool(part)
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:
+        """See wire.StreamReader."""
+        if self._is_finished:
+            return None
+        if self._mapping.done:
+            return f"{_describe_end(self._mapping.done)} (response.done)"
+        return "finish_reason or [DONE]" if self._needs_end and not has_done else None
+
+    def reply(self) -> AgentReply:
+        """See wire.StreamReader."""
+        if not self._parts:
+            raise ServiceError(f"no event of the stream has a value at {self._mapping.answer} (response.answer)")
+        return assemble_mapped("".join(self._parts), self._latest, self._mapping)
+
+    def _ends(self, value: Any) -> bool:
+        if self._mapping.done:
+            return is_end(self._mapping.done, value)
+        return bool(self._latest["finish_reason"] or read_finish_reason(value))
+
+
+def is_end(marker: EndMarker, event: Any) -> bool:
+    """Return whether an event of a stream has the mark of the last one. The text "1", the number 1 and true differ."""
+    found = select_values(marker.path, event)
+    if marker.equals is None:
+        return has_content(found)
+    return any(one == marker.equals and isinstance(one, bool) == isinstance(marker.equals, bool) for one in found)
+
+
+def _describe_end(marker: EndMarker) -> str:
+    return f"a value at {marker.path}" if marker.equals is None else f"{json.dumps(marker.equals)} at {marker.path}"
+
+
+def read_finish_reason(value: Any, query: str | None = None) -> str | None:
+    """Return the agent's reason why the answer ended, or None. Without a query, that of a chat completion is read."""
+    found = select_values(query, value) if query else [(first_choice(value) or {}).get("finish_reason")]
+    return as_finish_reason(found[0]) or None if len(found) == 1 else None
+
+
+def as_finish_reason(value: Any) -> str | None:
+    """Return the beginning of a finish reason on one line, since any text may be mapped; None if it is not text."""
+    return one_line(value[:_LONGEST_FINISH_REASON]) if isinstance(value, str) else None
+
+
+def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
+    """Return the text at `response.answer`, or None if there is nothing.
+
+    Raises:
+        ServiceError: there are several values, or the value is not text.
+    """
+    found = select_values(mapping.answer, value)
+    if not found:
+        return None
+    where = f"{mapping.answer} (response.answer)"
+    if len(found) > 1:
+        raise ServiceError(f"there are {len(found)} values at {where}, but exactly one string is expected")
+    if not isinstance(found[0], str):
+        raise ServiceError(f"the value at {where} is {type_name(found[0])}, not a string")
+    return found[0]
+
+
+def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMapping) -> AgentReply:
+    """Return a reply from its answer and, for each field of the mapping, the JSON value to read it from.
+
+    Raises:
+        ServiceError: as in `read_mapped`.
+    """
+    contexts = _read_list(sources["contexts"], mapping.contexts, "response.contexts", as_string)
+    ids = _read_list(sources["context_ids"], mapping.context_ids, "response.contextIds", as_id)
+    if contexts is not None and ids is not None and len(contexts) != len(ids):
+        message = f"{mapping.contexts} gives {len(contexts)} contexts and {mapping.context_ids} gives {len(ids)} ids"
+        raise ServiceError(f"{message}; the numbers must be equal")
+    tool_calls = _read_tool_calls(sources["tool_calls"], mapping.tool_calls)
+    usage = _read_usage(sources["usage"], mapping.usage)
+    finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)
+    return AgentReply(answer, contexts, ids, tool_calls, usage, finish_reason=finish_reason)
+
+
+def _read_list(value: Any, text: str | None, key: str, convert: Callable[[Any], str | None]) -> tuple[str, ...] | None:
+    return None if text is None else read_list(value, text, key, convert)
+
+
+def _read_tool_calls(value: Any, text: str | None) -> tuple[Any, ...] | None:
+    if text is None or not mentions(value, text):
+        return None
+    found = select_values(text, value)
+    return tuple(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
+
+
+def _read_usage(value: Any, text: str | None) -> Usage | None:
+    found = select_values(text, value) if text else []
+    return read_usage(found[0]) if len(found) == 1 else None

@@ -1,0 +1,258 @@
+"""Replies recorded earlier: a JSON Lines file instead of a running agent."""
+
+import json
+import sys
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, ValidationError, convert
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.foreign_text import normalize
+from evalspec.base.jsonl import open_unpacked, read_json_lines
+from evalspec.base.registry import near_miss
+from evalspec.base.text import excerpt
+from evalspec.inputs.ranking_files import looks_like_run, read_run
+from evalspec.model import AgentReply, Exchange, Message, Sample, SearchTrace
+from evalspec.model.base import built
+from evalspec.model.exchanges import compute_question_digest
+from evalspec.targets.agents.mapping import as_finish_reason
+from evalspec.targets.http.completions import read_usage
+
+_HEAD_BYTES = 65_536
+
+
+class RecordedReply(Struct, frozen=True):
+    """A reply, or the error of the agent, as a file has it. `line`: from 1.
+
+    `asked`: the digest of the messages that the file has; None: it has none. `question_digest`, `request_digest`: as in
+    Exchange. `is_beside`: the question is beside it in the dataset.
+    """
+
+    reply: AgentReply | None
+    error: str | None = None
+    asked: str | None = None
+    question_digest: str | None = None
+    request_digest: str | None = None
+    line: int | None = None
+    is_beside: bool = False
+
+    def answers(self, sample: Sample) -> bool | None:
+        """Return whether this is a reply to the question of a sample. None: the file does not say what was asked."""
+        if self.question_digest is not None:
+            return self.question_digest == compute_question_digest(sample)
+        if self.asked is not None:
+            return self.asked == compute_question_digest(replace(sample, metadata={}))
+        return True if self.is_beside else None
+
+
+Replies = Mapping[tuple[str, str], RecordedReply]
+"""Recorded replies by the name of their dataset, empty if the file does not say, and the id of their sample."""
+
+
+def find_reply(replies: Replies, dataset: str, sample_id: str) -> RecordedReply | None:
+    """Return the recorded reply to a sample."""
+    return replies.get((dataset, sample_id)) or replies.get(("", sample_id))
+
+
+def replay(replies: Replies, dataset: str, sample: Sample) -> Exchange:
+    """Return the recorded reply to a sample, with its recorded latency, if any."""
+    found = find_reply(replies, dataset, sample.id)
+    if found is None:
+        return Exchange(sample, error="there is no recorded reply")
+    asked = None if found.answers(sample) is None else compute_question_digest(sample)
+    error = None if found.reply else found.error
+    return Exchange(sample, found.reply, error, question_digest=asked, request_digest=found.request_digest)
+
+
+def load_replies(path: Path, shown_as: str) -> Replies:
+    """Return the replies of a file. Null counts as absent. Without `response` the answer is empty.
+
+    A line of evalspec's own JSON Lines report is a reply too, or an error of the agent.
+
+    Raises:
+        InvalidInput: with every bad line of the file.
+    """
+    problems: list[Problem] = []
+    replies: dict[tuple[str, str], RecordedReply] = {}
+    for line, value in read_json_lines(path, shown_as, problems):
+        fields, found = _read_fields(_read_report_line(value), _RECORDED_READERS)
+        key = (fields.get("dataset") or "", fields.get("id") or "")
+        if key in replies:
+            message = f"duplicate reply for '{key[1]}', first in line {replies[key].line}"
+            found.append(("id", message, "remove one of them"))
+        problems += [Problem(message, fix, shown_as, line, field) for field, message, fix in found]
+        if key[1] and key not in replies:
+            replies[key] = _make_recorded(fields, line)
+    if problems:
+        raise InvalidInput(sorted(problems, key=lambda problem: problem.line or 0))
+    return replies
+
+
+def _read_report_line(value: Any) -> Any:
+    """Return what a line of a JSON Lines report says about the reply. Every other value is returned as it is."""
+    if not isinstance(value, dict) or not value.keys() >= _OF_A_REPORT:
+        return value
+    renamed = {_RENAMED.get(key, key): item for key, item in value.items()}
+    return {key: item for key, item in renamed.items() if key in _RECORDED_READERS}
+
+
+def _make_recorded(fields: Mapping[str, Any], line: int) -> RecordedReply:
+    error = fields.get("error")
+    return RecordedReply(
+        _make_reply(fields) if error is None else None,
+        error,
+        compute_question_digest(Sample("", fields["input"])) if fields.get("input") else None,
+        fields.get("question_digest"),
+        fields.get("request_digest"),
+        line,
+    )
+
+
+def read_reply(value: Mapping[str, Any]) -> tuple[AgentReply, list[str]]:
+    """Return a reply from the keys of a recorded one, without its id, and a list of problems."""
+    listed = {key: list(item) if isinstance(item, tuple) else item for key, item in value.items()}
+    fields, problems = _read_fields({"id": "0"} | listed, _READERS)
+    return _make_reply(fields), [Problem(message, fix, field=field).render() for field, message, fix in problems]
+
+
+def _make_reply(fields: Mapping[str, Any]) -> AgentReply:
+    return AgentReply(
+        fields.get("response") or "",
+        fields.get("retrieved_contexts"),
+        fields.get("retrieved_context_ids"),
+        tool_calls=fields.get("tool_calls"),
+        usage=fields.get("usage"),
+        latency_ms=fields.get("latencyMs"),
+        finish_reason=fields.get("finish_reason") or None,
+    )
+
+
+def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> Replies:
+    """Return recorded replies from JSONL as in `load_replies`, or from a TREC run, with its rankings as replies.
+
+    Raises:
+        InvalidInput: with every problem in the file.
+    """
+    if not _is_run(path):
+        return load_replies(path, shown_as)
+    problems: list[Problem] = []
+    run = read_run(path, shown_as, problems, warnings)
+    if problems:
+        raise InvalidInput(problems)
+    return {
+        ("", query): RecordedReply(AgentReply("", retrieved_context_ids=_by_score(scores), trace=SearchTrace()))
+        for query, scores in run.items()
+    }
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether the first line has a run's columns and is not JSON. The reader reports an unreadable file."""
+    try:
+        with open_unpacked(path) as stream:
+            return looks_like_run(stream.read(_HEAD_BYTES))
+    except (OSError, EOFError, zlib.error):
+        return path.suffix == ".gz"
+
+
+def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the documents, best first. Equal scores are ordered by document id, descending, as in trec_eval."""
+    return tuple(sorted(scores, key=lambda document: (scores[document], document), reverse=True))
+
+
+def list_strangers(replies: Replies, known: Collection[tuple[str, str]]) -> list[str]:
+    """Return the ids of replies without a sample, in the order of the file. `known`: datasets and ids of samples."""
+    ids = {sample_id for _dataset, sample_id in known}
+    return [key[1] for key in replies if (key not in known if key[0] else key[1] not in ids)]
+
+
+def _read_fields(value: Any, readers: "_Readers") -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
+    """Return the readable fields of one line, and (field, problem, fix) for each problem."""
+    if not isinstance(value, dict):
+        return {}, [("", "the line is not a JSON object", 'write {"id": …, "response": …}')]
+    problems = [(str(key), f"unknown key '{key}'", near_miss(str(key), readers)) for key in value if key not in readers]
+    given = {key: item for key, item in value.items() if key in readers and item is not None}
+    fields = {key: readers[key][0](item) for key, item in given.items()}
+    problems += [
+        (
+            key,
+            f"{excerpt(json.dumps(given[key], default=repr))} is not accepted here",
+            f"it should be {readers[key][1]}",
+        )
+        for key, read in fields.items()
+        if read is None
+    ]
+    if "id" not in given:
+        problems.append(("id", "this key is required", "add the id of the sample that was answered"))
+    if given.keys().isdisjoint((*_RECORDED, "error")):
+        problems.append(("", "the line has no reply", f"add {' or '.join(_RECORDED)}"))
+    contexts, ids = fields.get("retrieved_contexts"), fields.get("retrieved_context_ids")
+    if contexts is not None and ids is not None and len(contexts) != len(ids):
+        message = f"{len(ids)} ids for {len(contexts)} contexts"
+        problems.append(("retrieved_context_ids", message, "give one id per context"))
+    return fields, problems
+
+
+def _read_text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _read_id(value: Any) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _read_text(value) or None
+
+
+def _read_sample_id(value: Any) -> str | None:
+    name = _read_id(value)
+    return None if name is None else normalize("NFC", name)
+
+
+def _read_list(value: Any, read: Callable[[Any], str | None]) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    texts = [read(item) for item in value]
+    return None if None in texts else tuple(text for text in texts if text is not None)
+
+
+def _read_messages(value: Any) -> str | tuple[Message, ...] | None:
+    """Return a question: text, or messages with role and content."""
+    if isinstance(value, str):
+        return value or None
+    try:
+        return convert(value, built(tuple[Message, ...])) or None
+    except ValidationError:
+        return None
+
+
+def _read_milliseconds(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= sys.float_info.max else None
+
+
+_Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
+_READERS: _Readers = {
+    "id": (_read_sample_id, "text"),
+    "response": (_read_text, "text"),
+    "retrieved_contexts": (lambda value: _read_list(value, _read_text), "a list of texts"),
+    "retrieved_context_ids": (lambda value: _read_list(value, _read_id), "a list of ids"),
+    "latencyMs": (_read_milliseconds, "milliseconds, 0 or more"),
+    "finish_reason": (as_finish_reason, "text"),
+    "usage": (read_usage, '{"input_tokens": …, "output_tokens": …}'),
+}
+_RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids")
+_RECORDED_READERS: _Readers = {
+    **_READERS,
+    "input": (_read_messages, "the question: text, or messages with role and content"),
+    "question_digest": (_read_text, "text"),
+    "request_digest": (_read_text, "text"),
+    "dataset": (_read_text, "the name of a dataset"),
+    "error": (_read_text, "text"),
+    "tool_calls": (lambda value: tuple(value) if isinstance(value, list) else None, "a list"),
+}
+_OF_A_REPORT = {"run_id", "sample_id", "scores"}
+_RENAMED = {"sample_id": "id", "user_input": "input", "latency_ms": "latencyMs"}
+"""Keys of the JSON Lines report that recorded replies spell otherwise."""

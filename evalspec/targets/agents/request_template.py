@@ -1,0 +1,80 @@
+"""The request template of protocol custom: placeholders become values of the sample."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.base.registry import near_miss
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.model import Sample
+from evalspec.targets.agents.wire import build_messages
+from evalspec.targets.http.template import as_text, fill_json, list_foreign_values, list_placeholders
+
+_METADATA = "metadata."
+_VALUES: Mapping[str, Callable[[Sample], Any]] = {
+    "input": lambda sample: sample.question,
+    "messages": build_messages,
+    "id": lambda sample: sample.id,
+}
+_CARRIES_INPUT = {"input", "messages"}
+
+
+def check_template(template: Any) -> list[str]:
+    """Return the problems of a request template, each with its fix. The list is empty for a valid template."""
+    names = list(list_placeholders(template))
+    problems = [
+        f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}"
+        for name in names
+        if not _is_known(name)
+    ]
+    if not problems and not _CARRIES_INPUT.intersection(names):
+        problems.append("the request does not contain the question; add {{input}} or {{messages}}")
+    return problems + list(list_foreign_values(template))
+
+
+def fill_template(template: Any, sample: Sample) -> Any:
+    """Return a template with the values of a sample.
+
+    Raises:
+        ServiceError: the sample lacks a metadata key of the template.
+    """
+    return fill_json(template, lambda name: _value(name, sample))
+
+
+def drops_messages(endpoint: ChatEndpoint) -> bool:
+    """Return whether only the last question of a conversation is sent, and nobody is said to know the rest."""
+    if endpoint.request is None or endpoint.session_mode == "stateful":
+        return False
+    return "messages" not in list_placeholders(endpoint.request)
+
+
+def check_header(text: str) -> list[str]:
+    """Return the problems of a header's value, each with its fix. Headers name a sample; requests have its texts."""
+    names = [name for name in list_placeholders(text) if name != "id" and not name.startswith(_METADATA)]
+    return [f"a header cannot hold {{{{{name}}}}}; {near_miss(name, ['id', _METADATA + 'KEY'])}" for name in names]
+
+
+def fill_headers(headers: Mapping[str, str], sample: Sample) -> dict[str, str]:
+    """Return headers with the values of a sample. A secret may look like a placeholder: unknown ones stay.
+
+    Raises:
+        ServiceError: the sample lacks a metadata key of a header.
+    """
+
+    def value_of(name: str) -> Any:
+        return _value(name, sample) if _is_known(name) else f"{{{{{name}}}}}"
+
+    return {name: as_text(fill_json(text, value_of)) for name, text in headers.items()}
+
+
+def _value(name: str, sample: Sample) -> Any:
+    if name in _VALUES:
+        return _VALUES[name](sample)
+    key = name.removeprefix(_METADATA)
+    if key not in sample.metadata:
+        raise ServiceError(f"the request template has {{{{{name}}}}}, but sample {sample.id} has no metadata '{key}'")
+    return sample.metadata[key]
+
+
+def _is_known(name: str) -> bool:
+    return name in _VALUES or (name.startswith(_METADATA) and name != _METADATA)

@@ -1,0 +1,116 @@
+"""What the user's agent returns, as a reply: text, a dict, or an answer of LangChain or LlamaIndex."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.user_code.calls import describe_exception
+from evalspec.inputs.user_code.passages import read_passage
+from evalspec.model import AgentReply
+from evalspec.model.base import built
+from evalspec.targets.agents.mapping import as_finish_reason
+from evalspec.targets.agents.replay import read_reply
+from evalspec.targets.http.completions import read_content, read_usage
+
+RESPONSE = "response"
+_CHAIN_KEYS = ("answer", "result", "output")
+ANSWER_KEYS = (RESPONSE, *_CHAIN_KEYS)
+_CONTEXT_KEYS = ("context", "source_documents", "documents")
+_REASON_KEYS = ("finish_reason", "stop_reason", "done_reason")
+_MESSAGES = "messages"
+
+
+def read_result(result: Any, source: str) -> AgentReply:
+    """Return the reply in what an agent returned. `source`: what messages call its origin.
+
+    Raises:
+        ServiceError: It is neither text nor a known answer, or has unknown keys or values of a wrong type.
+    """
+    try:
+        return _read(result, source)
+    except ServiceError:
+        raise
+    except Exception as error:
+        raise ServiceError(f"{source} cannot be used: {describe_exception(error)}") from error
+
+
+def read_text(piece: Any) -> str | None:
+    """Return the text in a piece of a stream, or None if it has none."""
+    if isinstance(piece, dict):
+        return next((text for key in ANSWER_KEYS if key in piece and (text := read_text(piece[key]))), None)
+    return read_content(getattr(piece, "content", piece))
+
+
+def _read(result: Any, source: str) -> AgentReply:
+    if isinstance(result, str):
+        return AgentReply(str(result))  # of a subclass, such as LangChain's, exactly the text
+    if isinstance(result, AgentReply):
+        return convert(to_builtins(result), built(AgentReply))
+    if isinstance(result, dict):
+        is_chain = RESPONSE not in result and any(key in result for key in (*_CHAIN_KEYS, _MESSAGES))
+        return _read_chain(result, source) if is_chain else _read_record(result, source)
+    if hasattr(result, "content"):
+        return _read_message(result, source)
+    if hasattr(result, RESPONSE) and hasattr(result, "source_nodes"):
+        return _read_chain({"answer": result.response, "context": result.source_nodes}, source)
+    expected = "expected text, or a dict with the key `response`"
+    raise ServiceError(f"{source} is a value of type {type(result).__name__}; {expected}")
+
+
+def _read_record(result: dict[Any, Any], source: str) -> AgentReply:
+    reply, problems = read_reply(result)
+    if problems or RESPONSE not in result:
+        keys = ", ".join(map(str, result)) or "none"
+        said = "; ".join(problems) if RESPONSE in result else f"it has no key `response` (keys: {keys})"
+        raise ServiceError(f"{source} is a dict that cannot be used: {said}")
+    return reply
+
+
+def _read_message(message: Any, source: str) -> AgentReply:
+    """Return a message of LangChain as a reply. Of content in blocks, only text is read."""
+    calls = tuple(getattr(message, "tool_calls", None) or ()) or None
+    text = read_content(message.content)
+    if text is None and isinstance(message.content, list):
+        text = "".join(block for block in message.content if isinstance(block, str))
+    if text is None:
+        raise ServiceError(f"{source} is a {type(message).__name__} without text")
+    described = getattr(message, "response_metadata", None)
+    reasons = [described[key] for key in _REASON_KEYS if key in described] if isinstance(described, Mapping) else []
+    return AgentReply(
+        text,
+        tool_calls=calls,
+        usage=read_usage(getattr(message, "usage_metadata", None)),
+        finish_reason=as_finish_reason(reasons[0]) if reasons else None,
+    )
+
+
+def _read_chain(result: dict[Any, Any], source: str) -> AgentReply:
+    """Return what a chain, a graph or an engine returned as a reply. Its other keys are its own."""
+    key = next((key for key in _CHAIN_KEYS if key in result), None)
+    answer = result[_MESSAGES][-1] if key is None else result[key]
+    if not isinstance(answer, str) and not hasattr(answer, "content"):
+        where = f"{_MESSAGES}[-1]" if key is None else key
+        raise ServiceError(f"{source} has a value of type {type(answer).__name__} as {where}, not text")
+    reply = _read(answer, source)
+    found = next((result[key] for key in _CONTEXT_KEYS if result.get(key) is not None), None)
+    if found is None:
+        return reply
+    texts, ids = _read_contexts([found] if isinstance(found, str) else found, source)
+    return replace(reply, retrieved_contexts=texts, retrieved_context_ids=ids)
+
+
+def _read_contexts(items: Any, source: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+    """Return the texts of passages, and the ids of their documents if all have one."""
+    texts, ids = [], []
+    for item in items:
+        passage = None if isinstance(item, str) else read_passage(item)
+        if passage is None and not isinstance(item, str):
+            message = f"{source} has a passage of type {type(item).__name__}; expected text or a document"
+            raise ServiceError(message)
+        texts.append(item if passage is None else passage.text)
+        known = None if passage is None else passage.id if passage.document_id is None else passage.document_id
+        ids += [] if known is None else [str(known)]
+    return tuple(texts), tuple(ids) if len(ids) == len(texts) else None

@@ -1,0 +1,194 @@
+"""The user's agent: a function, an object, or a class, of the user's own code or of a framework.
+
+Objects of LangChain and LlamaIndex are recognised by their methods, so that neither is imported.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
+from evalspec.targets.agents.call_thread import CallThread, RaisedInThread
+from evalspec.targets.agents.chunks import join_stream, join_stream_async, open_stream
+from evalspec.targets.agents.closing import close_object
+
+_RUNNABLE = ("invoke", "ainvoke")
+_ENGINE = ("query", "aquery", "chat", "achat")
+_CALL = "__call__"
+_TEXT_KEYS = ("input", "question", "query")
+_MESSAGES_KEY = "messages"
+
+Question = str | list[dict[str, str]]
+"""A question, or a conversation as a list of `{"role", "content"}`."""
+
+
+def is_agent(value: Any) -> bool:
+    """Return whether a value is a function, an object or a class that can answer questions."""
+    return _find_entry(value) is not None
+
+
+def describe_misfit(agent: Any) -> str | None:
+    """Return why an agent cannot be called with one question, or None if it can, or if its parameters are unknown."""
+    if inspect.isclass(agent) and _defines_entry(agent):
+        return None
+    entry = _find_entry(agent) or _CALL
+    try:
+        signature = inspect.signature(agent if entry == _CALL else getattr(agent, entry))
+    except (TypeError, ValueError):  # code that was not written in Python may have none
+        return None
+    try:
+        signature.bind("")
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+class UserAgent:
+    """The user's agent, for all workers of a run. Each worker instantiates a class; any other object is shared.
+
+    An object with a method `reset` has a state. The workers take turns with it if they share it. `notices`: why
+    instances could not be closed.
+    """
+
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
+        self.notices: list[str] = []
+        self._is_class = inspect.isclass(agent) and _defines_entry(agent)
+        has_state = not inspect.isclass(agent) and callable(getattr(agent, "reset", None))
+        self.turns = asyncio.Lock() if has_state else nullcontext()
+
+    async def open(self, thread: CallThread) -> "AgentInstance":
+        """Return the agent for one worker. `thread`: where sync code of the worker runs, also the constructor.
+
+        Raises:
+            ServiceError: the constructor raised an exception.
+        """
+        if not self._is_class:
+            return AgentInstance(self._agent, thread, is_shared=True)
+        try:
+            if inspect.iscoroutinefunction(getattr(self._agent, _find_entry(self._agent) or _CALL)):
+                return AgentInstance(self._agent(), thread, is_shared=False)
+            return AgentInstance(await thread.call(self._agent), thread, is_shared=False)
+        except RaisedInThread as raised:
+            raise _describe_construction(raised.error) from raised.error
+        except BaseException as error:  # user code may raise anything, also SystemExit
+            if ends_the_run(error):
+                raise
+            raise _describe_construction(error) from error
+
+    async def close(self, own: Any, thread: CallThread) -> None:
+        """Close an object of the user's, and note why that failed."""
+        failure = await close_object(own, thread)
+        if failure is not None and failure not in self.notices:
+            self.notices.append(failure)
+
+
+def _describe_construction(error: BaseException) -> ServiceError:
+    return ServiceError(f"the agent cannot be created: {describe_exception(error)}", unreachable=True)
+
+
+class AgentInstance:
+    """An object that answers the questions of one worker, one at a time."""
+
+    def __init__(self, own: Any, thread: CallThread, *, is_shared: bool) -> None:
+        self.is_shared = is_shared
+        self.own = own
+        self._thread = thread
+        entry = _find_entry(own) or _CALL
+        self._call = own if entry == _CALL else getattr(own, entry)
+        self._takes_one_question = entry in _ENGINE
+        self._keys = _list_input_keys(self._call)
+
+    async def reset(self) -> None:
+        """Call the object's method `reset`, if it has one.
+
+        Raises:
+            RaisedInThread: it raised an exception in the thread.
+        """
+        reset = None if inspect.isclass(self.own) else getattr(self.own, "reset", None)
+        if callable(reset):
+            await self._thread.call(reset)
+
+    def prepare(self, question: Question) -> Any:
+        """Return the question in the form that the object takes.
+
+        Raises:
+            ServiceError: the object cannot take a conversation, or takes unknown keys.
+        """
+        if self._takes_one_question and not isinstance(question, str):
+            name = getattr(self._call, "__name__", "the agent")
+            message = f"the sample is a conversation, but {name} takes one question; write a function that calls it"
+            raise ServiceError(message)
+        return _fill_keys(self._keys, question) if self._keys else question
+
+    async def answer(self, prepared: Any) -> Any:
+        """Return what the object returns for a prepared question, and a stream as `Streamed`.
+
+        Raises:
+            RaisedInThread: it raised an exception in the thread.
+        """
+        if inspect.iscoroutinefunction(self._call):
+            result = await self._call(prepared)
+        else:
+            result = await self._thread.call(_call_and_join, self._call, prepared)
+        stream = open_stream(result)
+        if stream is None:
+            return result
+        return await (join_stream_async(stream) if stream.is_async else self._thread.call(join_stream, stream))
+
+
+def _call_and_join(call: Callable[[Any], Any], prepared: Any) -> Any:
+    """Return what a call returns. A stream is read here, in the thread of the call."""
+    result = call(prepared)
+    stream = open_stream(result)
+    return result if stream is None or stream.is_async else join_stream(stream)
+
+
+def _find_entry(agent: Any) -> str | None:
+    """Return the name of the method to call, or None. `__call__` stands for the object itself."""
+    is_called = callable(agent) and (not inspect.isclass(agent) or _defines_call(agent) or not _has_methods(agent))
+    names = (*_RUNNABLE, *([_CALL] if is_called else []), *_ENGINE)
+    return next((name for name in names if callable(getattr(agent, name, None))), None)
+
+
+def _has_methods(agent: Any) -> bool:
+    return any(callable(getattr(agent, name, None)) for name in (*_RUNNABLE, *_ENGINE))
+
+
+def _defines_call(kind: type) -> bool:
+    return any(_CALL in vars(base) for base in kind.__mro__)
+
+
+def _defines_entry(kind: type) -> bool:
+    """Return whether the instances of a class answer questions. If not, calling the class is the agent."""
+    return _has_methods(kind) or _defines_call(kind)
+
+
+def _list_input_keys(call: Any) -> tuple[str, ...]:
+    """Return the keys of the input that a LangChain runnable takes, or none if it takes the question itself."""
+    describe = getattr(getattr(call, "__self__", None), "get_input_jsonschema", None)
+    if not callable(describe):
+        return ()
+    try:
+        schema = describe()
+    except Exception:  # some types have no JSON schema; such a runnable gets the question
+        return ()
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    return tuple(properties) if isinstance(properties, Mapping) else ()
+
+
+def _fill_keys(keys: tuple[str, ...], question: Question) -> dict[str, Any]:
+    messages = [{"role": "user", "content": question}] if isinstance(question, str) else question
+    if _MESSAGES_KEY in keys:
+        return {_MESSAGES_KEY: messages}
+    named = [key for key in _TEXT_KEYS if key in keys] or keys
+    if len(named) != 1:
+        raise ServiceError(f"the runnable takes the keys {', '.join(keys)}; write a function that calls it with them")
+    if len(messages) > 1:
+        raise ServiceError(
+            f"the sample is a conversation, but the runnable takes the text {named[0]}; write a function"
+        )
+    return {named[0]: messages[0]["content"]}

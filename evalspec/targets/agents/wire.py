@@ -1,0 +1,153 @@
+"""The wires of chat endpoints: how to build a request from a sample, and read a reply, by `chatEndpoint.protocol`.
+
+Each wire is a module of `evalspec.targets.agents.wires`, or of another package (entry point group `evalspec.agents`). A
+response mapping, if configured, reads the reply instead of the wire.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from evalspec.base.errors import EvalspecError, ServiceError
+from evalspec.base.registry import Registry
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.model import AgentReply, Sample
+from evalspec.targets.agents.mapping import MappedStream, read_mapped
+
+DEFAULT_WIRE = "agentspec"
+"""The wire of an endpoint without a protocol."""
+
+
+class StreamReader(Protocol):
+    """Collects the events of one stream: server-sent events, or lines of JSON."""
+
+    def add(self, data: str) -> bool:
+        """Read the data of one event, and return whether it has text of the answer.
+
+        Raises:
+            ServiceError: the event is unreadable, or has an error.
+        """
+        ...
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:
+        """Return what the ended stream lacks, or None if it is complete. `has_done`: `[DONE]` ended it."""
+        ...
+
+    def reply(self) -> AgentReply:
+        """Return the reply of the whole stream.
+
+        Raises:
+            ServiceError: the stream has no answer.
+        """
+        ...
+
+
+class Wire(Struct, frozen=True):
+    """One protocol of a chat endpoint.
+
+    `build_request`: builds the JSON value to send for one sample. `read_reply`: reads the parts of a JSON reply
+    (without latency). `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
+    path of an endpoint without its own. `headers`: sent unless the endpoint has its own.
+    """
+
+    name: str
+    summary: str
+    build_request: Callable[[Sample, ChatEndpoint], Any]
+    read_reply: Callable[[Any], AgentReply]
+    open_stream: Callable[[], StreamReader] | None = None
+    path: str | None = None
+    headers: Mapping[str, str] = {}
+
+    def register(self, registry: "Registry[Wire]") -> None:
+        """Register the wire under its name.
+
+        Raises:
+            ValueError: the name is taken.
+        """
+        registry.add(self.name, self)
+
+
+WIRES: Registry[Wire] = Registry("protocol", "evalspec.agents", ("evalspec.targets.agents.wires",), Wire)
+
+
+def find_wire(endpoint: ChatEndpoint) -> Wire:
+    """Return the wire of an endpoint whose protocol is known."""
+    wire = WIRES.find(endpoint.protocol or DEFAULT_WIRE)
+    if wire is None:
+        raise ServiceError(f"unknown protocol '{endpoint.protocol}'; {WIRES.hint(endpoint.protocol or '')}")
+    return wire
+
+
+def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    """Return the JSON value to send for one sample.
+
+    Raises:
+        ServiceError: the request template has a metadata key that the sample lacks.
+    """
+    return find_wire(endpoint).build_request(sample, endpoint)
+
+
+def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
+    """Return the parts of a whole JSON reply.
+
+    Raises:
+        ServiceError: the reply does not fit the protocol or the mapping, or has an error.
+    """
+    if endpoint.response is not None:
+        return read_mapped(value, endpoint.response)
+    return find_wire(endpoint).read_reply(value)
+
+
+def open_stream(endpoint: ChatEndpoint) -> StreamReader:
+    """Return the reader of one streamed reply.
+
+    Raises:
+        ServiceError: the protocol has no streams.
+    """
+    wire = find_wire(endpoint)
+    if endpoint.response is not None:
+        return MappedStream(endpoint.response, needs_end=wire.name == "openai-compatible")
+    if wire.open_stream is None:
+        raise ServiceError(
+            f"the reply is a stream, which protocol {wire.name} does not read; map chatEndpoint.response"
+        )
+    return wire.open_stream()
+
+
+@contextmanager
+def blaming(endpoint: ChatEndpoint) -> Iterator[None]:
+    """Name a plugin in the errors of its wire, which fail one sample.
+
+    Raises:
+        ServiceError: the wire of a plugin raised another exception.
+    """
+    try:
+        yield
+    except EvalspecError:
+        raise
+    except Exception as error:
+        name = find_wire(endpoint).name
+        if not WIRES.is_plugin(name):
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ServiceError(f"the plugin {name} failed: {reason}") from error
+
+
+def build_messages(sample: Sample) -> list[dict[str, str]]:
+    """Return the conversation as role and content. A plain question is one user message."""
+    if isinstance(sample.user_input, str):
+        return [{"role": "user", "content": sample.user_input}]
+    return [{"role": message.role, "content": message.content} for message in sample.user_input]
+
+
+def add_parameters(request: dict[str, Any], endpoint: ChatEndpoint) -> dict[str, Any]:
+    """Return a request with the endpoint's parameters. Null leaves a key of the request out."""
+    merged = request | endpoint.parameters
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+def first_string(value: Mapping[str, Any], keys: Iterable[str]) -> str | None:
+    """Return the value of the first key with text."""
+    return next((value[key] for key in keys if isinstance(value.get(key), str)), None)

@@ -1,0 +1,140 @@
+"""Anthropic's messages (`POST /v1/messages`): system text apart, content in blocks, and events with a type."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.base.json_path import describe_keys
+from evalspec.base.text import excerpt, parse_event
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.model import AgentReply, Sample, Usage
+from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
+from evalspec.targets.agents.wire import Wire, add_parameters, build_messages
+from evalspec.targets.http.completions import read_content, read_usage
+
+_MODEL = "agent"
+_MAX_TOKENS = 4096
+_SYSTEM = "system"
+_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
+"""Input tokens that `input_tokens` does not count."""
+
+
+def _build_messages(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    messages = build_messages(sample)
+    system = [message["content"] for message in messages if message["role"] == _SYSTEM]
+    request: dict[str, Any] = {
+        "model": endpoint.model or _MODEL,
+        "max_tokens": _MAX_TOKENS,
+        "messages": [message for message in messages if message["role"] != _SYSTEM],
+    }
+    if system:
+        request[_SYSTEM] = "\n\n".join(system)
+    if endpoint.streaming:
+        request["stream"] = True
+    return add_parameters(request, endpoint)
+
+
+def _read_message(value: Any) -> AgentReply:
+    refuse_error(value)
+    content = value.get("content") if isinstance(value, dict) else None
+    if not isinstance(content, list):
+        raise ServiceError(f"expected a message with a list of content in the reply, but {describe_keys(value)}")
+    return _assemble(content, value.get("stop_reason"), value.get("usage"))
+
+
+def _assemble(content: list[Any], stop_reason: Any, usage: Any) -> AgentReply:
+    """Return the reply of a message: the text of all text blocks, and its tool calls. Other blocks are not read."""
+    answer = read_content(content)
+    calls = tuple(block for block in content if isinstance(block, dict) and block.get("type") == "tool_use") or None
+    reason = as_finish_reason(stop_reason)
+    if answer is None and not calls:
+        why = f" (stop_reason {excerpt(reason)})" if reason else ""
+        raise ServiceError(f"the content of the reply has neither text nor tool_use{why}")
+    return AgentReply(answer or "", tool_calls=calls, usage=_read_usage(usage), finish_reason=reason)
+
+
+def _read_usage(value: Any) -> Usage | None:
+    usage = read_usage(value)
+    if usage is None:
+        return None
+    cached = [count for key in _CACHED if isinstance(count := value.get(key), int)]
+    return Usage(usage.input_tokens + sum(cached), usage.output_tokens)
+
+
+class _MessageEvents:
+    """The events of a streamed message. Its usage is in two events, and `message_stop` is the last one."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._usage: dict[str, Any] = {}
+        self._stop_reason: Any = None
+        self._is_stopped = False
+
+    def add(self, data: str) -> bool:
+        event = parse_event(data)
+        refuse_error(event, retryable=True)
+        if not isinstance(event, dict):
+            raise ServiceError(f"expected an event with a type, but {describe_keys(event)}")
+        kind = event.get("type")
+        if kind == "message_start":
+            self._add_usage(_mapping(event.get("message")).get("usage"))
+        elif kind == "content_block_start":
+            self._blocks[_index(event)] = dict(_mapping(event.get("content_block")))
+        elif kind == "content_block_delta":
+            return self._add_delta(_index(event), _mapping(event.get("delta")))
+        elif kind == "message_delta":
+            self._stop_reason = _mapping(event.get("delta")).get("stop_reason") or self._stop_reason
+            self._add_usage(event.get("usage"))
+        elif kind == "message_stop":
+            self._is_stopped = True
+        return False
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
+        return None if self._is_stopped else "message_stop"
+
+    def reply(self) -> AgentReply:
+        blocks = [_close_block(self._blocks[index]) for index in sorted(self._blocks)]
+        return _assemble(blocks, self._stop_reason, self._usage)
+
+    def _add_usage(self, usage: Any) -> None:
+        self._usage |= {key: count for key, count in _mapping(usage).items() if count is not None}
+
+    def _add_delta(self, index: int, delta: Mapping[str, Any]) -> bool:
+        block = self._blocks.setdefault(index, {"type": "text"})
+        for key in ("text", "partial_json"):
+            if isinstance(delta.get(key), str):
+                block[key] = block.get(key, "") + delta[key]
+        return bool(delta.get("text"))
+
+
+def _close_block(block: dict[str, Any]) -> dict[str, Any]:
+    """Return a block whose input, which arrives in pieces of JSON, is read. If it is no JSON, it stays text."""
+    text = block.get("partial_json")
+    kept = {key: value for key, value in block.items() if key != "partial_json"}
+    if text is None:
+        return kept
+    try:
+        return kept | {"input": json.loads(text)}
+    except (ValueError, RecursionError):
+        return kept | {"input": text}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _index(event: Mapping[str, Any]) -> int:
+    index = event.get("index")
+    return index if isinstance(index, int) else 0
+
+
+ANTHROPIC = Wire(
+    "anthropic",
+    "Anthropic's messages",
+    _build_messages,
+    _read_message,
+    _MessageEvents,
+    path="/v1/messages",
+    headers={"anthropic-version": "2023-06-01"},
+)

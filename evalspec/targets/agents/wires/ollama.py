@@ -1,0 +1,76 @@
+"""Ollama's own API (`POST /api/chat`, `/api/generate`): whole replies, or a stream of JSON lines."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.base.json_path import describe_keys
+from evalspec.base.text import parse_event
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.model import AgentReply, Sample
+from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
+from evalspec.targets.agents.wire import Wire, add_parameters, build_messages
+from evalspec.targets.http.completions import read_usage
+
+_GENERATE = "/generate"
+_MODEL = "agent"
+
+
+def _build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    """Return a chat, or for the path `/api/generate` a prompt, which cannot hold a conversation."""
+    request: dict[str, Any] = {"model": endpoint.model or _MODEL, "stream": bool(endpoint.streaming)}
+    if not endpoint.path.endswith(_GENERATE):
+        return add_parameters(request | {"messages": build_messages(sample)}, endpoint)
+    if not isinstance(sample.user_input, str):
+        raise ServiceError("the sample is a conversation, which /api/generate does not take; set path: /api/chat")
+    return add_parameters(request | {"prompt": sample.user_input}, endpoint)
+
+
+def _read_reply(value: Any) -> AgentReply:
+    refuse_error(value)
+    stream = _Lines()
+    stream.add_value(value)
+    return stream.reply()
+
+
+class _Lines:
+    """The lines of a reply. The last one has `done`, and the usage."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._calls: list[Any] = []
+        self._last: Any = None
+
+    def add(self, data: str) -> bool:
+        value = parse_event(data)
+        refuse_error(value, retryable=True)
+        return self.add_value(value)
+
+    def add_value(self, value: Any) -> bool:
+        """Read one line, and return whether it has text."""
+        self._last = value
+        line = value if isinstance(value, Mapping) else {}
+        message = line.get("message")
+        holder = message if isinstance(message, Mapping) else {"content": line.get("response")}
+        text, calls = holder.get("content"), holder.get("tool_calls")
+        self._calls += calls if isinstance(calls, list) else []
+        if isinstance(text, str):
+            self._parts.append(text)
+        return bool(text)
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
+        return None if isinstance(self._last, Mapping) and self._last.get("done") is True else "done: true"
+
+    def reply(self) -> AgentReply:
+        if not self._parts and not self._calls:
+            message = f"expected text at message.content or response in the reply, but {describe_keys(self._last)}"
+            raise ServiceError(message)
+        return AgentReply(
+            "".join(self._parts),
+            tool_calls=tuple(self._calls) or None,
+            usage=read_usage(self._last),
+            finish_reason=as_finish_reason(self._last.get("done_reason")) or None,
+        )
+
+
+OLLAMA = Wire("ollama", "Ollama's chat and generate", _build_request, _read_reply, _Lines, path="/api/chat")

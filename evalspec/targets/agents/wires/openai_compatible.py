@@ -1,0 +1,118 @@
+"""Chat completions of OpenAI and compatible servers."""
+
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.base.json_path import describe_keys
+from evalspec.base.text import excerpt, parse_event
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.model import AgentReply, Sample, Usage
+from evalspec.targets.agents.mapping import read_finish_reason, refuse_error, refuse_mark
+from evalspec.targets.agents.wire import Wire, add_parameters, build_messages, first_string
+from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, read_usage
+
+DEFAULT_MODEL = "agent"
+"""The model in a request without `chatEndpoint.model`. Most servers require a name. Servers that are one agent ignore
+it."""
+
+
+def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
+    request: dict[str, Any] = {"model": endpoint.model or DEFAULT_MODEL, "messages": build_messages(sample)}
+    if endpoint.streaming:
+        request["stream"] = True
+    return add_parameters(request, endpoint)
+
+
+def _read_chat_completion(value: Any) -> AgentReply:
+    message = _completion_message(value)
+    calls = message.get("tool_calls")
+    tool_calls = tuple(calls) if isinstance(calls, list) else None
+    answer = read_content(message.get("content"))
+    if answer is None:
+        answer = first_string(message, ["refusal"])
+    finish_reason = read_finish_reason(value)
+    if answer is None and not tool_calls:
+        why = f" (finish_reason {excerpt(finish_reason)})" if finish_reason else ""
+        raise ServiceError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
+    if not answer and not tool_calls:
+        refuse_mark(value)
+    usage = read_usage(value.get("usage"))
+    return AgentReply(answer or "", tool_calls=tool_calls, usage=usage, finish_reason=finish_reason)
+
+
+def _completion_message(value: Any) -> dict[str, Any]:
+    refuse_error(value)
+    expected = "expected a chat completion with choices[0].message"
+    if not isinstance(value, dict):
+        raise ServiceError(f"{expected} in the reply, but {describe_keys(value)}")
+    choice = first_choice(value)
+    refuse_error(choice)
+    message = choice.get("message") if choice else None
+    if not isinstance(message, dict):
+        raise ServiceError(f"{expected} in the reply, but there is none; {describe_keys(value)}")
+    return message
+
+
+class _CompletionChunks:
+    """openai-compatible chunks: deltas of the content and of tool calls, and usage in the last chunk."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+        self._usage: Usage | None = None
+        self._finish_reason: str | None = None
+        self._choice = SingleChoice()
+
+    def find_missing_end(self, *, has_done: bool) -> str | None:
+        return None if has_done or self._finish_reason is not None else "finish_reason or [DONE]"
+
+    def add(self, data: str) -> bool:
+        value = parse_event(data)
+        refuse_error(value, retryable=True)
+        choice = first_choice(value) or {}
+        refuse_error(choice, retryable=True)
+        self._choice.check(choice)
+        self._finish_reason = read_finish_reason(value) or self._finish_reason
+        delta = choice.get("delta")
+        if isinstance(delta, dict):
+            if delta.get("content") == "" and not delta.get("tool_calls"):
+                refuse_mark(value, retryable=True)
+            self._add_delta(delta)
+        usage = read_usage(value.get("usage")) if isinstance(value, dict) else None
+        self._usage = usage or self._usage
+        return any(self._parts)
+
+    def reply(self) -> AgentReply:
+        if not self._parts and not self._calls:
+            raise ServiceError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
+        calls = tuple(self._calls[index] for index in sorted(self._calls)) or None
+        answer, reason = "".join(self._parts), self._finish_reason
+        return AgentReply(answer, tool_calls=calls, usage=self._usage, finish_reason=reason)
+
+    def _add_delta(self, delta: dict[str, Any]) -> None:
+        part = read_content(delta.get("content"))
+        if part is None:
+            part = first_string(delta, ["refusal"])
+        if part is not None:
+            self._parts.append(part)
+        calls = delta.get("tool_calls")
+        for position, call in enumerate(calls if isinstance(calls, list) else []):
+            if isinstance(call, dict):
+                index = call.get("index")
+                self._add_call(index if isinstance(index, int) else position, call)
+
+    def _add_call(self, index: int, call: dict[str, Any]) -> None:
+        """Add a delta of a tool call. Name and id arrive once, arguments in pieces."""
+        whole = self._calls.setdefault(index, {"function": {"arguments": ""}})
+        whole |= {key: value for key, value in call.items() if key in ("id", "type") and value}
+        function = call.get("function")
+        if isinstance(function, dict):
+            name, arguments = function.get("name"), function.get("arguments")
+            if name:
+                whole["function"]["name"] = name
+            whole["function"]["arguments"] += arguments if isinstance(arguments, str) else ""
+
+
+OPENAI_COMPATIBLE = Wire(
+    "openai-compatible", "OpenAI's chat completions", _build_chat_completion, _read_chat_completion, _CompletionChunks
+)

@@ -1,0 +1,68 @@
+"""Parts of openai-compatible replies, shared by agents and judges."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from evalspec.base.errors import ServiceError
+from evalspec.model import Usage
+
+_MOST_TOKENS = 10**15
+"""Larger counts are an error of the service. Sums of counts of this size are exact as floats, or nearly."""
+
+_USAGE_KEYS = (
+    ("prompt_tokens", "completion_tokens"),
+    ("input_tokens", "output_tokens"),
+    ("inputTokens", "outputTokens"),
+    ("prompt_eval_count", "eval_count"),
+)
+
+
+def first_choice(value: Any) -> dict[str, Any] | None:
+    """Return the first choice of a chat completion or of one of its chunks; None if there is none."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+
+
+class SingleChoice:
+    """The one choice of a streamed chat completion. With several, the end of one would pass as the end of another."""
+
+    def __init__(self) -> None:
+        self._index: Any = None
+
+    def check(self, choice: Mapping[str, Any] | None) -> None:
+        """Note the index of a chunk's choice.
+
+        Raises:
+            ServiceError: an earlier chunk has a choice with another index.
+        """
+        index = choice.get("index") if choice else None
+        if self._index is not None and index not in (None, self._index):
+            raise ServiceError(
+                "the stream has several choices, but evalspec reads one choice; request no more than one"
+            )
+        self._index = index if self._index is None else self._index
+
+
+def read_content(content: Any) -> str | None:
+    """Return the text of a message, which is a string or a list of parts. Text parts are joined."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text"]
+    return "".join(text for text in texts if isinstance(text, str)) if texts else None
+
+
+def read_usage(value: Any) -> Usage | None:
+    """Return the input and output tokens; None unless the value has both counts, because unknown is not 0."""
+    if not isinstance(value, Mapping):
+        return None
+    for input_key, output_key in _USAGE_KEYS:
+        counts = [_as_count(value.get(key)) for key in (input_key, output_key)]
+        if counts[0] is not None and counts[1] is not None:
+            return Usage(counts[0], counts[1])
+    return None
+
+
+def _as_count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None

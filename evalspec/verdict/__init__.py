@@ -1,0 +1,1 @@
+"""What scores say together: statistics, validity, summaries, the gate, comparisons with a baseline."""

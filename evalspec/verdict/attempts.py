@@ -1,0 +1,145 @@
+"""Combine the attempts at one sample into one result, and summarise repeated attempts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from msgspec.structs import replace
+
+from evalspec.model import (
+    Attempt,
+    RepeatSummary,
+    Sample,
+    SampleResult,
+    SampleStatus,
+    Score,
+    ScoreStatus,
+    Threshold,
+    Variance,
+)
+from evalspec.verdict.outline import DatasetOutline, MetricOutline
+from evalspec.verdict.stats import compute_statistic
+from evalspec.verdict.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
+from evalspec.verdict.summary import in_slice
+
+
+def combine_attempts(
+    sample: Sample | SampleResult, attempts: Sequence[Attempt], limits: Sequence[Threshold]
+) -> SampleResult:
+    """Return the result of a sample from all its attempts, in order. `limits`: thresholds that apply to each reply."""
+    own = [limit for limit in limits if in_slice(sample, limit.slice)]
+    decided = [replace(attempt, passed=decide_attempt(attempt, own)) if own else attempt for attempt in attempts]
+    passed = [attempt.passed for attempt in decided]
+    latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
+    failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]
+    return SampleResult(
+        id=sample.id,
+        status=SampleStatus.FAILED if failed else SampleStatus.ANSWERED,
+        tags=sample.tags,
+        metadata=sample.metadata,
+        latency_ms=fmean(latencies) if latencies else None,
+        error=_of_how_many(failed[0].error, failed, decided) if failed else None,
+        scores=_combine_all([attempt.scores for attempt in decided]),
+        line=sample.line,
+        pass_rate=None if None in passed else passed.count(True) / len(passed),
+        attempts=tuple(decided) if len(decided) > 1 else (),
+        timings_ms=decided[0].timings_ms if len(decided) == 1 else {},
+        oddities=decided[0].oddities if len(decided) == 1 else {},
+        digest=sample.digest,
+        finish_reason=decided[0].finish_reason if len(decided) == 1 else None,
+        slices=sample.slices,
+        unit=sample.unit,
+        retries=_add_known([attempt.retries for attempt in decided]),
+        answer_digest=decided[0].answer_digest,
+        question_digest=decided[0].question_digest,
+        request_digest=decided[0].request_digest,
+    )
+
+
+def _add_known(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
+    """Return whether one reply is within all thresholds, or None if that is unknown.
+
+    One violated threshold decides, even if other scores are missing. Thresholds on skipped metrics are ignored.
+    """
+    is_limited = is_scored = is_unknown = is_violated = False
+    for limit in limits:
+        score = attempt.scores[limit.metric]
+        is_limited |= score.status is not ScoreStatus.SKIPPED
+        is_unknown |= score.status is ScoreStatus.FAILED
+        if score.value is not None:
+            is_scored = True
+            is_violated |= not limit.holds(score.value)
+    if not is_limited or attempt.unreachable:
+        return None
+    if is_violated or attempt.status is SampleStatus.FAILED:
+        return False
+    return True if is_scored and not is_unknown else None
+
+
+def _combine_all(scores: Sequence[Mapping[str, Score]]) -> Mapping[str, Score]:
+    """Return the combined scores of the attempts by metric. The scores of a single attempt are not copied."""
+    if len(scores) == 1:
+        return scores[0]
+    return {metric: combine_scores([one[metric] for one in scores]) for metric in scores[0]}
+
+
+def combine_scores(scores: Sequence[Score]) -> Score:
+    """Return one score for several attempts: the mean of the applicable scores, or the reason if one is missing."""
+    if len(scores) == 1:
+        return scores[0]
+    for status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED):
+        found = [score for score in scores if score.status is status]
+        if found:
+            return Score(status, reason=_of_how_many(found[0].reason, found, scores), cause=found[0].cause)
+    values = [score.value for score in scores if score.value is not None]
+    lacking = [score for score in scores if score.lacks_evidence]
+    if not values:
+        return (lacking or scores)[0]
+    reason = f"mean of {', '.join(f'{value:.4g}' for value in values)}"
+    if not lacking:
+        return Score.scored(compute_statistic(values, "mean"), reason)
+    reason = f"{reason}; {_of_how_many(lacking[0].reason, lacking, scores)}"
+    return Score(ScoreStatus.SCORED, compute_statistic(values, "mean"), reason, cause=lacking[0].cause)
+
+
+def _of_how_many(reason: str | None, found: Sequence[object], of: Sequence[object]) -> str | None:
+    return reason if len(of) == 1 else f"{len(found)} of {len(of)} attempts: {reason}"
+
+
+def compute_repeats(samples: Sequence[SampleResult], dataset: DatasetOutline, repeats: int) -> RepeatSummary:
+    """Return how much results vary if each sample has `repeats` attempts: pass rates, flaky samples, variances."""
+    decided = [sample for sample in samples if sample.pass_rate is not None]
+    passes = [sum(attempt.passed is True for attempt in sample.attempts) for sample in decided]
+    return RepeatSummary(
+        repeats=repeats,
+        decided=len(decided),
+        pass_at=_over_samples(compute_pass_at_k, passes, repeats),
+        pass_all=_over_samples(compute_pass_hat_k, passes, repeats),
+        flaky=tuple(sample.id for sample, count in zip(decided, passes, strict=True) if 0 < count < repeats),
+        variance={metric.name: _variance(samples, metric) for metric in dataset.metrics},
+    )
+
+
+def _over_samples(
+    compute: Callable[[int, int, int], float | None], passes: Sequence[int], repeats: int
+) -> dict[int, float]:
+    """Return the mean over the samples for every k. Empty without samples."""
+    found = {k: [compute(repeats, count, k) for count in passes] for k in range(1, repeats + 1)}
+    return {k: fmean(value for value in values if value is not None) for k, values in found.items() if values}
+
+
+def _variance(samples: Sequence[SampleResult], metric: MetricOutline) -> Variance:
+    """Return the variance between replies and between gradings. Without a judge, all of it is due to the agent.
+
+    Values are nested as samples, replies, gradings. Unscored replies are omitted.
+    """
+    components = compute_variance_components(
+        [list(score.repeats or (score.value,)) for score in scores if score.value is not None]
+        for scores in ([attempt.scores[metric.name] for attempt in sample.attempts] for sample in samples)
+    )
+    agent = components.agent if metric.judged else components.replies
+    return Variance(components.replies, agent, components.judge)

@@ -1,0 +1,247 @@
+"""Read and write baselines: small files for git with the scores that later runs are compared with, but no sample texts.
+
+A baseline has one line per sample, ordered by id, so a diff shows the changed samples. It holds the attempts of one or
+several equal runs. Its anchor is what it was at first, before later runs took its place. Runs are compared with both,
+so that many small drops cannot pass one by one.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct, to_builtins
+from pydantic import ValidationError
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.json_text import compute_digest, render_line
+from evalspec.base.output_files import is_stream
+from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.model import (
+    DatasetResult,
+    Run,
+    VerdictStatus,
+)
+from evalspec.model.base import Number, Record
+from evalspec.model.fingerprints import Described
+from evalspec.model.typed_json import check_version, convert, malformed, parse_document, read_bytes
+from evalspec.verdict.comparison.stored_scores import StoredDataset, from_stored, to_stored
+
+KIND = "evalspec baseline"
+FOLDER = Path("evals") / "baselines"
+
+_KEPT = (
+    "startedAt",
+    "datasets",
+    "selection",
+    "repeats",
+    "judge",
+    "judgeSha256",
+    "judgeRefused",
+    "judgeModels",
+    "embeddingsSha256",
+    "versions",
+    "bestOf",
+    "ciGate",
+    "runs",
+    "recorded",
+)
+_OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
+_OF_LIMIT = ("metric", "min", "max", "slice", "stat", "confidence")
+
+
+class _Stored(Record, frozen=True, kw_only=True):
+    run_id: str
+    fingerprint: Mapping[str, Any]
+    verdict: VerdictStatus = VerdictStatus.NOT_GATED
+    partial: bool = False
+    datasets: tuple[StoredDataset, ...]
+
+
+class Loss(Record, frozen=True):
+    """How much worse a metric is than in the anchor: its means over the common samples."""
+
+    dataset: str
+    metric: str
+    before: Number
+    after: Number
+
+
+class Acceptance(Record, frozen=True):
+    """A loss that a person accepted: when and why, since which run, and how much each metric had lost."""
+
+    at: str
+    reason: str
+    since: str
+    losses: tuple[Loss, ...] = ()
+
+
+class _Baseline(_Stored, frozen=True, kw_only=True):
+    anchor: _Stored | None = None
+    accepted: Acceptance | None = None
+    sha256: str
+
+
+class Baseline(Struct, frozen=True):
+    """A baseline. `run`: its scores, perhaps from the attempts of several runs. `anchor`: what it was at first; None if
+    nothing took its place. `accepted`: the loss that a person accepted with it.
+    """
+
+    run: Run
+    anchor: Run | None = None
+    accepted: Acceptance | None = None
+
+
+def baseline_path(manifest_folder: Path, name: str) -> Path:
+    """Return the path of a baseline: `evals/baselines/<name>.json` beside the manifest.
+
+    A name with a path separator, or that ends with .json, is a path relative to the manifest's folder.
+    """
+    separators = {os.sep, os.altsep or os.sep, "/"}
+    if name.endswith(".json") or any(separator in name for separator in separators):
+        return manifest_folder / name
+    return manifest_folder / FOLDER / f"{name}.json"
+
+
+def render_baseline(baseline: Baseline) -> str:
+    """Return the baseline's file. The same baseline always gives the same text.
+
+    Raises:
+        InvalidInput: the run has no samples to compare with.
+    """
+    run = baseline.run
+    if not any(dataset.samples for dataset in run.datasets):
+        raise InvalidInput(f"run {run.id} has no scores per sample", "promote a run of `evalspec evaluate`")
+    parts = ['"schemaVersion": 1', f'"kind": {render_line(KIND)}', *_render_run(run)]
+    if baseline.anchor is not None:
+        parts.append('"anchor": {\n' + ",\n".join(_render_run(baseline.anchor)) + "\n}")
+    if baseline.accepted is not None:
+        parts.append(f'"accepted": {render_line(to_builtins(baseline.accepted))}')
+    body = ",\n".join(parts)
+    digest = compute_digest(json.loads(f"{{{body}}}"))
+    return f'{{\n{body},\n"sha256": "{digest}"\n}}\n'
+
+
+def _render_run(run: Run) -> list[str]:
+    head = {
+        "runId": run.id,
+        "verdict": run.verdict,
+        "partial": run.partial,
+        "fingerprint": _fingerprint({"runs": [_describe_run(run)], **run.fingerprint}),
+    }
+    lines = [f"{render_line(key)}: {render_line(value)}" for key, value in head.items()]
+    datasets = ",\n".join(_render_dataset(dataset) for dataset in run.datasets)
+    return [*lines, f'"datasets": [\n{datasets}\n]']
+
+
+def _describe_run(run: Run) -> dict[str, Any]:
+    repeats = run.fingerprint.get("repeats") or {}
+    return {"id": run.id, "startedAt": run.fingerprint.get("startedAt"), "attempts": repeats.get("agent", 1)}
+
+
+def _check_gate(fingerprint: Mapping[str, Any], shown_as: str, place: str) -> None:
+    """Check the gate that a baseline kept.
+
+    Raises:
+        InvalidInput: it has a key or a type of another version.
+    """
+    try:
+        CiGate.model_validate(fingerprint.get("ciGate") or {})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, (place, "ciGate", *first["loc"])))
+        raise malformed(first["msg"], shown_as, field) from error
+
+
+def list_pooled(run: Run) -> list[dict[str, Any]]:
+    """Return the runs whose attempts a baseline holds: id, startedAt and number of attempts per sample."""
+    return run.fingerprint.get("runs") or [_describe_run(run)]
+
+
+def count_attempts(run: Run) -> int:
+    """Return the number of attempts per sample."""
+    return sum(one["attempts"] for one in list_pooled(run))
+
+
+def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
+    """Return a parsed baseline file. Its thresholds have no outcome.
+
+    Raises:
+        InvalidInput: this version does not understand the baseline, or it was edited.
+    """
+    check_version(document, shown_as)
+    convert(document, Described, shown_as)
+    baseline = convert(document, _Baseline, shown_as)
+    sealed = {key: value for key, value in document.items() if key != "sha256"}
+    if compute_digest(sealed) != baseline.sha256:
+        fix = "restore it from git, or promote its run again"
+        raise InvalidInput(Problem("this baseline was edited: its content does not match its sha256", fix, shown_as))
+    for one, place in ((baseline, "fingerprint"), (baseline.anchor, "anchor.fingerprint")):
+        if one is not None:
+            _check_gate(one.fingerprint, shown_as, place)
+    anchor = None if baseline.anchor is None else _build_run(baseline.anchor, shown_as, "anchor.datasets")
+    return Baseline(_build_run(baseline, shown_as, "datasets"), anchor, baseline.accepted)
+
+
+def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:
+    datasets = []
+    for number, dataset in enumerate(stored.datasets):
+        try:
+            datasets.append(from_stored(dataset))
+        except ValueError as error:
+            raise malformed(str(error), shown_as, f"{place}[{number}].samples") from error
+    return Run(
+        id=stored.run_id,
+        verdict=stored.verdict,
+        partial=stored.partial,
+        datasets=tuple(datasets),
+        fingerprint=stored.fingerprint,
+        has_texts=False,
+    )
+
+
+def common_datasets(baseline: Run, candidate: Run) -> list[tuple[DatasetResult, DatasetResult]]:
+    """Return the datasets that both runs have, by name."""
+    known = {dataset.name: dataset for dataset in baseline.datasets}
+    return [(known[dataset.name], dataset) for dataset in candidate.datasets if dataset.name in known]
+
+
+def refuse_missing(path: Path) -> InvalidInput:
+    """Return the error for a missing baseline."""
+    return InvalidInput(
+        Problem("there is no such baseline", f"create it with `evalspec runs promote RUN --as {path.stem}`", str(path))
+    )
+
+
+def refuse_other_file(path: Path) -> None:
+    """Check that a baseline overwrites only another baseline.
+
+    Raises:
+        InvalidInput: the file exists and is not a promoted baseline; it may be a report.
+    """
+    if is_stream(path) or not path.exists():
+        return
+    try:
+        kind = parse_document(read_bytes(path), str(path)).get("kind")
+    except InvalidInput:
+        kind = None
+    if kind != KIND:
+        fix = "choose another name, or move the file away"
+        raise InvalidInput(Problem("this file exists and is not a promoted baseline", fix, str(path), field="--as"))
+
+
+def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of a fingerprint that decide comparability, without paths or addresses except the judge's."""
+    kept = {key: given[key] for key in _KEPT if key in given}
+    if isinstance(kept.get("datasets"), list):
+        kept["datasets"] = [{key: entry[key] for key in _OF_DATASET if key in entry} for entry in kept["datasets"]]
+    return kept
+
+
+def _render_dataset(dataset: DatasetResult) -> str:
+    described = to_builtins(to_stored(dataset))
+    described["thresholds"] = [{key: limit[key] for key in _OF_LIMIT} for limit in described["thresholds"]]
+    samples = ",\n".join(render_line(sample) for sample in described.pop("samples"))
+    head = ",\n".join(f"{render_line(key)}: {render_line(value)}" for key, value in described.items())
+    return f'{{{head},\n"samples": [\n{samples}\n]}}'

@@ -1,0 +1,267 @@
+"""Find mismatches that make two runs not comparable, and other differences between them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from evalspec.base.plural import counted, name_some
+from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.model import Need, Run
+from evalspec.model.fingerprints import describe_part, digest_parts
+from evalspec.verdict.comparison.pairing import has_all_attempts
+
+_PARTS = {
+    "settings": "its options",
+    "scorer": "its scorer",
+    "prompt": "the judge's prompt",
+    "judge": "the judge",
+    "embeddings": "the embeddings",
+}
+"""Names of the parts of a metric's identity in messages. Other parts keep their key."""
+
+
+def explain_parts(baseline: Run, candidate: Run) -> str | None:
+    """Return why the samples of two runs are never paired: they used different parts of a gold set. Else None."""
+    before, after = (describe_part(run.fingerprint) for run in (baseline, candidate))
+    if before == after:
+        return None
+    said = [part or "the full set" for part in (before, after)]
+    return f"the baseline used {said[0]} and this run {said[1]}, which are different samples of triples"
+
+
+def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_name: str) -> Iterator[str]:
+    """Yield the reasons why common samples of a dataset differ between the runs; none if a run has no record of them.
+
+    Samples of one run only do not matter: the file may have grown, or the selection may differ. Neither do samples
+    whose texts were erased from a run. Without any digests, only the files as a whole can be compared.
+    """
+    before, after = _digests(baseline, name), _digests(candidate, candidate_name)
+    if any(before.values()) and any(after.values()):
+        changed = [sample for sample, digest in before.items() if digest and after.get(sample) not in (None, digest)]
+        if changed:
+            count = f"{counted(len(changed), 'sample')} changed"
+            yield f"dataset {name}: {count}: {name_some(changed)}"
+    elif _differ(describe_dataset(baseline, name), describe_dataset(candidate, candidate_name), "sha256"):
+        yield f"dataset {name}: its content changed"
+
+
+def knows_samples(baseline: Run, candidate: Run, name: str) -> bool:
+    """Return whether both runs record which samples of a dataset they had, so that edited ones are known."""
+    return any(_digests(baseline, name).values()) and any(_digests(candidate, name).values())
+
+
+def _digests(run: Run, name: str) -> dict[str, str | None]:
+    return {sample.id: sample.digest for d in run.datasets if d.name == name for sample in d.samples}
+
+
+def list_metric_mismatches(
+    baseline: Run, candidate: Run, dataset: str, metric: str, candidate_dataset: str | None = None
+) -> list[str]:
+    """Yield the reasons why a metric of a dataset is not the same metric in both runs, one phrase each.
+
+    If a run does not record how it computed the metric, the known judges and embeddings of the runs are compared.
+    `candidate_dataset`: the candidate's name of the dataset, if it differs.
+    """
+    before = identity_of(baseline, dataset, metric)
+    after = identity_of(candidate, candidate_dataset or dataset, metric)
+    if not before or not after:
+        return list(list_judge_mismatches(baseline, candidate, [metric]))
+    old, new = digest_parts(before), digest_parts(after)
+    shared = [part for part in new if part in old and old[part] != new[part]]
+    changes = [_describe_change(part, before[part], after[part]) for part in shared]
+    if "judge" in before and "judge" in after:
+        changes += _list_refusal_mismatches(baseline, candidate)
+        changes += () if "judge" in shared else list_model_mismatches(baseline, candidate)
+    return changes
+
+
+def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield a phrase if the candidate's judge stated a model that the baseline's never did. Unstated models are equal.
+
+    The configured name does not matter: it may be an alias.
+    """
+    before, after = (run.fingerprint.get("judgeModels") or {} for run in (baseline, candidate))
+    new = [name for digest, name in after.items() if digest not in before]
+    if before and new:
+        said = f"the judge's replies state the model {name_some(new)}"
+        yield f"{said}, those of the baseline only {name_some([*before.values()])}"
+
+
+def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield a phrase if the judges got different parameters, because one endpoint refused some of them."""
+    before, after = (run.fingerprint.get("judgeRefused") or {} for run in (baseline, candidate))
+    if before != after:
+        names = [", ".join(sorted(found)) or "none" for found in (before, after)]
+        yield f"the judge's endpoint refused different parameters: {names[0]} and {names[1]}"
+
+
+def list_mismatches_by_reason(
+    baseline: Run, candidate: Run, name: str, metrics: Iterable[str], candidate_name: str
+) -> Iterator[str]:
+    """Yield a line per reason why metrics of a dataset are not the same, with the affected metrics."""
+    found: dict[str, list[str]] = {}
+    for metric in metrics:
+        for reason in list_metric_mismatches(baseline, candidate, name, metric, candidate_name):
+            found.setdefault(reason, []).append(metric)
+    for reason, affected in found.items():
+        yield f"dataset {name}: {', '.join(affected)}: {reason}"
+
+
+def list_identity_gaps(
+    baseline: Run, candidate: Run, name: str, metrics: Iterable[str], candidate_name: str
+) -> Iterator[str]:
+    """Yield a note if a run does not record how it computed metrics of a dataset, so a change would go unnoticed."""
+    sides = {"the baseline": (baseline, name), "the candidate": (candidate, candidate_name)}
+    wanted = list(metrics)
+    silent = [
+        side
+        for side, (run, dataset) in sides.items()
+        if not all(identity_of(run, dataset, metric) for metric in wanted)
+    ]
+    if silent:
+        where = " and ".join(silent)
+        yield f"dataset {name}: cannot check whether its metrics are computed the same way (no record in {where})"
+
+
+def identity_of(run: Run, dataset: str, metric: str) -> Mapping[str, str]:
+    """Return the parts of a metric's identity (planning.outlining.identify_metric); empty if the run has no record."""
+    return _parts(_parts(describe_dataset(run, dataset), "metricIdentities"), metric)
+
+
+def _describe_change(part: str, before: Any, after: Any) -> str:
+    what = _PARTS.get(part, f"its {part}")
+    labels = [str(value).rpartition("#")[0].strip() if "#" in str(value) else str(value) for value in (before, after)]
+    if labels[0] != labels[1]:
+        return f"{what} changed: {labels[0]} and {labels[1]}"
+    return f"{what} {labels[0]} changed" if labels[0] else f"{what} changed"
+
+
+def list_cutoff_mismatches(name: str, baseline: Iterable[str], candidate: Iterable[str]) -> Iterator[str]:
+    """Yield a line per metric without a common cutoff, for example Recall@5 in one run and Recall@10 in the other."""
+    before, after = _cutoffs(baseline), _cutoffs(candidate)
+    for base in before.keys() & after.keys():
+        if not before[base] & after[base]:
+            old, new = (", ".join(sorted(cutoffs[base])) for cutoffs in (before, after))
+            yield f"dataset {name}: {base} has different cutoffs: {old} in the baseline, {new} in the candidate"
+
+
+def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str]) -> Iterator[str]:
+    """Yield a line for a different judge or different embeddings if a common metric depends on them."""
+    needs = [_find_needs(metric) for metric in metrics]
+    before, after = baseline.fingerprint, candidate.fingerprint
+    judged = before.get("judge") and after.get("judge") and any(n is None or Need.JUDGE in n for n in needs)
+    embedded = any(n is not None and Need.EMBEDDINGS in n for n in needs)
+    if judged and _differ(before, after, "judgeSha256"):
+        models = (_model(before["judge"]), _model(after["judge"]))
+        yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
+    if judged:
+        yield from _list_refusal_mismatches(baseline, candidate)
+    if embedded and _differ(before, after, "embeddingsSha256"):
+        yield "embeddings: provider, model or address differ"
+
+
+def list_repeat_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield a line if the numbers of attempts differ and a run has only means, so its first attempts are unknown."""
+    asked = [_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate)]
+    if None in asked or asked[0] == asked[1]:
+        return
+    for run, count, side in zip((baseline, candidate), asked, ("the baseline", "the candidate"), strict=True):
+        samples = (sample for dataset in run.datasets for sample in dataset.samples)
+        if count != 1 and not all(map(has_all_attempts, samples)):
+            said = f"{asked[0]} and {asked[1]} attempts per sample"
+            yield f"repeats: {said}, but {side} has only the means of its attempts"
+
+
+def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
+    """Yield other differences, which may be the purpose of the comparison: manifest, agent, versions."""
+    before, after = baseline.fingerprint, candidate.fingerprint
+    yield from _repeat_differences(before, after)
+    yield from _selection_differences(baseline, candidate)
+    for key, value in _parts(after, "versions").items():
+        old = _parts(before, "versions").get(key)
+        if old is not None and old != value:
+            yield f"{key}: {old} and {value}"
+    if _differ(_parts(before, "agent"), _parts(after, "agent"), "url"):
+        yield f"agent: {_parts(before, 'agent')['url']} and {_parts(after, 'agent')['url']}"
+    old_retrievers, new_retrievers = _parts(before, "retrievers"), _parts(after, "retrievers")
+    for name in old_retrievers.keys() & new_retrievers.keys():
+        names = [str(_parts(found, name).get("name")) for found in (old_retrievers, new_retrievers)]
+        if names[0] != names[1]:
+            yield f"retriever of {name}: {names[0]} and {names[1]}"
+    old_fields, new_fields = _parts(_parts(before, "manifest"), "fields"), _parts(_parts(after, "manifest"), "fields")
+    if old_fields and new_fields:
+        for field in sorted(old_fields.keys() | new_fields.keys()):
+            if old_fields.get(field) != new_fields.get(field):
+                yield f"manifest: {field}"
+
+
+def _repeat_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """Yield different numbers of attempts or judge calls."""
+    old, new = _parts(before, "repeats"), _parts(after, "repeats")
+    if _differ(old, new, "agent"):
+        yield f"repeats: {old['agent']} and {new['agent']} attempts per sample"
+    if _differ(old, new, "judge"):
+        yield f"repeats: {old['judge']} and {new['judge']} judge calls per reply"
+
+
+def _selection_differences(baseline: Run, candidate: Run) -> Iterator[str]:
+    for dataset in baseline.datasets:
+        before, after = describe_dataset(baseline, dataset.name), describe_dataset(candidate, dataset.name)
+        if _differ(before, after, "selectionSha256"):
+            counts = [entry.get("selected", "unknown") for entry in (before, after)]
+            yield f"dataset {dataset.name}: {counts[0]} and {counts[1]} samples selected"
+
+
+def describe_choice(baseline: Run) -> str | None:
+    """Return a note if the baseline was promoted as the best of several runs, so the next run looks worse by luck."""
+    best_of = baseline.fingerprint.get("bestOf")
+    if not isinstance(best_of, int):
+        return None
+    return f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse"
+
+
+def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:
+    """Return the fingerprint's record of a dataset, empty without one."""
+    described = run.fingerprint.get("datasets")
+    found = described if isinstance(described, list) else []
+    return next((entry for entry in found if isinstance(entry, dict) and entry.get("name") == name), {})
+
+
+def was_narrowed(baseline: Run, name: str) -> bool:
+    """Return whether a run's own selection left out samples of a dataset."""
+    described = describe_dataset(baseline, name)
+    return bool(described.get("selected", 0) < described.get("available", 0))
+
+
+def _differ(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> bool:
+    """Return whether both sides have the key, with different values."""
+    return before.get(key) is not None and after.get(key) is not None and before[key] != after[key]
+
+
+def _cutoffs(metrics: Iterable[str]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for metric in metrics:
+        base, at, cutoff = metric.partition("@")
+        found.setdefault(base, set()).add(cutoff if at else "the whole ranking")
+    return found
+
+
+def _find_needs(metric: str) -> frozenset[Need] | None:
+    """Return the needs of a metric; None for a custom metric."""
+    from evalspec.scoring.metrics.base import METRICS
+
+    try:
+        known = METRICS.find(parse_metric_spec(metric).base)
+    except ValueError:
+        return None
+    while known is not None and known.base is not None and (root := METRICS.find(known.base)):
+        known = root
+    return known.needs if known else None
+
+
+def _parts(fingerprint: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = fingerprint.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _model(judge: Any) -> str:
+    return str(judge.get("model")) if isinstance(judge, dict) else str(judge)

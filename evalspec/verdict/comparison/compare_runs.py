@@ -1,0 +1,374 @@
+"""Compare a baseline run with one or more candidates."""
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.plural import counted
+from evalspec.base.registry import near_miss
+from evalspec.inputs.datasets.filters import TAGS
+from evalspec.model import DatasetResult, Run
+from evalspec.verdict.comparison.best_run import find_best_runs
+from evalspec.verdict.comparison.comparability import (
+    describe_choice,
+    explain_parts,
+    list_content_mismatches,
+    list_cutoff_mismatches,
+    list_differences,
+    list_identity_gaps,
+    list_mismatches_by_reason,
+    list_repeat_mismatches,
+)
+from evalspec.verdict.comparison.drops import find_metric
+from evalspec.verdict.comparison.pairing import (
+    DatasetPairs,
+    ScorePairs,
+    common_metrics,
+    compute_delta,
+    is_cost,
+    list_unpaired,
+    pair_dataset,
+    sign_of,
+    to_paired,
+)
+from evalspec.verdict.comparison.result import (
+    CandidateComparison,
+    Change,
+    Comparison,
+    DatasetComparison,
+    Delta,
+    MetricChange,
+    NamedRun,
+    RunPair,
+    SliceChange,
+)
+from evalspec.verdict.comparison.sample_changes import list_sample_changes
+from evalspec.verdict.comparison.thin_cells import describe_thin_cells
+from evalspec.verdict.stats.paired import compute_effect_size
+from evalspec.verdict.summary import MIN_SLICE, group_by_slice
+from evalspec.verdict.validity.changes import Evidence, Rules, estimate_difference, weigh
+from evalspec.verdict.validity.estimates import FEW
+
+_WORTH_FINDING = 0.02
+"""A relevant change, as a share of a metric's range. The comparison reports how many samples would detect it."""
+
+_NOT_TESTED = "depends on machine and load: shown, not tested"
+
+_MOST_RIVALS = 10
+"""Up to this many candidates are compared with each other: 45 pairs. Grids of retrievers may have thousands."""
+
+_FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
+
+
+class Choice(Struct, frozen=True):
+    """The datasets and metrics to compare. Empty means all."""
+
+    datasets: Collection[str] = ()
+    metrics: Collection[str] = ()
+    allow_mismatch: bool = False
+
+
+def compare_runs(
+    baseline: NamedRun, candidates: Sequence[NamedRun], rules: Rules, choice: Choice | None = None
+) -> Comparison:
+    """Return the comparison of each candidate with the baseline and with the others, over their common samples.
+
+    Raises:
+        InvalidInput: nothing can be compared, or the runs are not comparable and mismatches are not allowed. It has a
+            line per reason.
+    """
+    chosen = choice or Choice()
+    _check_reach(rules)
+    matches, rivals = _match_all(baseline, candidates, chosen)
+    refused = [
+        Problem(mismatch, file=one.candidate.name, fix=_FIX if number == 0 else "")
+        for one in matches
+        for number, mismatch in enumerate(one.mismatches)
+    ]
+    if refused and not chosen.allow_mismatch:
+        raise InvalidInput(refused)
+    if len(candidates) > _MOST_RIVALS:
+        note = f"more than {_MOST_RIVALS} candidates are compared with the baseline only"
+        baseline = replace(baseline, notes=(*baseline.notes, note))
+    rules = replace(rules, ranges=len(matches) + len(rivals))
+    families = [list(pairs.tested.values()) for one in (*matches, *rivals.values()) for pairs in one.datasets]
+    evidence = iter(weigh(families, rules))
+    compared = tuple(_compare(baseline, one, evidence, rules) for one in matches)
+    between = tuple(
+        RunPair(pairs.name, *runs, change)
+        for runs, one in rivals.items()
+        for pairs in one.datasets
+        for change in _settle_all(pairs, next(evidence), sized=False)
+    )
+    changes = [*(change for one in compared for change in one.changes), *(pair.change for pair in between)]
+    tests = sum(change.p_value is not None for change in changes)
+    best = tuple(find_best_runs(baseline, compared, between))
+    return Comparison(
+        baseline, compared, rules.alpha, rules.resamples, rules.seed, tests, rules.confidence, between, best
+    )
+
+
+def _match_all(
+    baseline: NamedRun, candidates: Sequence[NamedRun], choice: Choice
+) -> tuple[list["_Match"], dict[tuple[int, int], "_Match"]]:
+    """Return each candidate paired with the baseline, and the candidates with each other, by their numbers from 1."""
+    matches: list[_Match] = []
+    rivals: dict[tuple[int, int], _Match] = {}
+    for number, candidate in enumerate(candidates, 1):
+        match = _match(baseline, candidate, choice)
+        others = matches if len(candidates) <= _MOST_RIVALS else ()
+        against = {(rank, number): _match_rivals(one, match, choice) for rank, one in enumerate(others, 1)}
+        mismatches = (mismatch for one in (match, *against.values()) for mismatch in one.mismatches)
+        matches.append(replace(match, mismatches=tuple(mismatches)))
+        rivals |= against
+    return matches, rivals
+
+
+def _compare(
+    baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: Rules
+) -> CandidateComparison:
+    datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
+    thin = [
+        describe_thin_cells(pairs.after if pairs.after.gold else pairs.before, pairs.samples.both, one.metrics)
+        for pairs, one in zip(match.datasets, datasets, strict=True)
+    ]
+    return CandidateComparison(
+        match.candidate,
+        datasets,
+        match.mismatches,
+        tuple(list_differences(baseline.run, match.candidate.run)),
+        (*match.notes, *filter(None, thin)),
+    )
+
+
+def _check_reach(rules: Rules) -> None:
+    if rules.alpha * (rules.resamples + 1) <= 1:
+        message = f"{rules.resamples:,} resamples cannot give a p-value below alpha {rules.alpha:g}"
+        raise InvalidInput(message, f"raise --resamples above {1 / rules.alpha:,.0f}")
+
+
+class _Match(Struct, frozen=True):
+    """A candidate with its paired datasets and the mismatches."""
+
+    candidate: NamedRun
+    datasets: tuple[DatasetPairs, ...]
+    mismatches: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
+    parts = explain_parts(baseline.run, candidate.run)
+    if parts is not None:
+        raise InvalidInput(Problem(parts, "compare runs of the same slice, or of the full set", candidate.name))
+    matched, notes = _match_datasets(baseline, candidate, choice)
+    _check_metrics(matched, choice.metrics, candidate)
+    datasets, mismatches = _pair_all(baseline.run, candidate.run, {pair[0].name: pair for pair in matched}, choice)
+    for pairs in datasets:
+        runs = baseline.run, candidate.run
+        notes += list_identity_gaps(*runs, pairs.before.name, pairs.columns, pairs.after.name)
+    if not any(pairs.columns for pairs in datasets) and not mismatches:
+        message = "has no metric in common with the baseline"
+        raise InvalidInput(Problem(message, "choose runs with a common metric", candidate.name))
+    choice_note = describe_choice(baseline.run)
+    notes += [choice_note] if choice_note else []
+    return _Match(candidate, datasets, mismatches, (*notes, *candidate.notes))
+
+
+def _match_rivals(one: _Match, other: _Match, choice: Choice) -> _Match:
+    """Return the second candidate paired with the first. Mismatches are listed if neither has one already."""
+    theirs = {pairs.name: pairs.after for pairs in other.datasets}
+    shared = {pairs.name: (pairs.after, theirs[pairs.name]) for pairs in one.datasets if pairs.name in theirs}
+    datasets, found = _pair_all(one.candidate.run, other.candidate.run, shared, choice)
+    known = one.mismatches or other.mismatches
+    place = f"with {one.candidate.name} as the baseline"
+    return _Match(other.candidate, datasets, () if known else tuple(f"{place}: {mismatch}" for mismatch in found), ())
+
+
+def _pair_all(
+    baseline: Run, candidate: Run, matched: Mapping[str, tuple[DatasetResult, DatasetResult]], choice: Choice
+) -> tuple[tuple[DatasetPairs, ...], tuple[str, ...]]:
+    """Return the pairs of datasets, and why the runs are not comparable. `matched`: by the name of the dataset."""
+    datasets: list[DatasetPairs] = []
+    mismatches: list[str] = []
+    for name, (before, after) in matched.items():
+        metrics = _choose(common_metrics(before, after), choice.metrics)
+        mismatches += list_content_mismatches(baseline, candidate, before.name, after.name)
+        mismatches += list_cutoff_mismatches(before.name, before.metrics, after.metrics)
+        mismatches += list_mismatches_by_reason(baseline, candidate, before.name, metrics, after.name)
+        datasets.append(pair_dataset(name, before, after, metrics))
+    mismatches += list_repeat_mismatches(baseline, candidate)
+    return tuple(datasets), tuple(mismatches)
+
+
+def _match_datasets(
+    baseline: NamedRun, candidate: NamedRun, choice: Choice
+) -> tuple[list[tuple[DatasetResult, DatasetResult]], list[str]]:
+    """Return the common datasets by name. If each side has a single dataset, they are compared, with a note."""
+    before = {dataset.name: dataset for dataset in baseline.run.datasets}
+    after = {dataset.name: dataset for dataset in candidate.run.datasets}
+    if len(before) == len(after) == 1 and before.keys() != after.keys():
+        (old,), (new,) = before.values(), after.values()
+        wanted = not choice.datasets or {old.name, new.name} & set(choice.datasets)
+        note = f"dataset {old.name} of the baseline is compared with {new.name} of {candidate.name}"
+        if wanted:
+            return [(old, new)], [note]
+    names = [name for name in before if name in after]
+    for name in choice.datasets:
+        if name not in names:
+            raise InvalidInput(Problem(f"not in both runs: '{name}'", near_miss(name, names), field="--dataset"))
+    if not names:
+        said = f"{candidate.name} has {', '.join(after) or 'none'}, the baseline {', '.join(before) or 'none'}"
+        raise InvalidInput(f"the runs have no dataset in common: {said}", "choose runs of the same datasets")
+    alone = [f"dataset {name} is only in the baseline" for name in before if name not in after]
+    alone += [f"dataset {name} is only in {candidate.name}" for name in after if name not in before]
+    chosen = [name for name in names if not choice.datasets or name in choice.datasets]
+    return [(before[name], after[name]) for name in chosen], [] if choice.datasets else alone
+
+
+def _choose(common: Mapping[str, str], wanted: Collection[str]) -> list[str]:
+    named = {find_metric(name, common) for name in wanted}
+    return [metric for metric in common if not wanted or metric in named]
+
+
+def _check_metrics(
+    matched: Sequence[tuple[DatasetResult, DatasetResult]], wanted: Collection[str], candidate: NamedRun
+) -> None:
+    common = dict.fromkeys(metric for pair in matched for metric in common_metrics(*pair))
+    for name in wanted:
+        if common and find_metric(name, common) is None:
+            message = f"{candidate.name} and the baseline have no metric '{name}' in common"
+            raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
+
+
+def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
+    before, after = pairs.before, pairs.after
+    statistics = {metric: after.metrics[metric].statistic for metric in pairs.columns}
+    signs = {
+        metric: sign_of(after.metrics[metric].direction)
+        for metric in statistics
+        if not is_cost(metric, statistics[metric])
+    }
+    changed, counts = list_sample_changes(pairs.samples, signs)
+    return DatasetComparison(
+        name=pairs.name,
+        candidate_name=after.name,
+        pairs=len(pairs.samples.both),
+        metrics=_settle_all(pairs, evidence, sized=True),
+        metrics_only_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
+        metrics_only_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
+        slices=_slices(pairs, rules),
+        samples=changed,
+        counts=counts,
+    )
+
+
+def _settle_all(pairs: DatasetPairs, evidence: Sequence[Evidence], *, sized: bool) -> tuple[MetricChange, ...]:
+    weighed = dict(zip(pairs.tested, evidence, strict=True))
+    return tuple(_settle(pairs, metric, weighed.get(metric), sized=sized) for metric in pairs.columns)
+
+
+def _settle(pairs: DatasetPairs, metric: str, evidence: Evidence | None, *, sized: bool) -> MetricChange:
+    """Return the change of a metric. `sized`: with the change that could be detected, which takes a simulation."""
+    if not pairs.before.samples or not pairs.after.samples:
+        return _without_samples(pairs.before, pairs.after, metric)
+    statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
+    scores = pairs.columns[metric].pick()
+    found = compute_delta(scores, metric, statistic, evidence.estimate.interval if evidence else None)
+    change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(list_unpaired(scores)))
+    if not found.pairs:
+        return replace(change, reason="no sample is scored in both")
+    if evidence is None:
+        return replace(change, change=Change.NOT_TESTED, reason=_NOT_TESTED)
+    effect = compute_effect_size(scores.differences)
+    verdict, reason = _judge(evidence)
+    return replace(
+        change,
+        change=verdict,
+        reason=reason,
+        p_value=evidence.p_value,
+        adjusted=evidence.adjusted,
+        test=evidence.test,
+        detectable=evidence.compute_detectable() if sized else None,
+        cohens_dz=effect.cohens_dz if effect else None,
+        superiority=effect.superiority if effect else None,
+        units=evidence.scores.count_units,
+        settles=_find_settling(evidence) if sized and verdict is Change.UNDECIDED else None,
+        confidence=evidence.rules.confidence,
+    )
+
+
+def _judge(evidence: Evidence) -> tuple[Change, str | None]:
+    scores, alpha = evidence.scores, evidence.rules.alpha
+    if scores.lacks_pairs:
+        total = len(scores) + scores.unpaired
+        return Change.UNDECIDED, f"{scores.unpaired} of {total} samples are scored in one run only"
+    if scores.count_units < FEW or not evidence.can_reach_alpha:
+        what = counted(scores.count_units, "cluster" if scores.is_clustered else "pair")
+        return Change.TOO_FEW, f"{what} cannot show a change at alpha {alpha:g}: {evidence.units_needed} are needed"
+    if not evidence.is_significant:
+        return Change.UNDECIDED, None
+    better = math.fsum(scores.differences) * scores.sign > 0
+    return (Change.IMPROVED if better else Change.DEGRADED), None
+
+
+def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
+    """Return a change of a fiftieth of the metric's range and the pairs that would detect it, if there are fewer."""
+    if evidence.scores.bounds is None:
+        return None
+    low, high = evidence.scores.bounds
+    change = _WORTH_FINDING * (high - low)
+    needed = evidence.compute_needed(change)
+    return (change, needed) if needed is not None and needed > len(evidence.scores) else None
+
+
+def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:
+    """Return the change of a metric in a report without samples, which has values but nothing to test."""
+    old, new = before.metrics[metric].value, after.metrics[metric].value
+    delta = None if old is None or new is None else new - old
+    summary = after.metrics[metric]
+    return MetricChange(
+        metric, summary.statistic, after.metrics[metric].direction, Delta(old, new, delta, None, 0), Change.TOO_FEW
+    )
+
+
+def _slices(pairs: DatasetPairs, rules: Rules) -> tuple[SliceChange, ...]:
+    """Return the common slices, worst first by the leading metric: the first with a threshold, otherwise the first.
+
+    A baseline file has no slices, so the candidate's are used.
+    """
+    before, after, both = pairs.before, pairs.after, pairs.samples.both
+    shown = {part.name for part in before.slices}
+    wanted = [part.name for part in after.slices if part.name in shown or not shown]
+    keys = dict.fromkeys([TAGS, *(name.partition("=")[0] for name in wanted if "=" in name)])
+    members = group_by_slice([sample for _, sample in both], keys) if wanted else {}
+    place_of = {sample.id: place for place, (sample, _) in enumerate(both)} if wanted else {}
+    found = []
+    for name in wanted:
+        places = [place_of[sample.id] for sample in members.get(name, ())]
+        deltas = {
+            metric: _slice_delta(pairs, metric, column.pick(places), rules) for metric, column in pairs.columns.items()
+        }
+        found.append(SliceChange(name, len(places), len(places) < MIN_SLICE, deltas))
+    limited = {outcome.metric for outcome in (*after.thresholds, *before.thresholds)}
+    leading = next((metric for metric in pairs.columns if metric in limited), next(iter(pairs.columns), None))
+    if leading is None:
+        return tuple(found)
+    sign = sign_of(after.metrics[leading].direction)
+    return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
+
+
+def _slice_delta(pairs: DatasetPairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
+    """Return the change in a slice with its interval. Slices are not tested because there are many."""
+    statistic, interval = pairs.after.metrics[metric].statistic, None
+    if metric in pairs.tested and len(scores):
+        paired = to_paired(scores, metric, pairs.after, pairs.cluster)
+        interval = estimate_difference(paired, rules.confidence).interval
+    return compute_delta(scores, metric, statistic, interval)
+
+
+def _gain(delta: float | None, sign: int) -> float:
+    """Return a sort key that puts the worst first and unknown deltas last."""
+    return float("inf") if delta is None else delta * sign

@@ -1,0 +1,177 @@
+"""List the changed samples, worst first, and read their answers and rank changes side by side.
+
+If a sample has several attempts, one that changed is shown.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.model import Exchange, SampleResult, Score, ScoreStatus, StoredExchange
+from evalspec.verdict.comparison.pairing import SamplePairs
+from evalspec.verdict.comparison.result import CandidateComparison, NamedRun, SampleChange, SampleKind, ScoreChange
+
+_SAME = 1e-9
+_ABSENT = "absent"
+
+
+def list_sample_changes(
+    pairs: SamplePairs, signs: Mapping[str, int]
+) -> tuple[tuple[SampleChange, ...], Mapping[SampleKind, int]]:
+    """Return the changed samples, and the number of samples of each kind, including unchanged ones.
+
+    `signs`: the metrics to use, each with 1 if higher is better and -1 if lower is.
+    """
+    changes = []
+    for before, after in pairs.both:
+        change, worst = _compare(before, after, signs)
+        changes.append((worst, change))
+    changes.sort(key=lambda entry: (entry[0], entry[1].id))
+    ordered = [change for _, change in changes]
+    ordered += [SampleChange(name, SampleKind.ONLY_BASELINE) for name in pairs.only_baseline]
+    ordered += [SampleChange(name, SampleKind.ONLY_CANDIDATE) for name in pairs.only_candidate]
+    counts = Counter(change.kind for change in ordered)
+    kept = tuple(change for change in ordered if change.kind is not SampleKind.UNCHANGED)
+    return kept, {kind: counts[kind] for kind in SampleKind}
+
+
+def _compare(
+    before: SampleResult, after: SampleResult, signs: Mapping[str, int]
+) -> tuple[SampleChange, tuple[float, float]]:
+    """Return the change and its sort key: the worst score, then the sum of all. Lost scores come first."""
+    scores, gains, lost, found = [], [], False, False
+    for metric, sign in signs.items():
+        old, new = before.scores.get(metric), after.scores.get(metric)
+        if old is not None and old.value is not None and new is not None and new.value is not None:
+            gain = sign * (new.value - old.value)
+            if abs(gain) > _SAME:
+                gains.append(gain)
+                scores.append(ScoreChange(metric, old.value, new.value))
+        elif _is_unscored(old, new):
+            found, lost = True, lost or (old is not None and old.value is not None)
+            scores.append(ScoreChange(metric, _shown(old), _shown(new)))
+    kind = _kind(gains, found)
+    worst = float("-inf") if lost else min(gains, default=0.0)
+    return SampleChange(before.id, kind, tuple(scores)), (worst, sum(gains))
+
+
+def _is_unscored(old: Score | None, new: Score | None) -> bool:
+    """Return whether only one side has a value."""
+    return (old is not None and old.value is not None) != (new is not None and new.value is not None)
+
+
+def _kind(gains: Sequence[float], unscored: bool) -> SampleKind:
+    worse, better = min(gains, default=0.0) < 0, max(gains, default=0.0) > 0
+    if worse and better:
+        return SampleKind.MIXED
+    if worse or better:
+        return SampleKind.DEGRADED if worse else SampleKind.IMPROVED
+    return SampleKind.UNSCORED if unscored else SampleKind.UNCHANGED
+
+
+def _shown(score: Score | None) -> float | str:
+    if score is None:
+        return _ABSENT
+    return score.value if score.status is ScoreStatus.SCORED and score.value is not None else str(score.status)
+
+
+class RankMove(Struct, frozen=True):
+    """A relevant document and its ranks, from 1; None if it was not retrieved."""
+
+    document: str
+    before: int | None
+    after: int | None
+
+
+class SideBySide(Struct, frozen=True):
+    """A sample in both runs. An answer is None if there is no reply or its text is not stored.
+
+    `attempt`: the number of the attempt, and how many both runs have; None if there is only one.
+    """
+
+    question: str
+    baseline: str | None
+    candidate: str | None
+    moves: tuple[RankMove, ...]
+    attempt: tuple[int, int] | None = None
+
+
+def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -> Mapping[tuple[str, str], SideBySide]:
+    """Return the texts of the samples that changed most, by dataset and id, if both runs have them.
+
+    `most`: the maximum number of samples per dataset.
+    """
+    if baseline.texts is None or one.candidate.texts is None:
+        return {}
+    changes = {
+        (dataset.name, change.id): (change, (dataset.candidate_name, change.id))
+        for dataset in one.datasets
+        for change in dataset.samples[:most]
+    }
+    if not changes:
+        return {}
+    before = _read_attempts(baseline, changes.keys())
+    after = _read_attempts(one.candidate, {key for _, key in changes.values()})
+    found = {}
+    for key, (change, key_after) in changes.items():
+        pairs = list(zip(before.get(key, ()), after.get(key_after, ()), strict=False))
+        if pairs:
+            place = _list_changed(change, pairs)
+            shown = compare_texts(*(stored_exchange.exchange for stored_exchange in pairs[place]))
+            found[key] = replace(shown, attempt=(place + 1, len(pairs)) if len(pairs) > 1 else None)
+    return found
+
+
+def _read_attempts(run: NamedRun, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[StoredExchange]]:
+    """Return the exchanges of each sample, in the order of its attempts."""
+    found: dict[tuple[str, str], list[StoredExchange]] = {}
+    for stored_exchange in run.texts(wanted) if run.texts else ():
+        key = _key(stored_exchange)
+        if key in wanted:
+            found.setdefault(key, []).append(stored_exchange)
+    for exchanges in found.values():
+        exchanges.sort(key=lambda stored_exchange: stored_exchange.attempt)
+    return found
+
+
+def _list_changed(change: SampleChange, pairs: Sequence[tuple[StoredExchange, StoredExchange]]) -> int:
+    """Return the index of the attempt whose changed scores changed most; the first of equals."""
+    return max(range(len(pairs)), key=lambda place: (_size(change, *pairs[place]), -place))
+
+
+def _size(change: SampleChange, before: StoredExchange, after: StoredExchange) -> float:
+    """Return how much the scores of an attempt changed, in the same direction as those of the sample.
+
+    A score that one side lacks counts as the largest change, because metrics with different ranges cannot be mixed.
+    """
+    size = 0.0
+    for score in change.scores:
+        old, new = before.scores.get(score.metric), after.scores.get(score.metric)
+        values = [side.value if side else None for side in (old, new)]
+        if values[0] is not None and values[1] is not None:
+            worse = isinstance(score.before, float) and isinstance(score.after, float) and score.after < score.before
+            size += (values[0] - values[1]) * (1 if worse else -1)
+        elif values != [None, None]:
+            size += 1
+    return size
+
+
+def _key(stored_exchange: StoredExchange) -> tuple[str, str]:
+    return stored_exchange.dataset, stored_exchange.exchange.sample.id
+
+
+def compare_texts(before: Exchange, after: Exchange) -> SideBySide:
+    """Return the answers to a sample in two runs, and the relevant documents that moved."""
+    question = before.sample if before.sample.user_input else after.sample
+    qrels = after.sample.qrels or before.sample.qrels or {}
+    old, new = before.ranking, after.ranking
+    moves = []
+    if old is not None and new is not None:
+        for document in (name for name, grade in qrels.items() if grade > 0):
+            ranks = [ranking.index(document) + 1 if document in ranking else None for ranking in (old, new)]
+            if ranks[0] != ranks[1]:
+                moves.append(RankMove(document, ranks[0], ranks[1]))
+    texts = [(exchange.reply.response or None) if exchange.reply else None for exchange in (before, after)]
+    return SideBySide(question.question if question.user_input else "", texts[0], texts[1], tuple(moves))

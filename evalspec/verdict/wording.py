@@ -1,0 +1,122 @@
+"""Numbers, limits and counts in words, for reports to people."""
+
+from evalspec.base.plural import counted
+from evalspec.model import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
+
+MARKS = {
+    VerdictStatus.PASS: "✓",
+    VerdictStatus.FAIL: "✗",
+    VerdictStatus.INCOMPLETE: "?",
+    VerdictStatus.NOT_GATED: "–",
+}
+UNKNOWN = "–"
+DEMONSTRATION = "demonstration, not reviewed by people"
+
+_MOST_DECIMALS = 9
+_SMALL = 0.0095
+"""Differences below this get one more digit than values."""
+
+
+def render_value(metric: str, value: float, limit: Threshold | None = None) -> str:
+    """Return a number with suitable precision: 0.861, 51.2, 1,934 ms.
+
+    A value that exceeds its limit gets enough decimals to show that: 0.7996 below 0.80, not 0.800.
+    """
+    decimals = 3 if abs(value) < 10 else 1 if abs(value) < 1000 else 0
+    if limit and limit.excess(value):
+        while decimals < _MOST_DECIMALS and not limit.excess(round(value, decimals)):
+            decimals += 1
+    return f"{value:,.{decimals}f}{_unit(metric)}"
+
+
+def render_known(metric: str, value: float | None, limit: Threshold | None = None) -> str:
+    """Return a number like `render_value`, or a dash if it is unknown."""
+    return UNKNOWN if value is None else render_value(metric, value, limit)
+
+
+def render_delta(metric: str, value: float | None) -> str:
+    """Return a difference with its sign. The minus is as wide as the plus."""
+    if value is None:
+        return UNKNOWN
+    size = abs(value)
+    shown = f"{size:.4f}{_unit(metric)}" if 0 < size < _SMALL else render_value(metric, size)
+    return f"{'+' if value > 0 else '−' if value < 0 else '±'}{shown}"
+
+
+def render_interval(summary: Summary) -> str:
+    """Return the 95 % interval as `0.801 – 0.912`, or that of the median as `median 812.0 (640.0 – 990.0)`."""
+    ends = summary.interval or summary.median_interval
+    if ends is None:
+        return UNKNOWN
+    low, high = (render_value("", bound) for bound in ends)
+    if summary.interval is not None:
+        return f"{low} – {high}"
+    return f"median {render_known('', summary.median)} ({low} – {high})"
+
+
+def render_limit(limit: Threshold) -> str:
+    """Return a limit as `≥ 0.80`, `≥ 0.80 and ≤ 0.95` or `≤ 2,000 ms`."""
+    sides = {"≥": limit.min, "≤": limit.max}
+    said = [f"{sign} {_bound(bound)}" for sign, bound in sides.items() if bound is not None]
+    return f"{' and '.join(said)}{_unit(limit.metric)}"
+
+
+def render_beyond(value: float, limit: Threshold) -> str:
+    """Return how a value exceeds a limit: `0.499 is below 0.80`."""
+    side, bound = ("below", limit.min) if limit.undercut_by(value) else ("above", limit.max)
+    return f"{render_value(limit.metric, value, limit)} is {side} {_bound(bound or 0.0)}{_unit(limit.metric)}"
+
+
+def name_threshold(threshold: Threshold) -> str:
+    """Return the subject of a threshold: `string_match min [advanced]`."""
+    part = f"[{threshold.slice}]" if threshold.slice else ""
+    return " ".join(filter(None, [threshold.metric, threshold.stat or "", part]))
+
+
+def mark_regression(found: RegressionOutcome) -> str:
+    """Return the mark of an outcome.
+
+    A PASS gets a check mark only if the data exclude a drop beyond the limit, or if the value alone decides.
+    """
+    undecided = found.status is VerdictStatus.PASS and found.units and not found.proven
+    return "·" if undecided else MARKS[found.status]
+
+
+def render_gaps(summary: Summary) -> str:
+    """Return caveats of a value: missing scores."""
+    counts = {"failed": summary.failed, "skipped": summary.skipped}
+    gaps = [f"{count} {what}" for what, count in counts.items() if count]
+    return ", ".join(filter(None, [*gaps, render_not_applicable(summary)]))
+
+
+def render_not_applicable(counts: Summary | Threshold) -> str:
+    """Return counts of scores that are not applicable: `9 n/a (reply)`, `9 n/a (1 dataset, 8 reply)`, or empty."""
+    causes = counts.not_applicable_causes
+    if len(causes) < 2:
+        return "".join(f"{count} n/a ({cause})" for cause, count in causes.items())
+    return f"{sum(causes.values())} n/a ({', '.join(f'{count} {cause}' for cause, count in causes.items())})"
+
+
+def _bound(bound: float) -> str:
+    return f"{bound:,.0f}" if abs(bound) >= 100 and bound == int(bound) else f"{bound:,.{_bound_decimals(bound)}f}"
+
+
+def _bound_decimals(bound: float) -> int:
+    return next((places for places in range(2, _MOST_DECIMALS) if round(bound, places) == bound), _MOST_DECIMALS)
+
+
+def is_latency(metric: str) -> bool:
+    """Return whether a metric is in ms: the latency of a reply, or of a stage, such as `rerank.latency_p95`."""
+    return metric.casefold().rpartition(".")[2].startswith("latency")
+
+
+def _unit(metric: str) -> str:
+    return " ms" if is_latency(metric) else ""
+
+
+def render_usage(usage: JudgeUsage) -> str:
+    """Return `judge: 214 calls, 251,300 tokens in, 18,200 out`, with retries and answers without a token count."""
+    parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
+    parts += [f"{usage.retries:,} repeated"] if usage.retries else []
+    parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []
+    return f"judge: {', '.join(parts)}"
