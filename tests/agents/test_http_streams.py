@@ -37,6 +37,23 @@ def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> Agent
         assert closed
 
 
+@pytest.mark.parametrize(
+    ("settings", "events"),
+    [
+        (
+            {"response": {"answer": "$.delta", "done": {"path": "$.end"}}},
+            ('{"delta": "Paris"}', '{"end": 1}', '{"delta": "!"}'),
+        ),
+        (
+            {"protocol": "ollama"},
+            ('{"message": {"content": "Paris"}}', '{"done": true}', '{"message": {"content": "!"}}'),
+        ),
+    ],
+)
+def test_what_follows_the_end_is_no_part_of_the_answer(settings, events):
+    assert gather(settings, *events).response == "Paris"
+
+
 def failure(settings: dict[str, object], *events: str | ServerSentEvent) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
         gather(settings, *events)

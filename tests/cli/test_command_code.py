@@ -1,11 +1,14 @@
 """A run of an agent that a command starts is not resumed with another version of the agent."""
 
 import shlex
+import socket
 import subprocess
+import sys
 
 import pytest
 
 from servers.ports import find_free_port
+from servers.service import wait_for
 from stored_log import keep_records
 
 SERVER = """
@@ -28,7 +31,7 @@ SERVER = """
 """
 UNKNOWN = "evalspec cannot tell whether the agent at http://127.0.0.1:"
 CHANGED = "agent: the code of spec.api.command changed"
-CHANGED_FILES = "agent: files of the project changed (see git status and git log)"
+CHANGED_FILES = "agent: files of the project changed (last: "
 
 
 @pytest.fixture
@@ -54,6 +57,11 @@ def git(project, *arguments):
     subprocess.run(["git", *who, *arguments], cwd=project.folder, check=True, capture_output=True)
 
 
+def answers(port):
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
 def forget(project, sample="s1"):
     """Leave a sample to ask."""
     log = project.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl"
@@ -72,7 +80,7 @@ def test_two_versions_of_a_started_agent_are_not_mixed(project):
     write(project, "words.py", "WORD = 'Rome!'")
     refused = project.evaluate("--resume")
     assert (refused.code, CHANGED in refused.err) == (2, True)
-    assert "undo the change, start a new run, or use `evalspec rescore" in refused.err
+    assert "undo the change, start a new run, or score what is there: `evalspec rescore" in refused.err
     write(project, "words.py", "WORD = 'Paris'")
     resumed = project.evaluate("--resume", "--json")
     assert resumed.document["datasets"][0]["metrics"]["string_match"]["value"] == 1.0
@@ -192,6 +200,41 @@ def test_the_files_of_git_are_compared(edit, code, command, started):
     outcome = started("evaluate", "agent.yaml", "--resume")
     assert (outcome.code, CHANGED_FILES in outcome.err) == (code, code == 2), outcome.err
     assert (UNKNOWN in outcome.err and KNOWN in outcome.err) == (code == 0), "it was running already"
+
+
+def test_where_a_link_leads_to_a_folder_elsewhere_nothing_is_said_of_the_files_of_git(started):
+    write(started, "../elsewhere/prompt.txt", "1")
+    (started.folder / "prompts").symlink_to("../elsewhere")
+    started.api["command"] = ["npm", "start"]
+    started.write()
+    git(started, "init", "-q")
+    git(started, "add", "prompts", "agent.yaml")
+    assert started.evaluate().code == 0
+    forget(started)
+    write(started, "../elsewhere/prompt.txt", "edited")
+    outcome = started.evaluate("--resume")
+    assert (outcome.code, UNKNOWN in outcome.err, KNOWN in outcome.err) == (0, True, False)
+
+
+def test_an_agent_that_runs_already_is_not_said_to_be_the_one_of_before(project, agent):
+    write(project, "server.py", "\n".join(line[4:] for line in SERVER.splitlines()))
+    write(project, "words.py", "WORD = 'Paris'")
+    git(project, "init", "-q")
+    port = find_free_port()
+    project.api = {"url": f"http://127.0.0.1:{port}", "command": ["python", "server.py", str(port)]}
+    project.samples(3)
+    assert project.evaluate().code == 0
+    forget(project)
+    assert UNKNOWN not in project.evaluate("--resume").err, "it was started again"
+    forget(project)
+    other = subprocess.Popen([sys.executable, "server.py", str(port)], cwd=project.folder)
+    try:
+        wait_for(lambda: answers(port))
+        outcome = project.evaluate("--resume")
+    finally:
+        other.kill()
+        other.wait()
+    assert (UNKNOWN in outcome.err, KNOWN in outcome.err) == (True, True)
 
 
 def test_what_a_python_agent_reads_is_compared_too(project):

@@ -157,9 +157,15 @@ def test_a_request_that_drops_messages_is_refused(talking, agent):
 
 
 def test_an_agent_that_knows_the_conversation_gets_the_last_message(talking, agent):
-    talking.api["chatEndpoint"]["sessionMode"] = "stateful"
+    endpoint = talking.api["chatEndpoint"]
+    endpoint["sessionMode"] = "stateful"
+    assert talking.evaluate().code == 2, "nobody knows an id that is made for one request"
+    endpoint["headers"] = {"X-Thread-Id": "{{id}}"}
     assert talking.evaluate().code == 0
     assert len({request.headers["x-thread-id"] for request in agent.requests}) == 2
+    endpoint["headers"] = {}
+    endpoint["request"] = {"q": "{{input}}", "session": "{{id}}"}
+    assert talking.validate().code == 0
 
 
 def test_each_attempt_has_a_session_of_its_own(asked, agent):

@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from evalspec.inputs.manifest.credentials import find_secret, mask_keys
+from evalspec.inputs.manifest.credentials import find_secrets, mask_keys
 
 
 @pytest.mark.parametrize(
@@ -13,6 +13,9 @@ from evalspec.inputs.manifest.credentials import find_secret, mask_keys
         ("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", True),
         ("AWS_SECRET_ACCESS_KEY", "/JalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", True),
         ("AWS_SECRET_ACCESS_KEY", "/tmpXUtnFEMIkK7MDENG/bPxRfiCYEXAMPLEKEY", True),
+        ("DB_PASSWORD", "x9-Kq://7zLmPw2Tt", True),
+        ("GCP_SA_KEY", '{"private_key": "MIIEvQ", "token_uri": "https://oauth2.example.com/token"}', True),
+        ("BUS_SECRET", "Endpoint=sb://ns.example.net/;SharedAccessKey=Zk3f9Qw8Lm2Xx7Pp1Rr5=", True),
         ("CLIENT_SECRET", "550e8400-e29b-41d4-a716-446655440000", True),
         ("CACHE_KEY", "production-cache", False),
         ("PARTITION_KEY", "Customer Name", False),
@@ -28,12 +31,13 @@ from evalspec.inputs.manifest.credentials import find_secret, mask_keys
     ],
 )
 def test_a_secret_is_known_by_its_name_and_by_its_looks(name, value, is_secret):
-    assert find_secret(name, value) == (value if is_secret else "")
+    assert [*find_secrets(name, value)] == ([value] if is_secret else [])
 
 
 def test_of_a_url_the_password_is_secret():
-    assert find_secret("DB_SECRET", "postgres://ann:p8Zr4%2FKq2LmX9@db:5432/shop") == "p8Zr4/Kq2LmX9"
-    assert find_secret("DB_SECRET", "postgres://ann@db:5432/shop") == ""
+    written, meant = "p8Zr4%2FKq!2LmX9", "p8Zr4/Kq!2LmX9"
+    assert find_secrets("DB_SECRET", f"postgres://ann:{written}@db:5432/shop") == [written, meant]
+    assert find_secrets("DB_SECRET", "postgres://ann@db:5432/shop") == []
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ def test_a_miss_names_the_longer_word(build_scorer):
         (unicodedata.normalize("NFD", "Ein CAFÉHAUS da"), "café", unicodedata.normalize("NFD", "CAFÉHAUS")),
         ("about ５０ km", "5", "５０"),
         ("the JavaScript	Doc", "java", "JavaScript"),
+        ("key: shop-7f8e7d6c.", "7", "shop-7f8e7d6c."),
     ],
 )
 def test_the_hint_quotes_the_answer_as_it_is_written(response, expected, within, build_scorer):

@@ -142,6 +142,18 @@ def test_after_the_newest_run_was_deleted_the_one_before_is_resumed(tmp_path):
         store.find_unfinished()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links and pipes need privileges there")
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_the_order_is_written_into_no_file_but_its_own(tmp_path, kind):
+    store, other = RunStore(tmp_path / "store"), tmp_path / "other"
+    store.runs.mkdir(parents=True)
+    order = store.runs / "order"
+    order.symlink_to(other) if kind == "link" else os.mkfifo(order)
+    with pytest.raises(StoreError, match="order"):
+        store.create(NOW, redact=unchanged)
+    assert not other.exists()
+
+
 def test_the_store_is_private(tmp_path):
     before = os.umask(0)
     try:

@@ -1,7 +1,8 @@
 """Recognise credentials by their looks: well-known keys in texts, literals in a manifest, values of variables."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -27,9 +28,9 @@ _NO_SECRET = re.compile(
     r"|[-+]?[\d.,:]+"
     r"|(?:~|\.{1,2}/|[A-Za-z]:\\"
     r"|/(?:app|data|dev|etc|home|mnt|opt|private|root|run|srv|tmp|Users|usr|var|work)/)[\w@. /\\-]*"
-    r"|[a-z][a-z0-9+.-]*://.*",
-    re.DOTALL,
+    r"|[a-z][a-z0-9+.-]*://\S*",
 )
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://\S*")
 _REFERENCE = re.compile(r"^\$(?:env|secret|file|func):|\$\{(?:env|secret):")
 _SHORTEST = 8
 
@@ -46,12 +47,12 @@ def may_have_keys(line: bytes) -> bool:
     return any(start in line for start in _ENCODED_STARTS)
 
 
-def find_secret(name: str, value: str) -> str:
-    """Return what is secret in a variable of the environment, by its name and looks: all, or the password in a url."""
+def find_secrets(name: str, value: str) -> Sequence[str]:
+    """Return what is secret in a variable of the environment, by its name and looks: all, or the password of a url."""
     if not _SECRET_VARIABLE.fullmatch(name):
-        return ""
-    secret = find_password(value) if "://" in value else value
-    return "" if len(secret) < _SHORTEST or _NO_SECRET.fullmatch(secret) else secret
+        return ()
+    secrets = _find_passwords(value) if _URL.fullmatch(value) else (value,)
+    return [secret for secret in secrets if len(secret) >= _SHORTEST and not _NO_SECRET.fullmatch(secret)]
 
 
 def find_literals(value: Any) -> Iterator[tuple[Place, str]]:
@@ -71,15 +72,15 @@ def _list_credentials(value: str, name: str) -> Iterator[str]:
     credential = rest if space and scheme.isalpha() else value.strip()
     if _SECRET_SETTING.fullmatch(name) and len(credential) >= _SHORTEST and not credential.isalpha():
         yield credential
-    elif "@" in value and (password := find_password(value)):
-        yield password
+    elif "@" in value and (passwords := _find_passwords(value)):
+        yield from passwords
     else:
         yield from (found[0] for found in _KEY.finditer(value))
 
 
-def find_password(url: str) -> str:
-    """Return the password in a url. Empty: there is none."""
-    try:
-        return unquote(urlsplit(url).password or "")
-    except ValueError:
-        return ""
+def _find_passwords(url: str) -> Sequence[str]:
+    """Return the password in a url, as it is written and as it is meant. Empty: there is none."""
+    with suppress(ValueError):
+        password = urlsplit(url).password or ""
+        return [one for one in dict.fromkeys((password, unquote(password))) if one]
+    return ()

@@ -14,7 +14,7 @@ from typing import Any
 
 from evalspec.base.errors import Problem
 from evalspec.base.trust import Act, explain, permitted_variables
-from evalspec.inputs.manifest.credentials import find_literals, find_secret
+from evalspec.inputs.manifest.credentials import find_literals, find_secrets
 from evalspec.inputs.manifest.redaction import Redaction
 from evalspec.inputs.manifest.yaml_source import find_texts, render_path
 
@@ -65,8 +65,8 @@ class References:
         self._environ = os.environ if environ is None else environ
         self.redaction = Redaction()
         for name, value in permitted_variables(self._environ).items():
-            if secret := find_secret(name, value):
-                part = "" if secret == value else "-password"
+            for number, secret in enumerate(find_secrets(name, value)):
+                part = "" if secret == value else f"-password{number or ''}"
                 self.redaction.add(f"env:{name}{part}", secret, is_ambient=True)
 
     def resolve(self, text: str) -> str:
@@ -99,8 +99,12 @@ class References:
         """Redact the variables, secrets and literal credentials of a manifest from now on. Unset ones are skipped."""
         for _, text in find_texts(value):
             self.recover(map(":".join, _SECRETS.findall(text)))
+        found: dict[str, list[str]] = {}
         for place, literal in find_literals(value):
-            self.redaction.add(f"literal:{render_path(place)}", literal)
+            found.setdefault(render_path(place), []).append(literal)
+        for name, literals in found.items():
+            for number, literal in enumerate(literals):
+                self.redaction.add(f"literal:{name}{f'-{number}' if number else ''}", literal)
 
     def recover(self, references: Iterable[str]) -> None:
         """Resolve the references that a stored run has redacted, so that it can be restored. Unset ones are skipped."""

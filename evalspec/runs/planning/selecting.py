@@ -102,7 +102,10 @@ def refuse_dropped(draft: Draft, conversations: Lacking, total: int, file: str) 
     endpoint = draft.loaded.manifest.spec.api.chat_endpoint
     if conversations.count and drops_messages(endpoint):
         message = f"spec.api.chatEndpoint.request sends only the last message{describe_others(conversations, total)}"
-        fix = "put {{messages}} into the request; if the agent knows the earlier ones, write sessionMode: stateful"
+        fix = (
+            "put {{messages}} into the request; if the agent has kept this session, write sessionMode: stateful and "
+            "send its id as {{id}} or {{metadata.KEY}}"
+        )
         draft.problems.append(Problem(message, fix, file, conversations.first[0].line, "input"))
 
 

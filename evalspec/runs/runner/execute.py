@@ -42,14 +42,14 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits)
     execution.sort_out()
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
-    if unknown := explain_unknown(plan, session.fingerprint["agent"]) if is_resumed else None:
-        progress.say(unknown)
     run = None
     try:
         async with agent_process(session, needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
+            if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint["agent"])):
+                progress.say(unknown)
             await execution.measure()
             run = execution.conclude()
             second = outline_second(outline, run)

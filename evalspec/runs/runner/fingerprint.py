@@ -151,7 +151,8 @@ def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterato
     elif stored["agent"].get("codeSha256") != now["agent"]["codeSha256"]:
         yield f"agent: the code of {now['agent']['function'] or 'spec.api.command'} changed"
     if stored["agent"].get("gitSha256") not in (None, now["agent"].get("gitSha256")):
-        yield "agent: files of the project changed (see git status and git log); .gitignore may name what it writes"
+        newest = ", ".join(now["agent"].get("gitNewest") or ["see git log"])
+        yield f"agent: files of the project changed (last: {newest}); .gitignore may name what the agent writes"
     if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
         yield "agent: the recorded replies changed"
     for name in sorted(_retrievers_changed(stored, now)):

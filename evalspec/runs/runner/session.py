@@ -130,7 +130,8 @@ def resume_run(
     except (KeyError, TypeError) as error:
         raise StoreError(f"{stored.folder}: the fingerprint is incomplete: {error}. start a new run") from error
     if changes:
-        fix = f"undo the change, start a new run, or use `evalspec rescore {stored.id} {plan.loaded.path}`"
+        fix = "undo the change, start a new run, or score what is there: "
+        fix += f"`evalspec rescore {stored.id} {plan.loaded.path}`. git stash puts aside what does not matter"
         problems = [Problem(f"run {stored.id} cannot be resumed: {change}") for change in changes]
         raise InputsChanged([*problems[:-1], replace(problems[-1], fix=fix)])  # one fix for all of them
     log = RunLog(stored.folder, **_log_options(plan, outline))

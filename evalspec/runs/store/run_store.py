@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import FileIO
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -90,8 +91,8 @@ class RunStore:
 
         Empty if no run has written its name.
         """
-        with store_errors(self.runs), suppress(FileNotFoundError):
-            return (self.runs / _ORDER_NAME).read_text("utf-8", "replace").splitlines()
+        with store_errors(self.runs), suppress(FileNotFoundError), _open_plain(self.runs / _ORDER_NAME, "rb") as order:
+            return order.read().decode(errors="replace").splitlines()
         return []
 
     def _add_to_order(self, name: str) -> None:
@@ -102,12 +103,11 @@ class RunStore:
         """
         path = self.runs / _ORDER_NAME
         before = [] if path.exists() else [folder.name for folder in reversed(self._folders())]
-        path.touch(PRIVATE_FILE)
-        with path.open("ab", buffering=0) as order:  # line ends come first, as a full disk may have cut the last line
+        with _open_plain(path, "ab") as order:  # line ends come first, as a full disk may have cut the last line
             order.write("".join(f"\n{one}" for one in [*before, name]).encode())
 
     def find_unfinished(self) -> Path:
-        """Return the folder of the newest run, to resume it.
+        """Return the folder of the newest run that began in this store, to resume it.
 
         Raises:
             InvalidInput: There is no run, or the newest one ended before its description was written. An older one is
@@ -118,7 +118,7 @@ class RunStore:
         began = (name for name in reversed(order) if is_run_name(name) and f"-{name}" not in order)
         last = next(began, newest.name)
         if (self.runs / last / DESCRIPTION_NAME).is_file():
-            return newest
+            return self.runs / last
         message = f"the newest run, {last}, left nothing to resume"
         fix = f"start it again; to resume the run before it: --resume {newest.name}"
         raise InvalidInput(Problem(message, fix, field="--resume"))
@@ -227,6 +227,15 @@ def read_moment(folder: Path) -> datetime | None:
 def is_run_name(name: str) -> bool:
     """Return whether a folder of this name is a run: UTC time and short id."""
     return bool(_ID.fullmatch(name))
+
+
+def _open_plain(path: Path, mode: str) -> FileIO:
+    """Open a file, but follow no link, and wait for no pipe."""
+
+    def follow_nothing(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), PRIVATE_FILE)
+
+    return FileIO(path, mode, opener=follow_nothing)
 
 
 def prepare_root(root: Path) -> None:

@@ -18,6 +18,7 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
+from string import punctuation
 from typing import Any
 
 from evalspec.base.errors import MetricError
@@ -142,8 +143,10 @@ def _score_word_match(exchange: Exchange) -> Score:
     for reference in exchange.sample.references:
         _, within = find_whole(text, normalise(reference))
         if within is not None:
-            longer = shorten(find_spelling(exchange.response, *within))
-            reason = f"'{shorten(reference.strip())}' occurs only within '{longer}'; {exchange.answered}"
+            part = find_spelling(exchange.response, *within)
+            joined = (word for word in exchange.response.split() if part in word and part != word.strip(punctuation))
+            longer = next(joined, part)  # a part of a key would not be hidden
+            reason = f"'{shorten(reference.strip())}' occurs only within '{shorten(longer)}'; {exchange.answered}"
             return Score.scored(0.0, reason)
     return score
 

@@ -120,6 +120,8 @@ async def read_stream(
                 has_data = True
                 if reader.add(event.data) and first_token_at is None:
                     first_token_at = perf_counter()
+                if ended := reader.is_over:
+                    break
         finished_at = perf_counter()
         if ended:
             await read_rest(events, times_out_at - finished_at)

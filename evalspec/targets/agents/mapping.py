@@ -123,6 +123,11 @@ class MappedStream:
         self._latest |= {key: value for key, query in self._queries.items() if mentions(value, query)}
         return bool(part)
 
+    @property
+    def is_over(self) -> bool:
+        """See wire.StreamReader."""
+        return self._mapping.done is not None and self._is_finished
+
     def find_missing_end(self, *, has_done: bool) -> str | None:
         """See wire.StreamReader."""
         if self._is_finished:

@@ -42,10 +42,15 @@ def fill_template(template: Any, sample: Sample) -> Any:
 
 
 def drops_messages(endpoint: ChatEndpoint) -> bool:
-    """Return whether only the last question of a conversation is sent, and nobody is said to know the rest."""
-    if endpoint.request is None or endpoint.session_mode == "stateful":
+    """Return whether only the last question of a conversation is sent, and nobody is said to know the rest.
+
+    The session id that evalspec makes is new for each request, so an agent can know the rest only by one of the sample.
+    """
+    if endpoint.request is None:
         return False
-    return "messages" not in list_placeholders(endpoint.request)
+    sent = {*list_placeholders(endpoint.request), *list_placeholders(endpoint.headers)}
+    is_known = endpoint.session_mode == "stateful" and any(name == "id" or name.startswith(_METADATA) for name in sent)
+    return "messages" not in list_placeholders(endpoint.request) and not is_known
 
 
 def check_header(text: str) -> list[str]:

@@ -31,6 +31,11 @@ class StreamReader(Protocol):
         """
         ...
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the last event was read. What follows is no part of the reply, and is not waited for."""
+        ...
+
     def find_missing_end(self, *, has_done: bool) -> str | None:
         """Return what the ended stream lacks, or None if it is complete. `has_done`: `[DONE]` ended it."""
         ...

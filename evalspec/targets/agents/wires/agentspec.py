@@ -72,6 +72,11 @@ class _PlainEvents:
                 return {}
             raise
 
+    @property
+    def is_over(self) -> bool:
+        """See wire.StreamReader."""
+        return False
+
     def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
         return None
 

@@ -90,6 +90,11 @@ class _MessageEvents:
             self._is_stopped = True
         return False
 
+    @property
+    def is_over(self) -> bool:
+        """See wire.StreamReader."""
+        return self._is_stopped
+
     def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
         return None if self._is_stopped else "message_stop"
 

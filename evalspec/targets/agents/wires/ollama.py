@@ -58,8 +58,13 @@ class _Lines:
             self._parts.append(text)
         return bool(text)
 
+    @property
+    def is_over(self) -> bool:
+        """See wire.StreamReader."""
+        return isinstance(self._last, Mapping) and self._last.get("done") is True
+
     def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
-        return None if isinstance(self._last, Mapping) and self._last.get("done") is True else "done: true"
+        return None if self.is_over else "done: true"
 
     def reply(self) -> AgentReply:
         if not self._parts and not self._calls:

@@ -63,6 +63,11 @@ class _CompletionChunks:
         self._finish_reason: str | None = None
         self._choice = SingleChoice()
 
+    @property
+    def is_over(self) -> bool:
+        """See wire.StreamReader."""
+        return False
+
     def find_missing_end(self, *, has_done: bool) -> str | None:
         return None if has_done or self._finish_reason is not None else "finish_reason or [DONE]"
 
