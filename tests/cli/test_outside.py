@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import Struct
 
-from evalspec import registry
+from evalspec.base import registry
 from evalspec.base.errors import InvalidInput
 from evalspec.base.registry import Registry
 from evalspec.inputs.datasets.base import DATASETS, CorpusForm, DatasetFormat, ForeignReport, SearchPreset

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from evalspec.targets.http import json_path
+from evalspec.base import json_path
 
 SLOW = "(a|aa)+$"
 TEXT = "a" * 300 + "b"
@@ -42,7 +42,7 @@ def test_a_signal_is_heard_during_a_match(searching, agent):
     agent.reply = {"response": "Paris", "contexts": [{"text": TEXT}]}
     searching.write()
     program = (
-        "import sys; from evalspec.targets.http import json_path; json_path.PATTERN_SECONDS = 2.0; "
+        "import sys; from evalspec.base import json_path; json_path.PATTERN_SECONDS = 2.0; "
         "from evalspec.cli.main import run; sys.exit(run(['evaluate', 'agent.yaml', '-j', '1']))"
     )
     running = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from unicodedata import normalize
 
 import pytest
 from hypothesis import example, given
@@ -117,10 +118,12 @@ def test_the_common_line_is_read_fast(text):
 
 
 @given(question=st.text(max_size=20) | st.text(st.sampled_from('"\\\x00\x1f\x7f\u00e9'), max_size=5))
+@example(question="\uf900")
 def test_ids_are_the_hash_of_canonical_json(question, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "line.jsonl"
     path.write_text(json.dumps({"input": "q " + question, "expected": "a", "context": [question]}), encoding="utf-8")
-    content = {"context": [question], "expected": "a", "input": "q " + question}
+    composed = normalize("NFC", "q " + question)
+    content = {"context": [normalize("NFC", question)], "expected": "a", "input": composed}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     sample = load_dataset(Source(path, "line.jsonl")).samples[0]
     assert sample.id == hashlib.sha256(canonical.encode()).hexdigest()[:12]

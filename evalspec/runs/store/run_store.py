@@ -205,8 +205,11 @@ class RunStore:
         remove_derived(folder)
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):
+            mark = f"-{folder.name}"
+            if mark not in self._read_order():
+                with suppress(OSError):  # a full disk must not keep a run; then only --resume says that it is gone
+                    self._add_to_order(mark)
             shutil.rmtree(folder)
-            self._add_to_order(f"-{folder.name}")
             for name in labels:
                 (self._labels / name).unlink()
             latest = self.runs / LATEST_NAME
