@@ -5,7 +5,7 @@ SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test faults fuzz chaos chromium postgresql shell-tools lint check docs dist clean
+.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools lint check docs dist clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -20,14 +20,20 @@ demo: $(VENV)/.demo
 demo-service: $(VENV)/.service
 	@$(BIN)/python examples/service/demo.py
 
-test: $(VENV)/.dev chromium postgresql shell-tools
-	$(BIN)/python -m pytest -n auto --dist loadfile
+# What a contributor runs after an edit. tests/left_out.py names what it leaves out.
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal
 
-# Every triple of agent fault, judge fault and gate; `make test` has every pair.
+test-slow: $(VENV)/.dev chromium postgresql shell-tools
+	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
+
+test-all: test test-slow
+
+# Every triple of agent fault, judge fault and gate; `make test-slow` has every pair.
 faults: $(VENV)/.dev
 	FAULTS=all $(BIN)/python -m pytest tests/faults
 
-# Hostile inputs, and kills at any moment; `make test` has a few of each. FUZZ_FROM and CHAOS_FROM begin elsewhere.
+# Hostile inputs, and kills at any moment; `make test-slow` has a few of each. FUZZ_FROM and CHAOS_FROM begin elsewhere.
 fuzz: export FUZZ ?= 100000
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m pytest tests/fuzz

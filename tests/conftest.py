@@ -1,6 +1,7 @@
 """A project on disk, and the command line run inside it."""
 
 import json
+import marshal
 import os
 import sys
 from dataclasses import dataclass, field
@@ -11,11 +12,50 @@ import pytest
 import yaml
 from hypothesis import settings
 
+import evalspec
 from evalspec.cli.main import run
+from left_out import explain_left_out
 from servers.faulty_agent import FaultyAgent
 
 settings.register_profile("evalspec", deadline=None)  # the machines are shared: how long an example takes says nothing
 settings.load_profile("evalspec")
+
+
+PACKAGE = Path(evalspec.__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    """Mark what `make test` leaves out."""
+    for item in items:
+        if explain_left_out(item.nodeid):
+            item.add_marker(pytest.mark.slow)
+
+
+def pytest_sessionstart(session):
+    if not hasattr(session.config, "workerinput"):
+        session.package_before = list_package()
+
+
+def pytest_sessionfinish(session):
+    """Fail a session whose tests changed the package, or left bytecode in it that Python cannot load."""
+    if hasattr(session.config, "workerinput"):
+        return
+    changed = sorted(path.name for path, _ in session.package_before ^ list_package())
+    broken = [path.name for path in PACKAGE.rglob("*.pyc") if not is_loadable(path)]
+    if changed or broken:
+        raise pytest.UsageError(f"the tests changed the package: {[*changed, *broken]}")
+
+
+def list_package() -> set[tuple[Path, int]]:
+    return {(path, path.stat().st_size) for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+
+def is_loadable(bytecode: Path) -> bool:
+    try:
+        marshal.loads(bytecode.read_bytes()[16:])
+    except (EOFError, ValueError, TypeError):
+        return False
+    return True
 
 
 @pytest.fixture(autouse=True)

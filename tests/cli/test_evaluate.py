@@ -1,6 +1,7 @@
 """`evalspec evaluate` as a user and a pipeline see it: exit code, stdout, stderr, and what is left on disk."""
 
 import json
+import os
 import re
 import resource
 import signal
@@ -414,8 +415,12 @@ def test_an_interrupted_run_keeps_what_it_has(gated, agent, how):
 def test_a_full_disk_is_one_clear_line(gated, agent):
     gated.samples(60, "more", metadata={"pad": "x"})
     gated.write()
-    limit = (28_000, 28_000)
-    process = spawn(gated, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+
+    def limit_files():
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (28_000, 28_000))
+
+    process = spawn(gated, preexec_fn=limit_files)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 3
     assert "samples.jsonl" in err

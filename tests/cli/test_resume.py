@@ -363,7 +363,7 @@ def test_a_disk_that_fills_up_stops_the_run_and_what_was_kept_is_gone_on_with(co
     agent.reply = {"response": "Paris " * 200}
     counted.write()
     program = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+        "import resource, sys; sys.dont_write_bytecode = True; resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
         "sys.argv = ['evalspec', 'evaluate', 'agent.yaml', '-j', '1'];"
         "from evalspec.__main__ import main; sys.exit(main())"
     )

@@ -252,6 +252,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
     folder = closed_run(tmp_path)
     script = """
         import resource
+        sys.dont_write_bytecode = True
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_500, 2_500))
         log = RunLog(Path(sys.argv[1]), redact=lambda value: value)
         for size in (1_000, 1_000, 1_000, 10):

@@ -1,0 +1,69 @@
+"""What `make test` leaves out, by name, and why. `make test-all` runs everything, and so does CI.
+
+Each name is a folder, a file or a test, as pytest would take it.
+"""
+
+LEFT_OUT = {
+    "starts a browser": (
+        "tests/comparison/test_comparison_page.py",
+        "tests/reporters/test_html_in_browser.py",
+        "tests/service/pages/test_gold_in_browser.py",
+        "tests/service/pages/test_pages_in_browser.py",
+        "tests/service/test_browser.py",
+        "tests/service/pages/test_gold_pages.py::test_long_and_hostile_texts_are_shown_and_do_nothing",
+    ),
+    "starts PostgreSQL, or stops a database": (
+        "tests/service/test_backup.py",
+        "tests/service/test_database_outage.py",
+        "tests/service/test_migrations.py",
+        "tests/service/test_operations.py",
+    ),
+    "kills processes, or fills a disk": (
+        "tests/chaos",
+        "tests/cli/test_resume.py::test_thirty_kills_lose_nothing_and_repeat_no_more_than_was_in_flight",
+        "tests/service/test_chaos.py",
+        "tests/service/test_evaluations.py::test_an_evaluation_survives_its_worker_and_a_changed_manifest_ends_it",
+        "tests/service/test_full_disk.py",
+        "tests/service/test_takeover.py",
+    ),
+    "simulates thousands of runs": (
+        "tests/cli/test_measurement.py::test_an_honest_history_of_twenty_commits_is_incomplete_at_most_once",
+        "tests/cli/test_plan.py::test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs",
+        "tests/cli/test_plan.py::test_more_metrics_and_fewer_clusters_need_larger_drops",
+        "tests/cli/test_plan.py::test_runs_with_other_numbers_of_attempts_are_compared_over_the_first",
+        "tests/cli/test_plan.py::test_the_samples_that_exclude_max_drop",
+        "tests/comparison/test_compare_runs.py::test_one_of_equal_runs_is_seldom_called_the_best",
+        "tests/comparison/test_regression.py::test_an_unchanged_flaky_agent_rarely_has_too_many_new_failures",
+        "tests/gold/test_agreement.py::test_the_intervals_cover_the_truth",
+        "tests/gold/test_flag_rates.py::test_false_alarms_are_as_rare_as_stated",
+        "tests/stats/test_power.py",
+        "tests/validity/test_changes.py",
+        "tests/validity/test_coverage.py",
+        "tests/validity/test_worst_cases.py",
+    ),
+    "crosses every fault with every other, or invents thousands of inputs": (
+        "tests/faults/test_matrix.py",
+        "tests/fuzz",
+        "tests/service/test_schemathesis.py",
+        "tests/service/test_scopes.py",
+    ),
+    "runs every example of the documents": (
+        "tests/examples",
+        "tests/pages",
+        "tests/service/test_page.py",
+        "tests/test_contributing.py",
+        "tests/test_first_contact.py",
+        "tests/test_site.py",
+        "tests/test_workflows.py",
+    ),
+    "installs packages": ("tests/test_slim_install.py",),
+}
+
+
+def explain_left_out(node: str) -> str | None:
+    """Why `make test` leaves a test out, by its node id; None if it does not."""
+    name = node.partition("[")[0]
+    for why, names in LEFT_OUT.items():
+        if any(name == one or name.startswith((f"{one}/", f"{one}::")) for one in names):
+            return why
+    return None
