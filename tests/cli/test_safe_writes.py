@@ -185,8 +185,8 @@ def test_a_symbolic_link_stays_and_its_file_is_replaced_with_its_mode(shop):
 
 def spawn(folder: Path, *arguments: str, limit: int | None = None, **keywords) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own; `limit`: no file may grow beyond so many bytes, as if the disk were full."""
-    program = "import resource, sys\n"
-    program += f"sys.dont_write_bytecode = True\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n" if limit else ""
+    program = "import resource, sys\nsys.dont_write_bytecode = True\n"
+    program += f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n" if limit else ""
     program += "from evalspec.__main__ import main\nsys.exit(main())"
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False, **keywords)
