@@ -1,9 +1,15 @@
 """What `make test` leaves out, by name, and why. `make test-all` runs everything, and so does CI.
 
-Each name is a folder, a file or a test, as pytest would take it.
+Each name is a folder, a file or a test, as pytest would take it. A test of several databases is only run on SQLite.
 """
 
 LEFT_OUT = {
+    "reads every byte, or measures memory": (
+        "tests/cli/test_convert.py::test_memory_does_not_grow_with_the_samples",
+        "tests/metrics/test_long_texts.py::test_hostile_corpora_take_less_than_a_gigabyte",
+        "tests/metrics/test_long_texts.py::test_hostile_replies_take_less_than_a_gigabyte",
+        "tests/service/test_no_key_in_any_byte.py",
+    ),
     "starts a browser": (
         "tests/comparison/test_comparison_page.py",
         "tests/reporters/test_html_in_browser.py",
@@ -62,7 +68,9 @@ LEFT_OUT = {
 
 def explain_left_out(node: str) -> str | None:
     """Why `make test` leaves a test out, by its node id; None if it does not."""
-    name = node.partition("[")[0]
+    name, _, parameters = node.partition("[")
+    if "postgresql" in parameters:
+        return "starts PostgreSQL, or stops a database"
     for why, names in LEFT_OUT.items():
         if any(name == one or name.startswith((f"{one}/", f"{one}::")) for one in names):
             return why
