@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from evalspec.api.conversion import Conversion
     from evalspec.api.evaluation import Progress
     from evalspec.model import Run, StatedLimit
+    from evalspec.model.comparisons import Comparison
     from evalspec.runs.planning.forecast import Forecast
-    from evalspec.verdict.comparison.result import Comparison, NamedRun
+    from evalspec.verdict.comparison.named_runs import NamedRun
 
 
 def evaluate(
@@ -343,7 +344,7 @@ def _with_judge(loaded: LoadedManifest, judge: Mapping[str, Any] | None) -> Load
 def _name(run: "str | Run", store: RunStore) -> "NamedRun":
     from evalspec.api.runs import read_named
     from evalspec.model import Run
-    from evalspec.verdict.comparison.result import NamedRun
+    from evalspec.verdict.comparison.named_runs import NamedRun
 
     return NamedRun(run.id, run, "run") if isinstance(run, Run) else read_named(run, store)
 

@@ -13,7 +13,7 @@ from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.verdict.comparison.baseline import FOLDER, baseline_path
-from evalspec.verdict.comparison.result import NamedRun
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.run_files import read_run_file
 
 if TYPE_CHECKING:

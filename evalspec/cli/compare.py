@@ -31,8 +31,8 @@ from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 
 if TYPE_CHECKING:
+    from evalspec.model.comparisons import Comparison
     from evalspec.reports.view.parts import View
-    from evalspec.verdict.comparison.result import Comparison
 
 _FORMS = (".html", ".json", ".md")
 _SAMPLES_SHOWN = 10
@@ -98,6 +98,7 @@ def command(
     """  # fmt: skip
     from evalspec.api.runs import read_named
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+    from evalspec.verdict.comparison.sample_changes import add_texts
     from evalspec.verdict.validity.changes import Rules
 
     check_forms(outputs)
@@ -109,7 +110,7 @@ def command(
     rules = Rules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
-    return tell_comparison(comparison, samples, code, shape=shape, outputs=outputs)
+    return tell_comparison(add_texts(comparison, named, samples), samples, code, shape=shape, outputs=outputs)
 
 
 def tell_comparison(
@@ -129,19 +130,15 @@ def tell_comparison(
     print before the details. The exit code is `code`, but a pass becomes UNMEASURED if a file could not be written, or
     with other `failures`.
     """
+    from evalspec.reports.comparison_json import render_comparison_json
     from evalspec.reports.markdown import render_view_markdown
     from evalspec.reports.terminal import Amount, render_view_terminal
     from evalspec.reports.view.comparison import build_comparison_view
     from evalspec.reports.view.parts import Cell, View
-    from evalspec.verdict.comparison.document import render_comparison_json
-    from evalspec.verdict.comparison.sample_changes import read_side_by_side
     from evalspec.verdict.comparison.wording import render_tally
 
-    baseline = comparison.baseline
-    texts = {one.candidate.name: read_side_by_side(baseline, one, samples) for one in comparison.candidates}
-
     def build() -> View:
-        view = build_comparison_view(comparison, texts, samples)
+        view = build_comparison_view(comparison, samples)
         return view if answer is None else introduce_comparison(view, answer)
 
     def render(path: Path) -> str:
@@ -152,14 +149,14 @@ def tell_comparison(
             from evalspec.reports.html_report.comparison_page import render_view_html
 
             return render_view_html(build(), render_tally(comparison))
-        return render_comparison_json(comparison, texts, code, more)
+        return render_comparison_json(comparison, code, more)
 
     written = [write_output(path, partial(render, path)) for path in outputs]
     failures = [*failures, *(failure for failure in written if failure is not None)]
     final = decide_exit_code(code, failures)
     if shape.as_json:
         errors = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
-        emit(render_comparison_json(comparison, texts, final, {**(more or {}), **errors}), nl=False)
+        emit(render_comparison_json(comparison, final, {**(more or {}), **errors}), nl=False)
     else:
         width, color = detect_terminal()
         view = build()

@@ -16,6 +16,7 @@ from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
 from evalspec.cli.streams import notify, notify_github
 from evalspec.model import Run
+from evalspec.model.comparisons import Comparison
 from evalspec.reports.github import write_summary
 from evalspec.reports.markdown import render_view_markdown
 from evalspec.reports.view.comparison import build_comparison_view
@@ -24,7 +25,7 @@ from evalspec.reports.view.retriever_answer import build_answer, build_headline,
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.verdict.comparison.compare_runs import compare_runs
-from evalspec.verdict.comparison.result import Comparison
+from evalspec.verdict.comparison.sample_changes import add_texts
 from evalspec.verdict.validity.changes import Rules
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def run_retrievers(
     headline = build_headline(outcome.verdict, partial=outcome.partial)
     answer = View(headline, lead=say_answers(answers), sections=sections)
     code = tell_comparison(
-        comparison,
+        add_texts(comparison, named, _SAMPLES_SHOWN),
         _SAMPLES_SHOWN,
         outcome.exit_code,
         shape=shape,
@@ -82,7 +83,7 @@ def run_retrievers(
     for words in answers if shape.as_json else ():
         notify(words)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        view = introduce_comparison(build_comparison_view(comparison, {}, 0), answer)
+        view = introduce_comparison(build_comparison_view(comparison, 0), answer)
         for line in write_summary(render_view_markdown(view), os.environ):
             notify_github(line)
     return code
@@ -123,7 +124,7 @@ def _list_equals(one: Best, comparison: Comparison) -> list[str] | None:
 
     It is None as well if the metric is not tested, so that nothing is known.
     """
-    for best in comparison.best:
+    for best in comparison.best_runs:
         if (best.dataset, best.metric) == (one.dataset, one.metric) and one.retriever in best.possible:
             return [retriever for retriever in best.possible if retriever != one.retriever]
     return None

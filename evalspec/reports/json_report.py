@@ -34,26 +34,10 @@ def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[st
 
 def report_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of the document."""
-    from msgspec.json import schema
+    from evalspec.model.json_schemas import describe_records
 
-    found = schema(Run)
-    for definition in found["$defs"].values():
-        _require_what_is_written(definition)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
-
-
-def _require_what_is_written(definition: dict[str, Any]) -> None:
-    """Make fields with a default required, because reports contain them. Remove optional fields, which reports omit."""
-    required = set(definition.get("required", ()))
-    properties = {
-        name: {key: item for key, item in kind.items() if key != "default"}
-        for name, kind in definition.get("properties", {}).items()
-        if name in required or "default" in kind
-    }
-    if properties:
-        definition |= {"properties": properties, "required": list(properties)}
-    if "description" in definition:
-        definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
+    definitions = describe_records([Run], "#/$defs/{name}")
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/Run", "$defs": definitions}
 
 
 JSON = Reporter("json", (".json",), lambda run, _exchanges: render_json(run))

@@ -6,11 +6,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from evalspec.model.comparisons import Comparison
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import ResamplingSeed
 from evalspec.service.comparing import compare_project_runs, find_run_folder
-from evalspec.service.comparison_answers import ComparisonAnswer
+from evalspec.service.comparison_example import COMPARISON
+from evalspec.service.documents import document_type
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.same_jobs import start_job
@@ -42,7 +44,7 @@ class CompareRequest(BaseModel):
 
 @ROUTER.post(
     "",
-    response_model=ComparisonAnswer,
+    response_model=document_type(Comparison, COMPARISON),
     responses={202: {"model": JobState, "description": "A job compares large runs; its `result` is the answer."}},
     summary="Compare runs",
 )

@@ -5,16 +5,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem
 from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import is_run_name
 from evalspec.runs.store.stored_run import open_run
-from evalspec.service.comparison_answers import ComparisonAnswer
+from evalspec.service.documents import to_json
 from evalspec.service.settings import Project
 
 if TYPE_CHECKING:
+    from evalspec.model.comparisons import Comparison
     from evalspec.service.job_process import Work
-    from evalspec.verdict.comparison.result import Comparison, NamedRun
+    from evalspec.verdict.comparison.named_runs import NamedRun
 
 _PROMOTED = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
@@ -25,7 +28,7 @@ def run_comparison(work: "Work") -> Mapping[str, Any]:
 
 
 def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Compare runs and return the answer of the API.
+    """Return the document of a comparison.
 
     `asked`: `baseline` and `candidates` (ids, labels or promoted baselines), and options of `evalspec.compare`.
     `samples`: number of changed samples of each dataset to describe.
@@ -35,12 +38,14 @@ def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[
         StoreError: A run is damaged.
     """
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
+    from evalspec.verdict.comparison.sample_changes import add_texts
     from evalspec.verdict.validity.changes import Rules
 
     named = [find_named(project, name) for name in (asked["baseline"], *asked["candidates"])]
     rules = Rules(asked["alpha"], resamples=asked["resamples"], seed=asked["seed"])
     choice = Choice(asked["datasets"], asked["metrics"], asked["allow_mismatch"])
-    return _describe(compare_runs(named[0], named[1:], rules, choice), asked["samples"])
+    found = compare_runs(named[0], named[1:], rules, choice)
+    return to_json(add_texts(_shorten(found, asked["samples"]), named, asked["samples"]))
 
 
 def find_named(project: Project, name: str) -> "NamedRun":
@@ -74,13 +79,10 @@ def find_run_folder(project: Project, name: str) -> Path | None:
     return store.labels().get(name)
 
 
-def _describe(comparison: "Comparison", samples: int) -> Mapping[str, Any]:
-    from evalspec.verdict.comparison.document import build_comparison
-    from evalspec.verdict.comparison.sample_changes import read_side_by_side
-
-    texts = {one.candidate.name: read_side_by_side(comparison.baseline, one, samples) for one in comparison.candidates}
-    document = build_comparison(comparison, texts, ExitCode.OK)
-    for candidate in document["candidates"]:
-        for dataset in candidate["datasets"]:
-            dataset["samples"] = dataset["samples"][:samples]
-    return ComparisonAnswer.model_validate(document).model_dump(mode="json")
+def _shorten(comparison: "Comparison", most: int) -> "Comparison":
+    """Return a comparison with so many changed samples of each dataset."""
+    candidates = (
+        replace(one, datasets=tuple(replace(part, samples=part.samples[:most]) for part in one.datasets))
+        for one in comparison.candidates
+    )
+    return replace(comparison, candidates=tuple(candidates))

@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from evalspec.api.runs import name_stored
 from evalspec.base.errors import InvalidInput
+from evalspec.model import DatasetResult
+from evalspec.model.comparisons import CandidateComparison, Change, Delta, MetricChange
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.evaluations import (
     CUT,
@@ -17,7 +19,7 @@ from evalspec.service.evaluations import (
 from evalspec.service.settings import Project
 from evalspec.verdict.comparison.comparability import list_cutoff_mismatches
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
-from evalspec.verdict.comparison.result import CandidateComparison, Change, Delta, MetricChange, NamedRun
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.wording import render_p, render_statement
 from evalspec.verdict.validity.changes import RESAMPLES, Rules
 
@@ -105,7 +107,8 @@ def compare_evaluations(
     measures = [_find_measure(key) for key in keys]
     compared = compare_runs(named[0], named[1:], rules, Choice(metrics=measures, allow_mismatch=True))
     found = [
-        _describe(baseline, one, part, named[0]) for one, part in zip(candidates, compared.candidates, strict=True)
+        _describe(baseline, one, part, [run.run.datasets[0] for run in (named[0], own)])
+        for one, part, own in zip(candidates, compared.candidates, named[1:], strict=True)
     ]
     rows = [
         row
@@ -128,9 +131,12 @@ def _find_measure(key: str) -> str:
 
 
 def _describe(
-    baseline: CompletedEvaluation, one: CompletedEvaluation, part: CandidateComparison, named: NamedRun
+    baseline: CompletedEvaluation,
+    one: CompletedEvaluation,
+    part: CandidateComparison,
+    datasets: Sequence[DatasetResult],
 ) -> ComparedCandidate:
-    before, after = named.run.datasets[0], part.candidate.run.datasets[0]
+    before, after = datasets
     cutoffs = set(list_cutoff_mismatches(before.name, before.metrics, after.metrics))  # the table has common ones only
     mismatches = [mismatch for mismatch in part.mismatches if mismatch not in cutoffs]
     if baseline.request.dataset_name != one.request.dataset_name:
@@ -163,7 +169,7 @@ def _build_rows(
 
 
 def _to_row(change: MetricChange, candidate: CompletedEvaluation, key: str, label: str) -> TableRow:
-    decided = change.change in (Change.IMPROVED, Change.DEGRADED)
-    conclusion = NO_DIFFERENCE if change.change is Change.UNDECIDED else str(change.change)
-    statement = ", ".join(filter(None, [render_p(change.adjusted) if decided else "", render_statement(change)]))
-    return TableRow(candidate, key, label, change.found, conclusion, statement, change.adjusted)
+    decided = change.verdict in (Change.IMPROVED, Change.DEGRADED)
+    conclusion = NO_DIFFERENCE if change.verdict is Change.UNDECIDED else str(change.verdict)
+    statement = ", ".join(filter(None, [render_p(change.p_adjusted) if decided else "", render_statement(change)]))
+    return TableRow(candidate, key, label, change, conclusion, statement, change.p_adjusted)

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from evalspec.service.documents import complete_schemas
 from evalspec.service.problems import PROBLEM_SCHEMA, PROBLEM_TYPE
 
 _PREFIX = "/v1/"
@@ -50,6 +51,7 @@ def _complete(document: dict[str, Any]) -> None:
     schemas = components.setdefault("schemas", {})
     for name in _UNUSED:
         schemas.pop(name, None)
+    complete_schemas(document)
     schemas["Problem"] = dict(PROBLEM_SCHEMA)
     for schema in schemas.values():
         if "examples" in schema:

@@ -7,17 +7,19 @@ import random
 import sys
 from pathlib import Path
 
+from msgspec.structs import replace
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from comparison.small_runs import make_dataset, make_sample, run_of
 from evalspec.model import Run, Score
+from evalspec.model.comparisons import Comparison, RankMove, SideBySide
 from evalspec.reports.markdown import render_view_markdown
 from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.comparison import build_comparison_view
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
-from evalspec.verdict.comparison.result import Comparison, NamedRun
-from evalspec.verdict.comparison.sample_changes import RankMove, SideBySide
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.validity.changes import Rules
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -33,24 +35,27 @@ def sample_comparison(candidates: int = 1) -> Comparison:
     return compare_runs(baseline, others, Rules(resamples=2000), Choice(allow_mismatch=True))
 
 
-def sample_texts(comparison: Comparison) -> dict[str, dict[tuple[str, str], SideBySide]]:
-    """What the two answered to the sample that changed most."""
-    one = comparison.candidates[0]
+def with_texts(comparison: Comparison) -> Comparison:
+    """The comparison with what the two answered to the sample that changed most."""
+    one, *others = comparison.candidates
+    dataset = one.datasets[0]
+    worst, *rest = dataset.samples
     found = SideBySide(
         "Where?",
         "In Paris.",
         f"Nowhere {HOSTILE}",
         (RankMove("d1", 1, 4), RankMove("d2", 3, None), RankMove("d3", None, 2)),
     )
-    return {one.candidate.name: {("rag", one.datasets[0].samples[0].id): found}}
+    shown = replace(dataset, samples=(replace(worst, texts=found), *rest))
+    return replace(comparison, candidates=(replace(one, datasets=(shown,)), *others))
 
 
 def golden_reports() -> dict[str, str]:
     """Each golden file with what it should hold."""
     one, two = sample_comparison(), sample_comparison(2)
     views = {
-        "comparison": build_comparison_view(one, sample_texts(one), SAMPLES_SHOWN),
-        "candidates": build_comparison_view(two, {}, 1),
+        "comparison": build_comparison_view(with_texts(one), SAMPLES_SHOWN),
+        "candidates": build_comparison_view(two, 1),
     }
     terminal = {f"{name}.txt": render_view_terminal(view, width=120, color=False) for name, view in views.items()}
     return terminal | {f"{name}.md": render_view_markdown(view) for name, view in views.items()}

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.base.errors import InvalidInput
 from evalspec.model import Cause, Direction, Score
+from evalspec.model.comparisons import Change, MetricChange, SampleKind, ScoreChange
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
-from evalspec.verdict.comparison.result import Change, Delta, MetricChange, NamedRun, SampleKind
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.wording import render_statement
 from evalspec.verdict.validity.changes import Rules
 from simulated import simulate_best
@@ -32,7 +33,7 @@ def compare_one(before, after, **choice):
 
 def change_of(before, after, metric="string_match"):
     dataset = compare_one(make_run({metric: before}), make_run({metric: after}))
-    return dataset.metrics[0]
+    return dataset.metrics[metric]
 
 
 def test_binary_scores_are_tested_as_scipy_does():
@@ -40,10 +41,10 @@ def test_binary_scores_are_tested_as_scipy_does():
     found = change_of(before, after)
     assert found.test == "McNemar"
     assert found.p_value == pytest.approx(scipy.stats.binomtest(2, 12).pvalue)
-    assert (found.found.baseline, found.found.candidate) == (0.75, 0.55)
-    assert found.found.delta == pytest.approx(-0.2)
-    assert found.found.relative == pytest.approx(-0.2 / 0.75)
-    assert found.change is Change.DEGRADED
+    assert (found.baseline, found.candidate) == (0.75, 0.55)
+    assert found.delta == pytest.approx(-0.2)
+    assert found.relative == pytest.approx(-0.2 / 0.75)
+    assert found.verdict is Change.DEGRADED
 
 
 def test_other_scores_are_tested_as_scipy_does():
@@ -56,7 +57,7 @@ def test_other_scores_are_tested_as_scipy_does():
         (differences,), lambda x, axis: x.mean(axis=axis), permutation_type="samples", n_resamples=5000, vectorized=True
     )
     assert (found.test, found.p_value) == ("randomisation", pytest.approx(oracle.pvalue))
-    assert found.adjusted == found.p_value
+    assert found.p_adjusted == found.p_value
 
 
 def test_p_values_are_adjusted_over_metrics_and_candidates():
@@ -66,8 +67,8 @@ def test_p_values_are_adjusted_over_metrics_and_candidates():
     found = compare(make_run(columns), [make_run(other) for other in others])
     changes = [change for one in found.candidates for change in one.changes]
     assert found.tests == 9
-    assert all(change.p_value <= change.adjusted <= min(1, 9 * change.p_value + 0.03) for change in changes)
-    assert any(change.adjusted > 3 * change.p_value for change in changes)
+    assert all(change.p_value <= change.p_adjusted <= min(1, 9 * change.p_value + 0.03) for change in changes)
+    assert any(change.p_adjusted > 3 * change.p_value for change in changes)
 
 
 def shift(values, by):
@@ -80,17 +81,17 @@ ALIKE = [value + 0.01 * (-1) ** place for place, value in enumerate(HIGH)]
 
 
 def find_best(*columns, metric="faithfulness", **choice):
-    return compare(make_run({metric: columns[0]}), [make_run({metric: one}) for one in columns[1:]], **choice).best
+    return compare(make_run({metric: columns[0]}), [make_run({metric: one}) for one in columns[1:]], **choice).best_runs
 
 
 def test_candidates_are_compared_with_each_other_as_with_a_baseline():
     found = compare(make_run({"a": LOW}), [make_run({"a": one}) for one in (ALIKE, MIDDLE, HIGH)])
-    alone = compare_one(make_run({"a": ALIKE}), make_run({"a": MIDDLE})).metrics[0]
-    assert [(pair.first, pair.second) for pair in found.rivals] == [(1, 2), (1, 3), (2, 3)]
+    alone = compare_one(make_run({"a": ALIKE}), make_run({"a": MIDDLE})).metrics["a"]
+    assert [(pair.first, pair.second) for pair in found.rivals] == [("c0", "c1"), ("c0", "c2"), ("c1", "c2")]
     between = found.rivals[0].change
-    assert (between.found.delta, between.change) == (pytest.approx(alone.found.delta), Change.DEGRADED)
+    assert (between.delta, between.verdict) == (pytest.approx(alone.delta), Change.DEGRADED)
     assert (between.p_value, between.test) == (alone.p_value, alone.test)
-    assert between.adjusted >= alone.p_value
+    assert between.p_adjusted >= alone.p_value
     assert (found.tests, alone.detectable is None, between.detectable) == (6, False, None)
 
 
@@ -98,11 +99,11 @@ def test_the_ranges_of_a_metric_hold_together():
     """Bonferroni over the pairs of runs: 3 of two candidates, so 1 - 0.05 / 3 each. One candidate keeps 95 %."""
     before, after, other = (make_run({"a": column}) for column in (LOW, ALIKE, HIGH))
     several, one = compare(before, [after, other]), compare(before, [after])
-    single = compare(before, [after], Rules(0.05 / 3, resamples=2000)).candidates[0].changes[0].found.interval
-    assert several.candidates[0].changes[0].found.interval == single
+    single = compare(before, [after], Rules(0.05 / 3, resamples=2000)).candidates[0].changes[0].interval
+    assert several.candidates[0].changes[0].interval == single
     assert several.confidence == several.rivals[0].change.confidence == pytest.approx(1 - 0.05 / 3)
     assert (one.confidence, one.rivals) == (0.95, ())
-    assert one.candidates[0].changes[0].found.interval[0] > single[0]
+    assert one.candidates[0].changes[0].interval[0] > single[0]
 
 
 def test_a_run_is_the_best_if_no_other_may_be():
@@ -121,8 +122,8 @@ def test_what_is_worse_than_the_second_is_not_the_best_either():
     lost = Score.failed("judge down")
     first, third = [*HIGH[:37], *[lost] * 3], [*[lost] * 3, *LOW[3:]]
     found = compare(make_run({"a": MIDDLE}), [make_run({"a": column}) for column in (first, third)])
-    assert found.rivals[0].change.change is Change.UNDECIDED
-    (best,) = found.best
+    assert found.rivals[0].change.verdict is Change.UNDECIDED
+    (best,) = found.best_runs
     assert (best.possible, best.samples) == (("c0",), 34)
 
 
@@ -138,17 +139,17 @@ def test_many_candidates_are_compared_with_the_baseline_only():
     found = compare(make_run({"a": LOW}), [make_run({"a": HIGH})] * 11)
     assert (found.tests, found.rivals, found.confidence) == (11, (), pytest.approx(1 - 0.05 / 11))
     assert found.baseline.notes == ("more than 10 candidates are compared with the baseline only",)
-    assert found.best[0].possible == tuple(f"c{number}" for number in range(11))
+    assert found.best_runs[0].possible == tuple(f"c{number}" for number in range(11))
 
 
 def test_candidates_share_metrics_that_the_baseline_lacks():
     runs = [make_run({"a": LOW, "b": column}) for column in (LOW, HIGH)]
     found = compare(make_run({"a": LOW}), runs)
-    assert [(pair.change.metric, pair.change.change) for pair in found.rivals] == [
+    assert [(pair.change.metric, pair.change.verdict) for pair in found.rivals] == [
         ("a", Change.UNDECIDED),
         ("b", Change.IMPROVED),
     ]
-    assert {best.metric: best.possible for best in found.best} == {"a": ("base", "c0", "c1"), "b": ("c1",)}
+    assert {best.metric: best.possible for best in found.best_runs} == {"a": ("base", "c0", "c1"), "b": ("c1",)}
     assert [pair.change.metric for pair in compare(make_run({"a": LOW}), runs, metrics=["a"]).rivals] == ["a"]
 
 
@@ -177,9 +178,9 @@ def test_metrics_that_say_the_same_are_charged_as_one_test():
     draw = random.Random(6)
     before = [draw.random() / 2 for _ in range(30)]
     after = [value + draw.gauss(0.03, 0.08) for value in before]
-    single = compare_one(make_run({"a": before}), make_run({"a": after})).metrics[0]
+    single = compare_one(make_run({"a": before}), make_run({"a": after})).metrics["a"]
     twins = compare_one(make_run({"a": before, "b": before}), make_run({"a": after, "b": after})).metrics
-    assert [twin.adjusted for twin in twins] == [pytest.approx(single.p_value, abs=0.01)] * 2
+    assert [twin.p_adjusted for twin in twins.values()] == [pytest.approx(single.p_value, abs=0.01)] * 2
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
@@ -187,27 +188,27 @@ def test_metrics_that_say_the_same_are_charged_as_one_test():
 def test_the_other_way_round_is_the_same_with_the_other_sign(pairs):
     before, after = (make_run({"faithfulness": list(side)}) for side in zip(*pairs, strict=True))
     there, back = compare_one(before, after), compare_one(after, before)
-    one, other = there.metrics[0], back.metrics[0]
+    one, other = there.metrics["faithfulness"], back.metrics["faithfulness"]
     opposite = {Change.IMPROVED: Change.DEGRADED, Change.DEGRADED: Change.IMPROVED}
-    assert other.found.delta == pytest.approx(-one.found.delta)
+    assert other.delta == pytest.approx(-one.delta)
     assert other.p_value == pytest.approx(one.p_value, abs=0.05)
-    if min(abs(found.adjusted - RULES.alpha) for found in (one, other)) > 0.02:
-        assert other.change is opposite.get(one.change, one.change)
+    if min(abs(found.p_adjusted - RULES.alpha) for found in (one, other)) > 0.02:
+        assert other.verdict is opposite.get(one.verdict, one.verdict)
     kinds = {SampleKind.IMPROVED: SampleKind.DEGRADED, SampleKind.DEGRADED: SampleKind.IMPROVED}
-    assert back.counts == {kinds.get(kind, kind): count for kind, count in there.counts.items()}
+    assert back.sample_counts == {kinds.get(kind, kind): count for kind, count in there.sample_counts.items()}
 
 
 def test_less_is_better_for_some():
     dataset = compare_one(make_run({"hallucination": [0.5] * 10}), make_run({"hallucination": [0.1] * 10}))
-    (found,) = dataset.metrics
-    assert (found.direction, found.change, found.found.delta) == (Direction.LOWER, Change.IMPROVED, pytest.approx(-0.4))
-    assert dataset.counts[SampleKind.IMPROVED] == 10
+    (found,) = dataset.metrics.values()
+    assert (found.direction, found.verdict, found.delta) == (Direction.LOWER, Change.IMPROVED, pytest.approx(-0.4))
+    assert dataset.sample_counts[SampleKind.IMPROVED] == 10
 
 
 @pytest.mark.parametrize(("pairs", "change"), [(1, Change.TOO_FEW), (5, Change.TOO_FEW), (6, Change.DEGRADED)])
 def test_so_few_pairs_that_nothing_could_be_shown(pairs, change):
     found = change_of([1.0] * pairs, [0.0] * pairs)
-    assert found.change is change
+    assert found.verdict is change
     assert (found.reason is not None) == (change is Change.TOO_FEW)
 
 
@@ -215,9 +216,9 @@ def test_an_undecided_change_says_its_range_and_how_many_samples_would_settle_it
     draw = random.Random(3)
     before = [0.2 + draw.random() / 2 for _ in range(40)]
     found = change_of(before, [value + draw.gauss(0, 0.05) for value in before], "faithfulness")
-    assert found.change is Change.UNDECIDED
+    assert found.verdict is Change.UNDECIDED
     assert 0.01 < found.detectable < 0.04
-    change, samples = found.settles
+    change, samples = found.settles.change, found.settles.samples
     assert (change, 40 < samples < 160) == (0.02, True)
     said = render_statement(found)
     assert said.startswith("the change is between −0.0")
@@ -227,8 +228,8 @@ def test_an_undecided_change_says_its_range_and_how_many_samples_would_settle_it
 @pytest.mark.parametrize(("alpha", "level"), [(0.05, "95 %"), (0.1, "90 %")])
 def test_an_interval_that_excludes_0_where_the_test_does_not_confirm_it_is_explained(alpha, level):
     change = MetricChange(
-        "a", "mean", Direction.HIGHER, Delta(0.9, 0.8, -0.1, (-0.2, -0.01), 20), Change.UNDECIDED, adjusted=0.125,
-        confidence=1 - alpha,
+        *(0.9, 0.8, -0.1, (-0.2, -0.01), 20), metric="a", statistic="mean", direction=Direction.HIGHER,
+        verdict=Change.UNDECIDED, p_adjusted=0.125, confidence=1 - alpha,
     )  # fmt: skip
     said = f"the {level} interval excludes 0, but the test does not confirm it (p = 0.125)"
     assert render_statement(change) == said
@@ -244,8 +245,8 @@ def test_latencies_of_two_runs_are_shown_and_not_tested():
     draw = random.Random(4)
     before = [draw.lognormvariate(6, 0.3) for _ in range(100)]
     found = change_of(before, [value * 1.5 for value in before], "latency_p95")
-    assert (found.change, found.p_value, found.found.interval) == (Change.NOT_TESTED, None, None)
-    assert found.found.delta > 0
+    assert (found.verdict, found.p_value, found.interval) == (Change.NOT_TESTED, None, None)
+    assert found.delta > 0
     assert render_statement(found) == "depends on machine and load: shown, not tested"
 
 
@@ -254,10 +255,10 @@ def test_samples_that_one_run_alone_has_scored_are_counted_and_too_many_say_noth
     before = [0.1] * 15 + [0.6] * 25
     after = [Score.failed("judge down")] * 15 + [0.9] * 25
     found = change_of(before, after, "faithfulness")
-    assert (found.change, found.unpaired) == (Change.UNDECIDED, 15)
+    assert (found.verdict, found.unpaired) == (Change.UNDECIDED, 15)
     assert render_statement(found) == "15 of 40 samples are scored in one run only"
     few = change_of(before, [Score.not_applicable("the response is empty", Cause.REPLY), *[0.9] * 39], "faithfulness")
-    assert (few.change, few.unpaired) == (Change.IMPROVED, 1)
+    assert (few.verdict, few.unpaired) == (Change.IMPROVED, 1)
     assert render_statement(few) == "1 sample scored in one run only"
 
 
@@ -294,11 +295,10 @@ def test_what_became_of_each_sample():
         ("gone", SampleKind.ONLY_BASELINE),
         ("new", SampleKind.ONLY_CANDIDATE),
     ]
-    assert found.counts[SampleKind.UNCHANGED] == 2
-    assert sum(found.counts.values()) == 8
-    (score,) = found.samples[0].scores
-    assert (score.metric, score.before, score.after) == ("a", 0.2, "failed")
-    assert found.metrics[0].found.pairs == 4
+    assert found.sample_counts[SampleKind.UNCHANGED] == 2
+    assert sum(found.sample_counts.values()) == 8
+    assert found.samples[0].scores == {"a": ScoreChange(0.2, "failed")}
+    assert found.metrics["a"].pairs == 4
 
 
 def test_slices_worst_first_small_ones_last():
@@ -367,8 +367,8 @@ def test_another_cutoff_is_not_the_same_metric():
     with pytest.raises(InvalidInput, match="Recall has different cutoffs: 5 in the baseline, 10 in the candidate"):
         compare(make_run(columns[0]), [make_run(columns[1])])
     found = compare_one(make_run(columns[0]), make_run(columns[1]), allow_mismatch=True)
-    assert [change.metric for change in found.metrics] == ["a"]
-    assert (found.metrics_only_baseline, found.metrics_only_candidate) == (("Recall@5",), ("Recall@10",))
+    assert [*found.metrics] == ["a"]
+    assert (found.metrics_only_in_baseline, found.metrics_only_in_candidate) == (("Recall@5",), ("Recall@10",))
 
 
 def test_nothing_in_common():
@@ -385,10 +385,10 @@ def test_disjoint_samples_and_samples_that_all_failed():
     )
     failed = compare_one(make_run({"a": [1.0] * 9}), make_run({"a": [Score.failed("down")] * 9}))
     for found in (disjoint, failed):
-        (change,) = found.metrics
-        assert (change.change, change.found.pairs, change.found.delta) == (Change.TOO_FEW, 0, None)
+        (change,) = found.metrics.values()
+        assert (change.verdict, change.pairs, change.delta) == (Change.TOO_FEW, 0, None)
         assert change.reason == "no sample is scored in both"
-    assert failed.counts[SampleKind.UNSCORED] == 9
+    assert failed.sample_counts[SampleKind.UNSCORED] == 9
 
 
 def test_samples_that_belong_together_count_as_one():

@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from chromium import PATIENCE, watch_page
-from comparison.sample_comparison import HOSTILE, sample_comparison, sample_texts
+from comparison.sample_comparison import HOSTILE, sample_comparison, with_texts
 from evalspec.base.foreign_text import visible
 from evalspec.reports.html_report.comparison_page import render_view_html
 from evalspec.reports.view.comparison import build_comparison_view
@@ -24,7 +24,7 @@ def opened(browser, tmp_path):
     @contextmanager
     def open_page(candidates=1, **context):
         found = sample_comparison(candidates)
-        view = build_comparison_view(found, sample_texts(found), 20)
+        view = build_comparison_view(with_texts(found), 20)
         file = tmp_path / "comparison.html"
         file.write_text(render_view_html(view, "<title>"), encoding="utf-8")
         with browser.new_context(**context) as browsing:

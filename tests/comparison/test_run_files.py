@@ -11,10 +11,11 @@ from baselines import seal
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.base.errors import InvalidInput
 from evalspec.model import Attempt, Run, SampleStatus, Score, VerdictStatus
+from evalspec.model.comparisons import Change
 from evalspec.reports.json_report import render_json
 from evalspec.verdict.comparison.baseline import Baseline, baseline_path, render_baseline
 from evalspec.verdict.comparison.compare_runs import compare_runs
-from evalspec.verdict.comparison.result import Change, NamedRun
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.run_files import read_baseline, read_run_file
 from evalspec.verdict.validity.changes import Rules
 from reporters.sample_run import HOSTILE_ID, sample_run
@@ -220,7 +221,7 @@ def test_agentspec_reports_are_compared(tmp_path):
     before = read_run_file(write(tmp_path, agentspec([True] * 12), "a.json"))
     after = read_run_file(write(tmp_path, agentspec([False] * 9 + [True] * 3), "b.json"))
     (change, *_) = compare_runs(before, [after], Rules()).candidates[0].changes
-    assert (change.metric, change.found.pairs, change.change) == ("string_match", 12, Change.DEGRADED)
+    assert (change.metric, change.pairs, change.verdict) == ("string_match", 12, Change.DEGRADED)
 
 
 def test_an_agentspec_report_without_samples_has_no_p_value(tmp_path):
@@ -231,8 +232,8 @@ def test_an_agentspec_report_without_samples_has_no_p_value(tmp_path):
     (change,) = (
         compare_runs(found, [NamedRun("r", make_run({"string_match": [1.0] * 9}))], Rules()).candidates[0].changes
     )
-    assert (change.found.baseline, change.found.candidate, change.found.delta) == (0.5, 1.0, 0.5)
-    assert (change.p_value, change.change) == (None, Change.TOO_FEW)
+    assert (change.baseline, change.candidate, change.delta) == (0.5, 1.0, 0.5)
+    assert (change.p_value, change.verdict) == (None, Change.TOO_FEW)
 
 
 def test_an_agentspec_error_is_no_wrong_answer(tmp_path):

@@ -1,9 +1,22 @@
 """Build the view of a comparison: changes by metric and slice, their certainty, and the changed samples."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from evalspec.base.plural import counted
 from evalspec.model import Direction
+from evalspec.model.comparisons import (
+    BestRun,
+    CandidateComparison,
+    Change,
+    ComparedRun,
+    Comparison,
+    DatasetComparison,
+    MetricChange,
+    SampleChange,
+    SampleKind,
+    SideBySide,
+    SliceChange,
+)
 from evalspec.reports.view.parts import (
     Column,
     Entries,
@@ -26,20 +39,6 @@ from evalspec.reports.view.parts import (
     prose,
     quiet,
 )
-from evalspec.verdict.comparison.document import Texts
-from evalspec.verdict.comparison.result import (
-    BestRun,
-    CandidateComparison,
-    Change,
-    Comparison,
-    DatasetComparison,
-    MetricChange,
-    NamedRun,
-    SampleChange,
-    SampleKind,
-    SliceChange,
-)
-from evalspec.verdict.comparison.sample_changes import SideBySide
 from evalspec.verdict.comparison.wording import (
     render_counts,
     render_method,
@@ -72,7 +71,7 @@ _NARROW, _WIDE, _WIDEST = 80, 120, 160
 """Minimum widths for counts, for shares and statements, and for statements beside several runs."""
 
 
-def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], samples: int) -> View:
+def build_comparison_view(comparison: Comparison, samples: int) -> View:
     """Return the view of a comparison for all reports. `samples`: the number to show per dataset."""
     datasets = dict.fromkeys(dataset.name for one in comparison.candidates for dataset in one.datasets)
     tone = Tone.FAIL if comparison.degraded else Tone.PLAIN
@@ -80,7 +79,7 @@ def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], sa
         (cell(render_tally(comparison), tone=tone),),
         mark="▼" if comparison.degraded else "",
         lead=tuple(_lead(comparison)),
-        sections=tuple(_build_dataset(comparison, dataset, texts, samples) for dataset in datasets),
+        sections=tuple(_build_dataset(comparison, dataset, samples) for dataset in datasets),
         notes=tuple(_notes(comparison)),
     )
 
@@ -88,38 +87,38 @@ def build_comparison_view(comparison: Comparison, texts: Mapping[str, Texts], sa
 def _lead(comparison: Comparison) -> Iterator[Line]:
     yield Line(("baseline: ", *_say_run(comparison.baseline)))
     for one in comparison.candidates:
-        yield Line(("candidate: ", *_say_run(one.candidate)))
+        yield Line(("candidate: ", *_say_run(one)))
     for one in comparison.candidates:
         for mismatch in one.mismatches:
-            yield Line(("NOT COMPARABLE, allowed: ", *name(one.candidate.name), ": ", *prose(mismatch)), tone=Tone.WARN)
+            yield Line(("NOT COMPARABLE, allowed: ", *name(one.name), ": ", *prose(mismatch)), tone=Tone.WARN)
 
 
-def _say_run(named: NamedRun) -> Words:
+def _say_run(named: ComparedRun) -> Words:
     """Return the name of a run with its id, without repeating an id that is the name."""
-    return name(named.name) if named.name == named.run.id else (*name(named.name), "  ", *name(named.run.id))
+    return name(named.name) if named.name == named.run_id else (*name(named.name), "  ", *name(named.run_id))
 
 
 def _notes(comparison: Comparison) -> Iterator[Line]:
     yield quiet(render_method(comparison))
     for one in comparison.candidates:
-        of = (" of ", *name(one.candidate.name)) if len(comparison.candidates) > 1 else ()
+        of = (" of ", *name(one.name)) if len(comparison.candidates) > 1 else ()
         if one.differences:
             yield quiet("differences", *of, items=map(prose, one.differences))
     notes = [note for one in comparison.candidates for note in one.notes] + list(comparison.baseline.notes)
     yield from (quiet("note: ", *prose(note)) for note in notes)
 
 
-def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Texts], samples: int) -> Section:
+def _build_dataset(comparison: Comparison, dataset: str, samples: int) -> Section:
     """Return the section of a dataset for all candidates, with slices and samples."""
     several = len(comparison.candidates) > 1
     found = [(one, part) for one in comparison.candidates for part in one.datasets if part.name == dataset]
     asides = [line for one, part in found for line in _asides(one, part, several=several)]
     inner = list(_build_choice(comparison, dataset)) if several else []
     for one, part in found:
-        of: Words = (" of ", *name(one.candidate.name)) if several else ()
+        of: Words = (" of ", *name(one.name)) if several else ()
         inner += [_build_slices(part, of)] if part.slices else []
-        inner.append(_build_samples(part, texts.get(one.candidate.name, {}), samples, of))
-    rows = [(name(one.candidate.name), change) for one, part in found for change in part.metrics]
+        inner.append(_build_samples(part, samples, of))
+    rows = [(name(one.name), change) for one, part in found for change in part.metrics.values()]
     about = () if several else tuple(cell(counted(part.pairs, "pair")) for _, part in found)
     return Section(
         "dataset",
@@ -134,11 +133,10 @@ def _build_dataset(comparison: Comparison, dataset: str, texts: Mapping[str, Tex
 
 def _build_choice(comparison: Comparison, dataset: str) -> Iterator[Section]:
     """Yield the best run by each metric, and the candidates compared with each other."""
-    rows = tuple(_best_row(best) for best in comparison.best if best.dataset == dataset)
+    rows = tuple(_best_row(best) for best in comparison.best_runs if best.dataset == dataset)
     columns = (names("metric"), names(""), Column("may be the best", wrap=Wrap.WORDS), *numbers("samples"))
-    runs = [name(one.candidate.name) for one in comparison.candidates]
     rivals = [
-        ((*runs[pair.first - 1], " → ", *runs[pair.second - 1]), pair.change)
+        ((*name(pair.first), " → ", *name(pair.second)), pair.change)
         for pair in comparison.rivals
         if pair.dataset == dataset
     ]
@@ -180,21 +178,21 @@ def _metrics_table(
 
 
 def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
-    metric, found, tone = change.metric, change.found, _TONES[change.change]
-    decided = change.change in (Change.IMPROVED, Change.DEGRADED)
-    p_value = f", {render_p(change.adjusted)}" if decided or (several and change.adjusted is not None) else ""
+    metric, tone = change.metric, _TONES[change.verdict]
+    decided = change.verdict in (Change.IMPROVED, Change.DEGRADED)
+    p_value = f", {render_p(change.p_adjusted)}" if decided or (several and change.p_adjusted is not None) else ""
     hint = "lower is better" if change.direction is Direction.LOWER else ""
     remark = ", ".join(filter(None, [render_statement(change, spanned=several), hint]))
     return Row(
         (
             cell(*name(metric)),
             *([cell(*runs)] if several else []),
-            cell(render_known(metric, found.baseline)),
-            cell(render_known(metric, found.candidate)),
-            cell(render_delta(metric, found.delta), tone=tone),
-            cell(render_span(metric, found.interval, " to ") if several else render_relative(found), tone=Tone.QUIET),
-            cell(f"{found.pairs:,}"),
-            cell(f"{_MARKS[change.change]}{change.change}{p_value}", tone=tone),
+            cell(render_known(metric, change.baseline)),
+            cell(render_known(metric, change.candidate)),
+            cell(render_delta(metric, change.delta), tone=tone),
+            cell(render_span(metric, change.interval, " to ") if several else render_relative(change), tone=Tone.QUIET),
+            cell(f"{change.pairs:,}"),
+            cell(f"{_MARKS[change.verdict]}{change.verdict}{p_value}", tone=tone),
             cell(remark, tone=Tone.QUIET),
         )
     )
@@ -202,10 +200,10 @@ def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
 
 def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bool) -> Iterator[Line]:
     """Yield lines with the metrics that only one run has."""
-    candidate: Words = ("only in ", *name(one.candidate.name)) if several else ("only in the candidate",)
+    candidate: Words = ("only in ", *name(one.name)) if several else ("only in the candidate",)
     sides = [
-        (("only in the baseline",), dataset.metrics_only_baseline),
-        (candidate, dataset.metrics_only_candidate),
+        (("only in the baseline",), dataset.metrics_only_in_baseline),
+        (candidate, dataset.metrics_only_in_candidate),
     ]
     for said, metrics in sides:
         if metrics:
@@ -214,7 +212,7 @@ def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bo
 
 def _build_slices(dataset: DatasetComparison, of: Words) -> Section:
     """Return the deltas of the slices, worst first. They are not tested, so they have no colour."""
-    metrics = [change.metric for change in dataset.metrics]
+    metrics = list(dataset.metrics)
     columns = (
         names("slice"),
         *numbers("pairs"),
@@ -232,27 +230,27 @@ def _slice_row(part: SliceChange, metrics: Sequence[str]) -> Row:
     return Row((cell(*name(part.name)), cell(f"{part.pairs:,}"), *deltas, small))
 
 
-def _build_samples(dataset: DatasetComparison, texts: Texts, most: int, of: Words) -> Section:
+def _build_samples(dataset: DatasetComparison, most: int, of: Words) -> Section:
     """Return the common samples that changed most."""
     alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
     shown = [change for change in dataset.samples if change.kind not in alone][:most]
-    entries = tuple(_sample_entry(change, texts.get((dataset.name, change.id))) for change in shown)
+    entries = tuple(_sample_entry(change) for change in shown)
     parts: tuple[Part, ...] = (Entries("sample", entries),) if entries else ()
     title = ("Samples", *of, f": {render_counts(dataset) or 'none'}")
     return Section("samples", title, parts, "the samples", rank=3, folded=True)
 
 
-def _sample_entry(change: SampleChange, texts: SideBySide | None) -> Entry:
+def _sample_entry(change: SampleChange) -> Entry:
     said: Words = (str(change.kind), ", ", *prose(render_scores(change.scores)))
-    lines = tuple(_text_lines(texts)) if texts else ()
+    lines = tuple(_text_lines(change.texts)) if change.texts else ()
     return Entry(Foreign(change.id, Role.SAMPLE), said, _SAMPLE_TONES.get(change.kind, Tone.PLAIN), lines)
 
 
 def _text_lines(texts: SideBySide) -> Iterator[Line]:
-    if texts.moves:
-        yield quiet("ranks: ", *prose(render_moves(texts.moves)))
+    if texts.rank_moves:
+        yield quiet("ranks: ", *prose(render_moves(texts.rank_moves)))
     if texts.attempt:
-        yield quiet(f"attempt {texts.attempt[0]} of {texts.attempt[1]}")
+        yield quiet(f"attempt {texts.attempt.number} of {texts.attempt.of}")
     answers = {"baseline: ": texts.baseline, "candidate: ": texts.candidate}
     if any(answer is not None for answer in answers.values()):
         for side, answer in answers.items():

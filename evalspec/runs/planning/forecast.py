@@ -18,9 +18,9 @@ from evalspec.runs.planning.metric_forecasts import MetricForecast, PlannedCompa
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.pairing import is_cost, label_clusters
 from evalspec.verdict.comparison.regression import ANCHOR_SHARE
-from evalspec.verdict.comparison.result import NamedRun
 from evalspec.verdict.stats.power import Design
 from evalspec.verdict.validity.changes import Rules
 from evalspec.verdict.validity.estimates import describe_dominance

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from evalspec.base.output_files import replace_file
+from evalspec.model.comparisons import CandidateComparison, DatasetComparison, SampleKind
 from evalspec.reports.view.fit import Limits, fit_view
 from evalspec.reports.view.parts import View
 from evalspec.runs.store.derived import derived_folder, sign_run
@@ -20,8 +21,8 @@ from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
 from evalspec.service.comparing import find_named, find_run_folder
 from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.settings import Project
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.new_failures import OutcomePair, pair_outcomes
-from evalspec.verdict.comparison.result import CandidateComparison, Comparison, DatasetComparison, NamedRun, SampleKind
 
 if TYPE_CHECKING:
     from evalspec.service.job_process import Work
@@ -111,18 +112,18 @@ def _compare(project: Project, asked: Mapping[str, Any]) -> ComparisonContent:
     return ComparisonContent(
         signature,
         baseline.run.id,
-        fit_view(build_comparison_view(comparison, {}, _SAMPLES_LISTED), _LIMITS),
-        tuple(_find_flips(comparison, one) for one in comparison.candidates),
+        fit_view(build_comparison_view(comparison, _SAMPLES_LISTED), _LIMITS),
+        tuple(_find_flips(baseline, *pair) for pair in zip(others, comparison.candidates, strict=True)),
     )
 
 
-def _find_flips(comparison: Comparison, one: CandidateComparison) -> CandidateFlips:
-    pairs = [(part, pair) for part in one.datasets for pair in _pair_outcomes(comparison.baseline, one.candidate, part)]
+def _find_flips(baseline: NamedRun, candidate: NamedRun, one: CandidateComparison) -> CandidateFlips:
+    pairs = [(part, pair) for part in one.datasets for pair in _pair_outcomes(baseline, candidate, part)]
     failing = [_flip(part, pair.id) for part, pair in pairs if pair.fails_newly]
     passing = [_flip(part, pair.id) for part, pair in pairs if pair.passes_newly]
     changed = () if failing or passing else tuple(islice(_list_changes(one), _SAMPLES_LISTED))
     kept = (tuple(failing[:_FLIPS_KEPT]), tuple(passing[:_FLIPS_KEPT]))
-    return CandidateFlips(one.candidate.name, one.candidate.run.id, *kept, changed, len(failing), len(passing))
+    return CandidateFlips(one.name, one.run_id, *kept, changed, len(failing), len(passing))
 
 
 def _pair_outcomes(baseline: NamedRun, candidate: NamedRun, part: DatasetComparison) -> list[OutcomePair]:

@@ -7,13 +7,14 @@ from msgspec import Struct
 
 from evalspec.base.errors import StoreError
 from evalspec.model import ScoreStatus
+from evalspec.model.comparisons import RankMove
 from evalspec.reports.rows import AttemptRow
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service.access import Access
 from evalspec.service.pages.comparison_content import Flip
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_pages import SampleDetails, find_sample
-from evalspec.verdict.comparison.sample_changes import RankMove, compare_texts
+from evalspec.verdict.comparison.sample_changes import compare_texts
 from evalspec.verdict.comparison.wording import render_moves
 from evalspec.verdict.wording import UNKNOWN, render_value
 
@@ -71,7 +72,7 @@ def _show_pair(flip: Flip, old: SampleDetails, new: SampleDetails) -> ShownFlip:
     one, other, number = _choose_attempts(old, new)
     moves: tuple[RankMove, ...] = ()
     if one.exchange is not None and other.exchange is not None:
-        moves = compare_texts(one.exchange, other.exchange).moves
+        moves = compare_texts(one.exchange, other.exchange).rank_moves
     answers = [_answer_of(one), _answer_of(other)]
     marked: list[tuple[TextPiece, ...] | None] = [None if text is None else (TextPiece(text),) for text in answers]
     if answers[0] is not None and answers[1] is not None:

@@ -4,14 +4,25 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.filters import TAGS
-from evalspec.model import DatasetResult, Run
-from evalspec.verdict.comparison.best_run import find_best_runs
+from evalspec.model import DatasetResult, Run, Summary
+from evalspec.model.comparisons import (
+    CandidateComparison,
+    Change,
+    Comparison,
+    DatasetComparison,
+    Delta,
+    MetricChange,
+    RunPair,
+    SettlingSize,
+    SliceChange,
+)
+from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
 from evalspec.verdict.comparison.comparability import (
     describe_choice,
     explain_parts,
@@ -23,6 +34,7 @@ from evalspec.verdict.comparison.comparability import (
     list_repeat_mismatches,
 )
 from evalspec.verdict.comparison.drops import find_metric
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.pairing import (
     DatasetPairs,
     ScorePairs,
@@ -33,17 +45,6 @@ from evalspec.verdict.comparison.pairing import (
     pair_dataset,
     sign_of,
     to_paired,
-)
-from evalspec.verdict.comparison.result import (
-    CandidateComparison,
-    Change,
-    Comparison,
-    DatasetComparison,
-    Delta,
-    MetricChange,
-    NamedRun,
-    RunPair,
-    SliceChange,
 )
 from evalspec.verdict.comparison.sample_changes import list_sample_changes
 from evalspec.verdict.comparison.thin_cells import describe_thin_cells
@@ -97,17 +98,26 @@ def compare_runs(
     families = [list(pairs.tested.values()) for one in (*matches, *rivals.values()) for pairs in one.datasets]
     evidence = iter(weigh(families, rules))
     compared = tuple(_compare(baseline, one, evidence, rules) for one in matches)
-    between = tuple(
-        RunPair(pairs.name, *runs, change)
-        for runs, one in rivals.items()
+    between = [
+        NumberedChange(pairs.name, numbers, change)
+        for numbers, one in rivals.items()
         for pairs in one.datasets
-        for change in _settle_all(pairs, next(evidence), sized=False)
-    )
+        for change in _settle_all(pairs, next(evidence), sized=False).values()
+    ]
     changes = [*(change for one in compared for change in one.changes), *(pair.change for pair in between)]
-    tests = sum(change.p_value is not None for change in changes)
-    best = tuple(find_best_runs(baseline, compared, between))
+    named = (baseline, *candidates)
     return Comparison(
-        baseline, compared, rules.alpha, rules.resamples, rules.seed, tests, rules.confidence, between, best
+        baseline=baseline.describe(),
+        alpha=rules.alpha,
+        confidence=rules.confidence,
+        resamples=rules.resamples,
+        seed=rules.seed,
+        tests=sum(change.p_value is not None for change in changes),
+        candidates=compared,
+        rivals=tuple(
+            RunPair(one.dataset, named[one.runs[0]].name, named[one.runs[1]].name, one.change) for one in between
+        ),
+        best_runs=tuple(find_best_runs(named, compared, between)),
     )
 
 
@@ -132,15 +142,18 @@ def _compare(
 ) -> CandidateComparison:
     datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
     thin = [
-        describe_thin_cells(pairs.after if pairs.after.gold else pairs.before, pairs.samples.both, one.metrics)
+        describe_thin_cells(pairs.after if pairs.after.gold else pairs.before, pairs.samples.both, one.metrics.values())
         for pairs, one in zip(match.datasets, datasets, strict=True)
     ]
+    candidate = match.candidate
     return CandidateComparison(
-        match.candidate,
-        datasets,
-        match.mismatches,
-        tuple(list_differences(baseline.run, match.candidate.run)),
+        candidate.name,
+        candidate.run.id,
+        candidate.kind,
         (*match.notes, *filter(None, thin)),
+        mismatches=match.mismatches,
+        differences=tuple(list_differences(baseline.run, candidate.run)),
+        datasets=datasets,
     )
 
 
@@ -257,39 +270,38 @@ def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: Rules) -
         candidate_name=after.name,
         pairs=len(pairs.samples.both),
         metrics=_settle_all(pairs, evidence, sized=True),
-        metrics_only_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
-        metrics_only_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
+        metrics_only_in_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
+        metrics_only_in_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
         slices=_slices(pairs, rules),
+        sample_counts=counts,
         samples=changed,
-        counts=counts,
     )
 
 
-def _settle_all(pairs: DatasetPairs, evidence: Sequence[Evidence], *, sized: bool) -> tuple[MetricChange, ...]:
+def _settle_all(pairs: DatasetPairs, evidence: Sequence[Evidence], *, sized: bool) -> dict[str, MetricChange]:
     weighed = dict(zip(pairs.tested, evidence, strict=True))
-    return tuple(_settle(pairs, metric, weighed.get(metric), sized=sized) for metric in pairs.columns)
+    return {metric: _settle(pairs, metric, weighed.get(metric), sized=sized) for metric in pairs.columns}
 
 
 def _settle(pairs: DatasetPairs, metric: str, evidence: Evidence | None, *, sized: bool) -> MetricChange:
     """Return the change of a metric. `sized`: with the change that could be detected, which takes a simulation."""
     if not pairs.before.samples or not pairs.after.samples:
         return _without_samples(pairs.before, pairs.after, metric)
-    statistic, direction = pairs.after.metrics[metric].statistic, pairs.after.metrics[metric].direction
-    scores = pairs.columns[metric].pick()
-    found = compute_delta(scores, metric, statistic, evidence.estimate.interval if evidence else None)
-    change = MetricChange(metric, statistic, direction, found, Change.TOO_FEW, unpaired=len(list_unpaired(scores)))
+    summary, scores = pairs.after.metrics[metric], pairs.columns[metric].pick()
+    found = compute_delta(scores, metric, summary.statistic, evidence.estimate.interval if evidence else None)
+    change = replace(_state(found, metric, summary), unpaired=len(list_unpaired(scores)))
     if not found.pairs:
         return replace(change, reason="no sample is scored in both")
     if evidence is None:
-        return replace(change, change=Change.NOT_TESTED, reason=_NOT_TESTED)
+        return replace(change, verdict=Change.NOT_TESTED, reason=_NOT_TESTED)
     effect = compute_effect_size(scores.differences)
     verdict, reason = _judge(evidence)
     return replace(
         change,
-        change=verdict,
+        verdict=verdict,
         reason=reason,
         p_value=evidence.p_value,
-        adjusted=evidence.adjusted,
+        p_adjusted=evidence.adjusted,
         test=evidence.test,
         detectable=evidence.compute_detectable() if sized else None,
         cohens_dz=effect.cohens_dz if effect else None,
@@ -314,23 +326,31 @@ def _judge(evidence: Evidence) -> tuple[Change, str | None]:
     return (Change.IMPROVED if better else Change.DEGRADED), None
 
 
-def _find_settling(evidence: Evidence) -> tuple[float, int] | None:
+def _find_settling(evidence: Evidence) -> SettlingSize | None:
     """Return a change of a fiftieth of the metric's range and the pairs that would detect it, if there are fewer."""
     if evidence.scores.bounds is None:
         return None
     low, high = evidence.scores.bounds
     change = _WORTH_FINDING * (high - low)
     needed = evidence.compute_needed(change)
-    return (change, needed) if needed is not None and needed > len(evidence.scores) else None
+    return SettlingSize(change, needed) if needed is not None and needed > len(evidence.scores) else None
 
 
 def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:
     """Return the change of a metric in a report without samples, which has values but nothing to test."""
     old, new = before.metrics[metric].value, after.metrics[metric].value
     delta = None if old is None or new is None else new - old
-    summary = after.metrics[metric]
+    return _state(Delta(old, new, delta, None, 0), metric, after.metrics[metric])
+
+
+def _state(found: Delta, metric: str, summary: Summary) -> MetricChange:
+    """Return a change without a test."""
     return MetricChange(
-        metric, summary.statistic, after.metrics[metric].direction, Delta(old, new, delta, None, 0), Change.TOO_FEW
+        *astuple(found),
+        metric=metric,
+        statistic=summary.statistic,
+        direction=summary.direction,
+        verdict=Change.TOO_FEW,
     )
 
 

@@ -16,6 +16,7 @@ from evalspec.model import (
     Score,
     VerdictStatus,
 )
+from evalspec.model.comparisons import Delta
 from evalspec.verdict.comparison.comparability import was_narrowed
 from evalspec.verdict.comparison.drops import BY_VALUE, PROMOTE
 from evalspec.verdict.comparison.pairing import (
@@ -29,7 +30,6 @@ from evalspec.verdict.comparison.pairing import (
     sign_of,
     to_paired,
 )
-from evalspec.verdict.comparison.result import Delta
 from evalspec.verdict.comparison.wording import render_p
 from evalspec.verdict.gate import LostSamples
 from evalspec.verdict.validity.changes import Evidence, PairedScores, Rules, weigh

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 from msgspec import Struct, field
 
 from evalspec.model import DatasetResult, Direction, SampleResult, Score, ScoreStatus
-from evalspec.verdict.comparison.result import Delta
+from evalspec.model.comparisons import Delta
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.stats.paired import compute_differences
 from evalspec.verdict.summary import find_cluster

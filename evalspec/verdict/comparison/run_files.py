@@ -23,7 +23,7 @@ from evalspec.model import (
 from evalspec.model.report_reading import build_run
 from evalspec.model.typed_json import convert, malformed, parse_document, read_bytes
 from evalspec.verdict.comparison.baseline import KIND, Baseline, build_baseline, refuse_missing
-from evalspec.verdict.comparison.result import NamedRun
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import summarise
 

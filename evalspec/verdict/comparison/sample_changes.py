@@ -6,12 +6,21 @@ If a sample has several attempts, one that changed is shown.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.model import Exchange, SampleResult, Score, ScoreStatus, StoredExchange
+from evalspec.model.comparisons import (
+    CandidateComparison,
+    Comparison,
+    RankMove,
+    SampleChange,
+    SampleKind,
+    ScoreChange,
+    ShownAttempt,
+    SideBySide,
+)
+from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.pairing import SamplePairs
-from evalspec.verdict.comparison.result import CandidateComparison, NamedRun, SampleChange, SampleKind, ScoreChange
 
 _SAME = 1e-9
 _ABSENT = "absent"
@@ -41,20 +50,21 @@ def _compare(
     before: SampleResult, after: SampleResult, signs: Mapping[str, int]
 ) -> tuple[SampleChange, tuple[float, float]]:
     """Return the change and its sort key: the worst score, then the sum of all. Lost scores come first."""
-    scores, gains, lost, found = [], [], False, False
+    scores: dict[str, ScoreChange] = {}
+    gains, lost, found = [], False, False
     for metric, sign in signs.items():
         old, new = before.scores.get(metric), after.scores.get(metric)
         if old is not None and old.value is not None and new is not None and new.value is not None:
             gain = sign * (new.value - old.value)
             if abs(gain) > _SAME:
                 gains.append(gain)
-                scores.append(ScoreChange(metric, old.value, new.value))
+                scores[metric] = ScoreChange(old.value, new.value)
         elif _is_unscored(old, new):
             found, lost = True, lost or (old is not None and old.value is not None)
-            scores.append(ScoreChange(metric, _shown(old), _shown(new)))
+            scores[metric] = ScoreChange(_shown(old), _shown(new))
     kind = _kind(gains, found)
     worst = float("-inf") if lost else min(gains, default=0.0)
-    return SampleChange(before.id, kind, tuple(scores)), (worst, sum(gains))
+    return SampleChange(before.id, kind, scores), (worst, sum(gains))
 
 
 def _is_unscored(old: Score | None, new: Score | None) -> bool:
@@ -77,33 +87,39 @@ def _shown(score: Score | None) -> float | str:
     return score.value if score.status is ScoreStatus.SCORED and score.value is not None else str(score.status)
 
 
-class RankMove(Struct, frozen=True):
-    """A relevant document and its ranks, from 1; None if it was not retrieved."""
+def add_texts(comparison: Comparison, runs: Sequence[NamedRun], most: int) -> Comparison:
+    """Return a comparison with the texts of the samples that changed most, if both runs have them.
 
-    document: str
-    before: int | None
-    after: int | None
-
-
-class SideBySide(Struct, frozen=True):
-    """A sample in both runs. An answer is None if there is no reply or its text is not stored.
-
-    `attempt`: the number of the attempt, and how many both runs have; None if there is only one.
+    `runs`: the baseline, then the candidates. `most`: the maximum number of samples per dataset.
     """
-
-    question: str
-    baseline: str | None
-    candidate: str | None
-    moves: tuple[RankMove, ...]
-    attempt: tuple[int, int] | None = None
+    candidates = (_add(runs[0], run, one, most) for run, one in zip(runs[1:], comparison.candidates, strict=True))
+    return replace(comparison, candidates=tuple(candidates))
 
 
-def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -> Mapping[tuple[str, str], SideBySide]:
-    """Return the texts of the samples that changed most, by dataset and id, if both runs have them.
+def _add(baseline: NamedRun, candidate: NamedRun, one: CandidateComparison, most: int) -> CandidateComparison:
+    texts = _read_texts(baseline, candidate, one, most)
+    return replace(
+        one,
+        datasets=tuple(
+            replace(
+                dataset,
+                samples=tuple(
+                    replace(change, texts=texts[dataset.name, change.id])
+                    if (dataset.name, change.id) in texts
+                    else change
+                    for change in dataset.samples
+                ),
+            )
+            for dataset in one.datasets
+        ),
+    )
 
-    `most`: the maximum number of samples per dataset.
-    """
-    if baseline.texts is None or one.candidate.texts is None:
+
+def _read_texts(
+    baseline: NamedRun, candidate: NamedRun, one: CandidateComparison, most: int
+) -> Mapping[tuple[str, str], SideBySide]:
+    """Return the texts of samples by dataset and id."""
+    if baseline.texts is None or candidate.texts is None:
         return {}
     changes = {
         (dataset.name, change.id): (change, (dataset.candidate_name, change.id))
@@ -113,14 +129,14 @@ def read_side_by_side(baseline: NamedRun, one: CandidateComparison, most: int) -
     if not changes:
         return {}
     before = _read_attempts(baseline, changes.keys())
-    after = _read_attempts(one.candidate, {key for _, key in changes.values()})
+    after = _read_attempts(candidate, {key for _, key in changes.values()})
     found = {}
     for key, (change, key_after) in changes.items():
         pairs = list(zip(before.get(key, ()), after.get(key_after, ()), strict=False))
         if pairs:
             place = _list_changed(change, pairs)
             shown = compare_texts(*(stored_exchange.exchange for stored_exchange in pairs[place]))
-            found[key] = replace(shown, attempt=(place + 1, len(pairs)) if len(pairs) > 1 else None)
+            found[key] = replace(shown, attempt=ShownAttempt(place + 1, len(pairs)) if len(pairs) > 1 else None)
     return found
 
 
@@ -147,8 +163,8 @@ def _size(change: SampleChange, before: StoredExchange, after: StoredExchange) -
     A score that one side lacks counts as the largest change, because metrics with different ranges cannot be mixed.
     """
     size = 0.0
-    for score in change.scores:
-        old, new = before.scores.get(score.metric), after.scores.get(score.metric)
+    for metric, score in change.scores.items():
+        old, new = before.scores.get(metric), after.scores.get(metric)
         values = [side.value if side else None for side in (old, new)]
         if values[0] is not None and values[1] is not None:
             worse = isinstance(score.before, float) and isinstance(score.after, float) and score.after < score.before

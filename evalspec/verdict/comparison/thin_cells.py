@@ -1,10 +1,10 @@
 """Where a gold set has too few samples to tell two runs apart."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from evalspec.base.plural import counted
 from evalspec.model import DatasetResult, SampleResult
-from evalspec.verdict.comparison.result import Change, MetricChange
+from evalspec.model.comparisons import Change, MetricChange
 from evalspec.verdict.validity.cells import compute_coverage
 
 _NAMED = 5
@@ -12,13 +12,13 @@ _CANNOT_TELL = frozenset({Change.UNDECIDED, Change.TOO_FEW})
 
 
 def describe_thin_cells(
-    dataset: DatasetResult, pairs: Sequence[tuple[SampleResult, SampleResult]], changes: Sequence[MetricChange]
+    dataset: DatasetResult, pairs: Sequence[tuple[SampleResult, SampleResult]], changes: Iterable[MetricChange]
 ) -> str | None:
     """Return a note with the thin cells of a gold set if a metric is undecided. None if it has no thin cell.
 
     `dataset`: of the run that knows the gold set. `pairs`: its common samples, whose metadata say their cells.
     """
-    undecided = [change.metric for change in changes if change.change in _CANNOT_TELL]
+    undecided = [change.metric for change in changes if change.verdict in _CANNOT_TELL]
     if dataset.gold is None or not undecided:
         return None
     needed = dataset.gold.coverage.needed

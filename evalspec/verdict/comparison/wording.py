@@ -1,20 +1,20 @@
 """Render deltas, p-values and changes of comparisons, for all reports."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from evalspec.base.plural import counted
-from evalspec.verdict.comparison.result import (
+from evalspec.model.comparisons import (
     CandidateComparison,
     Change,
     Comparison,
     DatasetComparison,
     Delta,
     MetricChange,
+    RankMove,
     SampleKind,
     ScoreChange,
 )
-from evalspec.verdict.comparison.sample_changes import RankMove
 from evalspec.verdict.wording import UNKNOWN, render_delta, render_value
 
 
@@ -43,8 +43,8 @@ def render_statement(change: MetricChange, *, spanned: bool = False) -> str:
 
     `spanned`: whether the range is shown elsewhere.
     """
-    said = "" if change.change in (Change.IMPROVED, Change.DEGRADED) else change.reason or ""
-    if change.change is Change.UNDECIDED and not said:
+    said = "" if change.verdict in (Change.IMPROVED, Change.DEGRADED) else change.reason or ""
+    if change.verdict is Change.UNDECIDED and not said:
         said = _render_range(change, spanned=spanned)
     alone = f"{counted(change.unpaired, 'sample')} scored in one run only"
     told = not change.unpaired or (change.reason or "").startswith(str(change.unpaired))
@@ -52,16 +52,16 @@ def render_statement(change: MetricChange, *, spanned: bool = False) -> str:
 
 
 def _render_range(change: MetricChange, *, spanned: bool) -> str:
-    if change.found.interval is None:
-        return f"{render_p(change.adjusted)}, and the metric has no bounds to compute a range from"
-    low, high = change.found.interval
+    if change.interval is None:
+        return f"{render_p(change.p_adjusted)}, and the metric has no bounds to compute a range from"
+    low, high = change.interval
     if low > 0 or high < 0:
         level = f"{100 * change.confidence:g} %"
-        return f"the {level} interval excludes 0, but the test does not confirm it ({render_p(change.adjusted)})"
-    said = [] if spanned else [f"the change is between {render_span(change.metric, change.found.interval, ' and ')}"]
+        return f"the {level} interval excludes 0, but the test does not confirm it ({render_p(change.p_adjusted)})"
+    said = [] if spanned else [f"the change is between {render_span(change.metric, change.interval, ' and ')}"]
     if change.settles is not None:
-        size, needed = change.settles
-        said.append(f"about {needed:,} samples would be needed to detect a change of {size:g}")
+        size = change.settles
+        said.append(f"about {size.samples:,} samples would be needed to detect a change of {size.change:g}")
     return "; ".join(said)
 
 
@@ -70,18 +70,18 @@ def render_tally(comparison: Comparison) -> str:
     counts: Counter[SampleKind] = Counter()
     for one in comparison.candidates:
         for part in one.datasets:
-            counts.update(part.counts)
+            counts.update(part.sample_counts)
     if set(+counts) == {SampleKind.UNCHANGED} and not any(map(_differs, comparison.candidates)):
         return f"no differences in {counted(counts.total(), 'sample')}"
-    changes = [change.change for one in comparison.candidates for change in one.changes]
+    changes = [change.verdict for one in comparison.candidates for change in one.changes]
     order = (Change.DEGRADED, Change.IMPROVED, Change.UNDECIDED, Change.TOO_FEW, Change.NOT_TESTED)
     return ", ".join(f"{changes.count(kind)} {kind}" for kind in order if kind in changes) or "nothing was compared"
 
 
 def _differs(one: CandidateComparison) -> bool:
     """Return whether a metric changed, or only one of the runs has it."""
-    alone = any(part.metrics_only_baseline or part.metrics_only_candidate for part in one.datasets)
-    return alone or any(change.found.delta != 0.0 for change in one.changes)
+    alone = any(part.metrics_only_in_baseline or part.metrics_only_in_candidate for part in one.datasets)
+    return alone or any(change.delta != 0.0 for change in one.changes)
 
 
 def render_method(comparison: Comparison) -> str:
@@ -94,14 +94,13 @@ def render_method(comparison: Comparison) -> str:
 
 def render_counts(dataset: DatasetComparison) -> str:
     """Return text like `3 degraded, 5 improved, 30 unchanged`."""
-    return ", ".join(f"{count:,} {kind}" for kind, count in dataset.counts.items() if count)
+    return ", ".join(f"{count:,} {kind}" for kind, count in dataset.sample_counts.items() if count)
 
 
-def render_scores(scores: Iterable[ScoreChange]) -> str:
+def render_scores(scores: Mapping[str, ScoreChange]) -> str:
     """Return text like `string_match 1.000 → 0.000; Recall@5 0.500 → failed`."""
     return "; ".join(
-        f"{change.metric} {_side(change.metric, change.before)} → {_side(change.metric, change.after)}"
-        for change in scores
+        f"{metric} {_side(metric, score.before)} → {_side(metric, score.after)}" for metric, score in scores.items()
     )
 
 

@@ -1,0 +1,33 @@
+"""The JSON Schemas of records, for the documents of commands and of the service."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+
+def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, Any]:
+    """Return the JSON Schemas (2020-12) of records and of their parts, by name.
+
+    `places`: how schemas refer to each other, with `{name}`.
+    """
+    from msgspec.json import schema_components
+
+    _, found = schema_components(tuple(records), ref_template=places)
+    for definition in found.values():
+        _require_what_is_written(definition)
+    return found
+
+
+def _require_what_is_written(definition: dict[str, Any]) -> None:
+    """Make fields with a default required, because documents contain them. Remove optional fields, which they omit."""
+    required = set(definition.get("required", ()))
+    properties = {
+        name: {key: item for key, item in kind.items() if key != "default"}
+        for name, kind in definition.get("properties", {}).items()
+        if name in required or "default" in kind
+    }
+    if properties:
+        definition |= {"properties": properties, "required": list(properties)}
+    if "description" in definition:
+        definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())

@@ -1,0 +1,29 @@
+"""A run to compare, with the name that the user gave."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from msgspec import Struct
+
+from evalspec.model import Run, StoredExchange
+from evalspec.model.comparisons import ComparedRun
+
+Texts = Callable[[Collection[tuple[str, str]]], Iterable[StoredExchange]]
+"""Reads the exchanges of the given samples, as (dataset, id)."""
+
+
+class NamedRun(Struct, frozen=True):
+    """A run and the name that the user gave. `kind`: its source. `notes`: information that the comparison lacks.
+
+    `texts`: reads its texts, None if it has none. `anchor`: of a baseline that has one.
+    """
+
+    name: str
+    run: Run
+    kind: str = "run"
+    notes: tuple[str, ...] = ()
+    texts: Texts | None = None
+    anchor: Run | None = None
+
+    def describe(self) -> ComparedRun:
+        """Return what a comparison says about the run."""
+        return ComparedRun(self.name, self.run.id, self.kind, self.notes)
