@@ -230,14 +230,18 @@ NOT_FOR_ONE_REPLY = HEAVY - {"rich"} | {
 """What a run of recorded replies with text metrics does not use. Start-up is most of its CPU."""
 
 
-def test_a_run_imports_only_what_it_uses(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
+def write_one_reply():
     Path("agent.yaml").write_text(
         "apiVersion: agentspec.io/v1\nkind: AgentSpec\nmetadata: {name: a}\nspec: {evaluation: {datasets: "
         "[{name: qa, path: qa.jsonl, metrics: [string_match]}], thresholds: {string_match: 0.5}, ciGate: true}}\n"
     )
     Path("qa.jsonl").write_text('{"id": "s", "input": "Who?", "expected": "We"}\n')
     Path("replies.jsonl").write_text('{"id": "s", "response": "We"}\n')
+
+
+def test_a_run_imports_only_what_it_uses(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write_one_reply()
     loaded = modules_after("evaluate", "agent.yaml", "--responses", "replies.jsonl")
     assert "evalspec.cli.run_session" in loaded
     assert not NOT_FOR_ONE_REPLY & loaded
@@ -257,6 +261,39 @@ def test_pydantic_builds_the_validator_of_a_manifest_once():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
     )
     assert done.stdout.split() == ["Manifest"]
+
+
+IMPORTED = {
+    ("--version",): 75,
+    ("--help",): 77,
+    ("metrics",): 326,
+    ("validate", "agent.yaml"): 571,
+    ("evaluate", "agent.yaml", "--responses", "replies.jsonl"): 657,
+    ("runs", "list"): 287,
+    ("report",): 573,
+    ("report", "-o", "report.html"): 608,
+    ("show", "s"): 577,
+    ("compare", "latest", "latest"): 638,
+    ("plan", "agent.yaml"): 724,
+    ("rescore", "latest", "agent.yaml"): 661,
+    ("score", "qrels.txt", "run.txt", "-m", "recall"): 304,
+    ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 419,
+}
+"""Modules that a command leaves imported on Python 3.11. Start-up is most of what a short command costs."""
+
+
+def test_no_command_imports_more_than_its_budget(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    write_one_reply()
+    Path("qrels.txt").write_text("a 0 d 1\n")
+    Path("run.txt").write_text("a Q0 d 1 0.5 t\n")
+    modules_after("evaluate", "agent.yaml", "--responses", "replies.jsonl")
+    grown = {
+        " ".join(command): count
+        for command, budget in IMPORTED.items()
+        if (count := len(modules_after(*command))) > 1.03 * budget
+    }
+    assert not grown
 
 
 def test_records_are_structs():
