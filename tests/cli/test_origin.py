@@ -168,6 +168,16 @@ def test_an_agent_that_knows_the_conversation_gets_the_last_message(talking, age
     assert talking.validate().code == 0
 
 
+def test_metadata_that_no_sample_has_is_an_error_before_the_first_request(talking, agent):
+    talking.evaluation["datasets"] = []
+    talking.dataset("of_tenants", [{"metadata": {"tenant": "acme"}}], metrics=["string_match"])
+    talking.api["chatEndpoint"]["request"] = {"q": "{{input}}", "tenant": "{{metadata.tenat}}"}
+    said = "has {{metadata.tenat}}, but no sample has metadata 'tenat'. did you mean 'tenant'?"
+    assert said in talking.validate().out
+    assert said in talking.evaluate().err
+    assert agent.requests == []
+
+
 def test_each_attempt_has_a_session_of_its_own(asked, agent):
     asked.api["chatEndpoint"] = {"threadIdHeader": "X-Session"}
     asked.evaluate("--repeat", "2")

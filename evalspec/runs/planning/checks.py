@@ -52,6 +52,7 @@ from evalspec.runs.planning.services import (
 from evalspec.runs.planning.survey import Survey, check_needs
 from evalspec.runs.planning.thresholds import DatasetLimits, ThresholdFinder
 from evalspec.runs.planning.trust_checks import check_services, check_trust
+from evalspec.targets.agents.request_template import list_metadata_keys
 from evalspec.verdict.summary import reply_limits
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
@@ -235,7 +236,11 @@ def _check_needs(
     elif not draft.needs_url:
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
-        given = needs_from_mapping(draft.loaded.manifest.spec.api.chat_endpoint)
+        endpoint, keys = draft.loaded.manifest.spec.api.chat_endpoint, dataset.survey.keys
+        given = needs_from_mapping(endpoint)
+        for key in (key for key in list_metadata_keys(endpoint) if key not in keys):
+            message = f"spec.api.chatEndpoint has {{{{metadata.{key}}}}}, but no sample has metadata '{key}'"
+            draft.problems.append(Problem(message, near_miss(key, keys), data.shown_as, field="metadata"))
         if not draft.options.is_selective:
             refuse_dropped(draft, dataset.survey.conversations, dataset.survey.count, data.shown_as)
     draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))

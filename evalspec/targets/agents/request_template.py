@@ -48,9 +48,15 @@ def drops_messages(endpoint: ChatEndpoint) -> bool:
     """
     if endpoint.request is None:
         return False
-    sent = {*list_placeholders(endpoint.request), *list_placeholders(endpoint.headers)}
-    is_known = endpoint.session_mode == "stateful" and any(name == "id" or name.startswith(_METADATA) for name in sent)
+    has_id = "id" in list_placeholders([endpoint.request, endpoint.headers]) or bool(list_metadata_keys(endpoint))
+    is_known = endpoint.session_mode == "stateful" and has_id
     return "messages" not in list_placeholders(endpoint.request) and not is_known
+
+
+def list_metadata_keys(endpoint: ChatEndpoint) -> list[str]:
+    """Return the metadata keys whose values a request or its headers have."""
+    names = dict.fromkeys(list_placeholders([endpoint.request, endpoint.headers]))
+    return [name.removeprefix(_METADATA) for name in names if name.startswith(_METADATA)]
 
 
 def check_header(text: str) -> list[str]:
