@@ -21,7 +21,7 @@ from evalspec.verdict.stats.max_t import Family, compute_max_t
 from evalspec.verdict.stats.paired import compute_randomisation_test
 from evalspec.verdict.stats.percentiles import compute_percentile_interval, count_needed
 from evalspec.verdict.validity import changes
-from evalspec.verdict.validity.changes import Rules, weigh
+from evalspec.verdict.validity.changes import SignificanceRules, weigh
 from evalspec.verdict.validity.estimates import Estimate
 from gate_power import Gate
 from simulated import (
@@ -53,7 +53,7 @@ from worst_cases import (
 ALPHA = 0.05
 FIVE, SEVEN = (0, 0.25, 0.5, 0.75, 1), (0, 0.25, 0.375, 0.5, 0.625, 0.75, 1)
 """Grades, and differences of grades: −1, −½, −¼, 0, ¼, ½ and 1 on a scale from 0 to 1."""
-RULES = Rules(ALPHA, two_sided=False, resamples=1000)
+RULES = SignificanceRules(ALPHA, two_sided=False, resamples=1000)
 
 
 def percent(share: float) -> str:

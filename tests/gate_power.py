@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalspec.verdict.stats.power import AttemptModel, Design, compute_power
-from evalspec.verdict.validity.changes import PairedScores, Rules, weigh
+from evalspec.verdict.validity.changes import PairedScores, SignificanceRules, weigh
 
 Array = NDArray[np.float64]
 
@@ -83,10 +83,10 @@ class Gate:
 
     def simulate(self, drop: float, runs: int, resamples: int = 999) -> float:
         """The share of runs that the gate fails, each against a baseline of its own."""
-        rng, rules = np.random.default_rng(1), Rules(self.alpha, two_sided=False, resamples=resamples)
+        rng, rules = np.random.default_rng(1), SignificanceRules(self.alpha, two_sided=False, resamples=resamples)
         return float(np.mean([self._fails(rng, drop, rules) for _ in range(runs)]))
 
-    def _fails(self, rng: np.random.Generator, drop: float, rules: Rules) -> bool:
+    def _fails(self, rng: np.random.Generator, drop: float, rules: SignificanceRules) -> bool:
         """Decide a run, and a second one that loses the same steps."""
         before, lost = self._draw(rng, self.before, np.zeros(self.samples)), self._draw_losses(rng, drop)
         for _ in range(1 + self.is_confirmed):

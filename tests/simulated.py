@@ -17,7 +17,7 @@ from evalspec.verdict.comparison.compare_runs import compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.regression import ANCHOR_SHARE
 from evalspec.verdict.stats.gamma_sums import compute_tails
-from evalspec.verdict.validity.changes import Evidence, PairedScores, Rules
+from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules
 from evalspec.verdict.validity.estimates import Estimate
 
 Array = NDArray[np.float64]
@@ -173,7 +173,7 @@ def simulate_best(
             patch("evalspec.verdict.validity.changes.estimate_difference", lambda scores, _: Estimate(len(scores))),
             patch.object(Evidence, "compute_detectable", lambda _: None),
         ):
-            (best,) = compare_runs(runs[0], runs[1:], Rules(resamples=500)).best_runs
+            (best,) = compare_runs(runs[0], runs[1:], SignificanceRules(resamples=500)).best_runs
         named += len(best.possible) == 1
         excluded += not {f"r{number}" for number in range(equal)} <= {*best.possible}
     return named / comparisons, excluded / comparisons

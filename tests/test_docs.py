@@ -21,7 +21,7 @@ from evalspec.inputs.manifest import (
     retriever_schema,
     schema,
 )
-from evalspec.inputs.manifest.fields import Extensible, Lenient, Strict
+from evalspec.inputs.manifest.fields import Extensible, Lenient, ManifestModel
 from evalspec.model import Need
 from evalspec.scoring.metrics.base import METRICS
 from evalspec.scoring.metrics.text import compute_word_match
@@ -57,7 +57,7 @@ SECTIONS = {
 }
 SHARING = {retriever_schema.Bm25Options, retriever_schema.HybridOptions, retriever_schema.QdrantOptions}
 WITHOUT_A_TABLE = {
-    Strict,
+    ManifestModel,
     Lenient,
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
@@ -96,7 +96,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def shown_default(field) -> str:
     if field.is_required():
         return "required"
-    if field.default_factory or field.default is None or isinstance(field.default, Strict):
+    if field.default_factory or field.default is None or isinstance(field.default, ManifestModel):
         return "–"
     if isinstance(field.default, str):
         return f"`{field.default}`"
@@ -134,7 +134,7 @@ def test_the_manifest_reference_has_every_model():
 
 
 def is_model(thing) -> bool:
-    return isinstance(thing, type) and issubclass(thing, Strict)
+    return isinstance(thing, type) and issubclass(thing, ManifestModel)
 
 
 @pytest.mark.parametrize("name", LISTED)

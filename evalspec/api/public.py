@@ -253,13 +253,13 @@ def compare(
         InvalidInput: A run does not exist, or the runs are not comparable.
     """
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
-    from evalspec.verdict.validity.changes import Rules
+    from evalspec.verdict.validity.changes import SignificanceRules
 
     check_arguments(alpha=alpha, resamples=resamples, seed=seed)
     if not candidates:
         raise InvalidInput("nothing to compare with the baseline", "pass a candidate")
     first, *others = (_name(one, RunStore(Path(store))) for one in (baseline, *candidates))
-    rules = Rules(alpha, resamples=resamples, seed=seed)
+    rules = SignificanceRules(alpha, resamples=resamples, seed=seed)
     return compare_runs(first, others, rules, Choice(datasets, metrics, allow_mismatch))
 
 

@@ -28,7 +28,7 @@ from evalspec.runs.store.run_log import is_being_written
 from evalspec.runs.store.stored_run import open_run
 from evalspec.targets.http.client import OutgoingRequest, open_client, parse_body, read_whole, send
 from evalspec.targets.http.error_body import is_transient
-from evalspec.targets.http.failures import Service
+from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.pacing import parse_retry_after, persist
 from evalspec.targets.http.routes import choose_route, is_loopback
 
@@ -171,7 +171,7 @@ class _Pushing:
         self._client = client
         self._server = server
         self._say = say
-        self._service = Service("the server", "--to", hide=hide_all([server.token]))
+        self._service = ServiceNames("the server", "--to", hide=hide_all([server.token]))
 
     async def push(self, folder: Path, files: tuple[PushedFile, ...]) -> bool:
         """Push a run unless the server has it, and return whether it was new.

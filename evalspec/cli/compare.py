@@ -99,7 +99,7 @@ def command(
     from evalspec.api.runs import read_named
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
     from evalspec.verdict.comparison.sample_changes import add_texts
-    from evalspec.verdict.validity.changes import Rules
+    from evalspec.verdict.validity.changes import SignificanceRules
 
     check_forms(outputs)
     store = RunStore(STORE)
@@ -107,7 +107,7 @@ def command(
         refuse_inputs(outputs, [*OWN_INPUTS, *_list_inputs((baseline, *candidates), store)])
     with long_lived():
         named = [read_named(name, store) for name in (baseline, *candidates)]
-    rules = Rules(alpha, resamples=resamples, seed=seed)
+    rules = SignificanceRules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
     return tell_comparison(add_texts(comparison, named, samples), samples, code, shape=shape, outputs=outputs)

@@ -26,7 +26,7 @@ from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.verdict.comparison.compare_runs import compare_runs
 from evalspec.verdict.comparison.sample_changes import add_texts
-from evalspec.verdict.validity.changes import Rules
+from evalspec.verdict.validity.changes import SignificanceRules
 
 if TYPE_CHECKING:
     from evalspec.api.pushing import PushServer
@@ -56,7 +56,7 @@ def run_retrievers(
     folders = {name: RunStore(STORE).find(run.id) for name, run in runs.items()}
     failures = [failure for folder in folders.values() for failure in push_finished(folder, server)]
     named = [name_stored(open_run(folder), name) for name, folder in folders.items()]
-    comparison = compare_runs(named[0], named[1:], Rules())
+    comparison = compare_runs(named[0], named[1:], SignificanceRules())
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]
     outcome = decide_outcome(runs, best)
     more = {

@@ -39,10 +39,10 @@ def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[
     """
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
     from evalspec.verdict.comparison.sample_changes import add_texts
-    from evalspec.verdict.validity.changes import Rules
+    from evalspec.verdict.validity.changes import SignificanceRules
 
     named = [find_named(project, name) for name in (asked["baseline"], *asked["candidates"])]
-    rules = Rules(asked["alpha"], resamples=asked["resamples"], seed=asked["seed"])
+    rules = SignificanceRules(asked["alpha"], resamples=asked["resamples"], seed=asked["seed"])
     choice = Choice(asked["datasets"], asked["metrics"], asked["allow_mismatch"])
     found = compare_runs(named[0], named[1:], rules, choice)
     return to_json(add_texts(_shorten(found, asked["samples"]), named, asked["samples"]))

@@ -21,7 +21,7 @@ from evalspec.verdict.comparison.comparability import list_cutoff_mismatches
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.wording import render_p, render_statement
-from evalspec.verdict.validity.changes import RESAMPLES, Rules
+from evalspec.verdict.validity.changes import RESAMPLES, SignificanceRules
 
 NOT_COMPARABLE = "not comparable"
 NO_DIFFERENCE = "no difference shown"
@@ -103,7 +103,7 @@ def compare_evaluations(
     if not keys:
         raise InvalidInput("the evaluations have no metric at the same k in common", "evaluate with the same k_values")
     named = [_name(project, one) for one in every]
-    rules = Rules(0.05, resamples=RESAMPLES, seed=0)
+    rules = SignificanceRules(0.05, resamples=RESAMPLES, seed=0)
     measures = [_find_measure(key) for key in keys]
     compared = compare_runs(named[0], named[1:], rules, Choice(metrics=measures, allow_mismatch=True))
     found = [

@@ -20,7 +20,7 @@ from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.comparison import build_comparison_view
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.validity.changes import Rules
+from evalspec.verdict.validity.changes import SignificanceRules
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = "\x1b[2J`q|7` [red]<b>\u202e"
@@ -32,7 +32,7 @@ def sample_comparison(candidates: int = 1) -> Comparison:
     baseline = NamedRun("main", _make_run("20261120T080000Z-0a1b2c3d", 0, "x"), notes=("main: an old report",))
     names = ("bm25+rerank", "dense")[:candidates]
     others = [NamedRun(name, _make_run(f"2026112{n}T080000Z-4e5f6a7b", n, "y")) for n, name in enumerate(names, 1)]
-    return compare_runs(baseline, others, Rules(resamples=2000), Choice(allow_mismatch=True))
+    return compare_runs(baseline, others, SignificanceRules(resamples=2000), Choice(allow_mismatch=True))
 
 
 def with_texts(comparison: Comparison) -> Comparison:

@@ -13,10 +13,10 @@ from evalspec.model.comparisons import Change, MetricChange, SampleKind, ScoreCh
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.wording import render_statement
-from evalspec.verdict.validity.changes import Rules
+from evalspec.verdict.validity.changes import SignificanceRules
 from simulated import simulate_best
 
-RULES = Rules(resamples=2000)
+RULES = SignificanceRules(resamples=2000)
 JUDGE = {"judge": {"model": "m"}, "judgeSha256": "1"}
 SCORED, SCORED_OTHERWISE = ({"dataset": {"metricIdentities": {"a": {"scorer": f"m:f #{n}"}}}} for n in "12")
 
@@ -99,7 +99,7 @@ def test_the_ranges_of_a_metric_hold_together():
     """Bonferroni over the pairs of runs: 3 of two candidates, so 1 - 0.05 / 3 each. One candidate keeps 95 %."""
     before, after, other = (make_run({"a": column}) for column in (LOW, ALIKE, HIGH))
     several, one = compare(before, [after, other]), compare(before, [after])
-    single = compare(before, [after], Rules(0.05 / 3, resamples=2000)).candidates[0].changes[0].interval
+    single = compare(before, [after], SignificanceRules(0.05 / 3, resamples=2000)).candidates[0].changes[0].interval
     assert several.candidates[0].changes[0].interval == single
     assert several.confidence == several.rivals[0].change.confidence == pytest.approx(1 - 0.05 / 3)
     assert (one.confidence, one.rivals) == (0.95, ())
@@ -237,7 +237,7 @@ def test_an_interval_that_excludes_0_where_the_test_does_not_confirm_it_is_expla
 
 def test_a_change_keeps_the_confidence_of_its_interval():
     runs = [NamedRun(name, make_run({"a": [0.5] * 9})) for name in "xy"]
-    (found,) = compare_runs(runs[0], runs[1:], Rules(0.2)).candidates[0].changes
+    (found,) = compare_runs(runs[0], runs[1:], SignificanceRules(0.2)).candidates[0].changes
     assert found.confidence == pytest.approx(0.8)
 
 
@@ -412,4 +412,4 @@ def test_samples_that_belong_together_count_as_one():
 
 def test_alpha_that_no_resampling_reaches():
     with pytest.raises(InvalidInput, match="raise --resamples above"):
-        compare(make_run({"a": [1.0]}), [make_run({"a": [1.0]})], Rules(alpha=1e-5))
+        compare(make_run({"a": [1.0]}), [make_run({"a": [1.0]})], SignificanceRules(alpha=1e-5))

@@ -13,7 +13,7 @@ from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.comparison import build_comparison_view
 from evalspec.verdict.comparison.compare_runs import compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.validity.changes import Rules
+from evalspec.verdict.validity.changes import SignificanceRules
 
 
 @pytest.mark.parametrize("name", ["comparison.txt", "comparison.md", "candidates.txt", "candidates.md"])
@@ -54,7 +54,7 @@ def test_a_comment_has_room_for_a_part_of_ten_thousand_changes():
         samples = [make_sample(f"{'very-' * 30}{n}", {"a": value, "b": value}) for n in range(2000)]
         return run_of(make_dataset(samples))
 
-    found = compare_runs(NamedRun("a", run(0.0)), [NamedRun("b", run(1.0))], Rules(resamples=200))
+    found = compare_runs(NamedRun("a", run(0.0)), [NamedRun("b", run(1.0))], SignificanceRules(resamples=200))
     text = render_view_markdown(build_comparison_view(found, 2000))
     assert len(text.encode()) <= MOST_BYTES
     assert "**Left out**" in text

@@ -17,7 +17,7 @@ from evalspec.verdict.comparison.baseline import Baseline, baseline_path, render
 from evalspec.verdict.comparison.compare_runs import compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.run_files import read_baseline, read_run_file
-from evalspec.verdict.validity.changes import Rules
+from evalspec.verdict.validity.changes import SignificanceRules
 from reporters.sample_run import HOSTILE_ID, sample_run
 
 
@@ -220,7 +220,7 @@ def agentspec(passes, **changes):
 def test_agentspec_reports_are_compared(tmp_path):
     before = read_run_file(write(tmp_path, agentspec([True] * 12), "a.json"))
     after = read_run_file(write(tmp_path, agentspec([False] * 9 + [True] * 3), "b.json"))
-    (change, *_) = compare_runs(before, [after], Rules()).candidates[0].changes
+    (change, *_) = compare_runs(before, [after], SignificanceRules()).candidates[0].changes
     assert (change.metric, change.pairs, change.verdict) == ("string_match", 12, Change.DEGRADED)
 
 
@@ -230,7 +230,9 @@ def test_an_agentspec_report_without_samples_has_no_p_value(tmp_path):
     found = read_run_file(write(tmp_path, bare))
     assert "nothing can be tested" in found.notes[0]
     (change,) = (
-        compare_runs(found, [NamedRun("r", make_run({"string_match": [1.0] * 9}))], Rules()).candidates[0].changes
+        compare_runs(found, [NamedRun("r", make_run({"string_match": [1.0] * 9}))], SignificanceRules())
+        .candidates[0]
+        .changes
     )
     assert (change.baseline, change.candidate, change.delta) == (0.5, 1.0, 0.5)
     assert (change.p_value, change.verdict) == (None, Change.TOO_FEW)

@@ -10,15 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from evalspec.verdict.validity import changes
-from evalspec.verdict.validity.changes import PairedScores, Rules, weigh
+from evalspec.verdict.validity.changes import PairedScores, SignificanceRules, weigh
 from evalspec.verdict.validity.estimates import Estimate
 from simulated import Setting, find_misses
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 
 ALPHA = 0.05
-ONE_SIDED = Rules(ALPHA, two_sided=False, resamples=1000)
-TWO_SIDED = Rules(ALPHA, two_sided=True, resamples=1000)
+ONE_SIDED = SignificanceRules(ALPHA, two_sided=False, resamples=1000)
+TWO_SIDED = SignificanceRules(ALPHA, two_sided=True, resamples=1000)
 
 
 @pytest.fixture

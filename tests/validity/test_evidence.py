@@ -10,10 +10,10 @@ from evalspec.verdict.stats import detection
 from evalspec.verdict.stats.detection import Power
 from evalspec.verdict.stats.max_t import Family, compute_max_t
 from evalspec.verdict.stats.paired import compute_randomisation_test
-from evalspec.verdict.validity.changes import Evidence, PairedScores, Rules, estimate_difference, weigh
+from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules, estimate_difference, weigh
 from evalspec.verdict.validity.estimates import Estimate, estimate
 
-ONE_SIDED, TWO_SIDED = Rules(two_sided=False), Rules()
+ONE_SIDED, TWO_SIDED = SignificanceRules(two_sided=False), SignificanceRules()
 RNG = np.random.default_rng(5)
 OLD, NEW, OTHER = (RNG.uniform(size=30).round(2).tolist() for _ in range(3))
 DOCUMENTS = [f"d{n % 8}" for n in range(30)]
@@ -57,7 +57,7 @@ def test_passes_and_failures_are_binary(old, new, binary):
         (TWO_SIDED, 1, 6),
         (TWO_SIDED, 0, 6),
         (TWO_SIDED, 4, 8),
-        (Rules(0.25, two_sided=False), 1, 3),
+        (SignificanceRules(0.25, two_sided=False), 1, 3),
     ],
 )
 def test_the_units_that_could_reach_alpha(rules, tests, needed):
@@ -88,7 +88,7 @@ def test_the_interval_is_of_paired_differences_over_their_range(units):
     scores = pair(OLD, NEW, units, bounds=(-1.0, 1.0))
     expected = estimate(scores.differences, "mean", (-2.0, 2.0), 0.9, clusters=units)
     assert estimate_difference(scores, 0.9) == expected
-    evidence = weigh_one(scores, Rules(0.1))
+    evidence = weigh_one(scores, SignificanceRules(0.1))
     assert evidence.estimate == expected
     assert evidence.largest_drop < -expected.interval[0]
 
@@ -112,13 +112,13 @@ def test_one_test_alone_keeps_its_own_p_value(rules, sign, alternative):
 
 
 def test_resamples_and_seed_are_those_of_the_rules():
-    scores, rules = pair(OLD, NEW), Rules(resamples=200, seed=3)
+    scores, rules = pair(OLD, NEW), SignificanceRules(resamples=200, seed=3)
     assert rules.resamples < TWO_SIDED.resamples == 10_000
     oracle = compute_randomisation_test(scores.differences, "two-sided", resamples=200, seed=3)
     assert weigh_one(scores, rules).p_value == oracle.p_value
 
 
-@pytest.mark.parametrize("rules", [ONE_SIDED, TWO_SIDED, Rules(0.2, resamples=500, seed=4)])
+@pytest.mark.parametrize("rules", [ONE_SIDED, TWO_SIDED, SignificanceRules(0.2, resamples=500, seed=4)])
 def test_all_tests_of_all_families_are_adjusted_together(rules):
     """Families have their own units; a metric without pairs is in no test."""
     first, second = pair(OLD, NEW, DOCUMENTS), pair(OLD[:7], OTHER[:7], DOCUMENTS[:7], sign=-1)
@@ -149,7 +149,7 @@ def test_a_family_without_pairs_changes_nothing_among_many_units():
 
 
 def test_no_adjustment_makes_a_p_value_smaller():
-    same, rules = pair(OLD, NEW), Rules(resamples=50)
+    same, rules = pair(OLD, NEW), SignificanceRules(resamples=50)
     for one in weigh([[same, same]], rules)[0]:
         assert one.adjusted >= one.p_value
 

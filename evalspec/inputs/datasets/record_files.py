@@ -54,7 +54,7 @@ class Container(Enum):
     OTHER = auto()
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """One record. `line`: its line from 1, or its number in a table. `is_cells`: its values are texts of a CSV."""
 
     line: int
@@ -123,7 +123,7 @@ def find_object_keys(path: Path, head: bytes, column: str) -> set[str]:
     return keys_at(head, (0, column)) if container is Container.LIST else set()
 
 
-def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Iterator[Row]:
+def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> Iterator[FileRow]:
     """Yield the records of a file, of any container. Problems have the line.
 
     Raises:
@@ -134,13 +134,13 @@ def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list
     container = detect_container(path, head)
     if container in (Container.LINES, Container.LIST, Container.DOCUMENT):
         key = _find_list_key(head) if container is Container.DOCUMENT else ""
-        yield from (Row(line, value) for line, value in _read_json(path, shown_as, container, key, problems))
+        yield from (FileRow(line, value) for line, value in _read_json(path, shown_as, container, key, problems))
     elif container is Container.TABLE:
         yield from _read_tables([path], shown_as, problems)
     elif container is Container.FOLDER:
         yield from _read_tables(choose_files(path, shown_as, problems, warnings), shown_as, problems)
     else:
-        yield from (Row(line, value, True) for line, value in read_delimited(path, shown_as, problems))
+        yield from (FileRow(line, value, True) for line, value in read_delimited(path, shown_as, problems))
 
 
 def read_native_lines(
@@ -216,9 +216,9 @@ def _read_stream(path: Path, shown_as: str, problems: list[Problem]) -> Iterator
         problems.append(explain_syntax(error, shown_as))
 
 
-def _read_tables(files: Collection[Path], shown_as: str, problems: list[Problem]) -> Iterator[Row]:
+def _read_tables(files: Collection[Path], shown_as: str, problems: list[Problem]) -> Iterator[FileRow]:
     number = 0
     for file in files:
         for row in read_table(file, shown_as, (), NEEDED_BY, problems) or ():
             number += 1
-            yield Row(number, row)
+            yield FileRow(number, row)

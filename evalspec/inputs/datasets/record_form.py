@@ -15,7 +15,7 @@ from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.key_paths import ABSENT
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, problem_at
-from evalspec.inputs.datasets.record_files import Row, peek, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_names import NAME_INPUT
 from evalspec.inputs.datasets.record_paths import compile_path
 from evalspec.inputs.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
@@ -67,14 +67,14 @@ class RecordForm(Struct, frozen=True):
             read_rows(source.path, source.shown_as, notes.problems, notes.warnings), source, notes
         )
 
-    def read_from(self, rows: Iterable[Row], source: Source, notes: ReadingNotes) -> Iterator[Sample]:
+    def read_from(self, rows: Iterable[FileRow], source: Source, notes: ReadingNotes) -> Iterator[Sample]:
         """Yield the samples of rows that another reader found."""
         given = find_bad_fields(source)
         notes.problems.extend(given)
         if not given:
             yield from _Reading(self, source, notes).read(rows)
 
-    def parse(self, row: Row, fields: Mapping[str, str] | None = None) -> "Parsed":
+    def parse(self, row: FileRow, fields: Mapping[str, str] | None = None) -> "Parsed":
         """Return the parts of a record.
 
         Raises:
@@ -135,7 +135,7 @@ class _Reading:
         self._notices: dict[str, int] = {}
         self._replies = 0
 
-    def read(self, rows: Iterable[Row]) -> Iterator[Sample]:
+    def read(self, rows: Iterable[FileRow]) -> Iterator[Sample]:
         notes = self._notes
         seen = SeenIds("id", notes.problems)
         line = LineOfFile(self._source.shown_as)
@@ -184,7 +184,7 @@ class _Reading:
             warnings.append(Problem(message, f"to score them instead of querying an agent, pass {SAME}", shown_as))
 
 
-def _parse(form: RecordForm, row: Row, fields: Mapping[str, str]) -> Parsed:
+def _parse(form: RecordForm, row: FileRow, fields: Mapping[str, str]) -> Parsed:
     record = row.value
     if not isinstance(record, dict):
         raise BadField("", "the record is not a JSON object", "write an object per sample")

@@ -18,7 +18,7 @@ from evalspec.inputs.datasets.delimited import render_cell, write_delimited
 from evalspec.inputs.datasets.located import refuse_empty
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.parquet_table import TextColumn, infer_types, write_rows
-from evalspec.inputs.datasets.record_files import NEEDED_BY, Row
+from evalspec.inputs.datasets.record_files import NEEDED_BY, FileRow
 from evalspec.inputs.datasets.record_form import BadField, RecordForm
 from evalspec.model import Sample
 
@@ -132,7 +132,7 @@ class Writer(Struct, frozen=True):
         if is_cells:
             record = {key: text for key, text in self._to_cells(record).items() if text}
         try:
-            return self.form.parse(Row(0, record, is_cells)).sample
+            return self.form.parse(FileRow(0, record, is_cells)).sample
         except BadField:
             return None
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from evalspec.inputs.datasets.losses import Loss
 from evalspec.inputs.formats import trec
 from evalspec.inputs.formats.trec.reading import holds_beir, holds_qrels, is_beir_folder
-from evalspec.inputs.formats.trec.writing import Layout, is_cell, to_json_line
+from evalspec.inputs.formats.trec.writing import CollectionLayout, is_cell, to_json_line
 from evalspec.model import Sample
 
 
@@ -19,7 +19,7 @@ def _render_query(sample: Sample) -> str:
     return to_json_line({"_id": sample.id, "text": sample.question, "metadata": sample.metadata})
 
 
-_LAYOUT = Layout(
+_LAYOUT = CollectionLayout(
     judgements="qrels/test.tsv",
     header="query-id\tcorpus-id\tscore\n",
     form="{}\t{}\t{}\n",

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalspec.base.errors import Problem
 from evalspec.inputs.datasets.base import ReadingNotes, Source
-from evalspec.inputs.datasets.record_files import Container, Row, peek, read_rows
+from evalspec.inputs.datasets.record_files import Container, FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm, Variant, has_columns
 from evalspec.inputs.datasets.record_values import BadValue, parse_cell
 from evalspec.inputs.datasets.record_writing import Writer, make_format
@@ -106,7 +106,7 @@ def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     return _FORM.read_from(_leave_out_scenarios(rows, source, notes), source, notes)
 
 
-def _leave_out_scenarios(rows: Iterator[Row], source: Source, notes: ReadingNotes) -> Iterator[Row]:
+def _leave_out_scenarios(rows: Iterator[FileRow], source: Source, notes: ReadingNotes) -> Iterator[FileRow]:
     """Yield the rows that have something to send, and report the others together."""
     lines, has_others = [], False
     for row in rows:

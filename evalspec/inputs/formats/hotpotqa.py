@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.inputs.datasets.base import DatasetFormat, ReadingNotes, Source
-from evalspec.inputs.datasets.record_files import Row, peek, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm
 from evalspec.inputs.datasets.record_values import BadValue
 from evalspec.model import Document, Sample
@@ -66,7 +66,7 @@ def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield a sample per question. The paragraphs of all questions are the corpus, by title."""
     texts: dict[str, str] = {}
 
-    def collect(rows: Iterator[Row]) -> Iterator[Row]:
+    def collect(rows: Iterator[FileRow]) -> Iterator[FileRow]:
         for row in rows:
             for title, text in _list_quietly(row.value):
                 texts.setdefault(title, text)

@@ -7,7 +7,7 @@ from typing import Any
 from evalspec.inputs.datasets.base import DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import JsonDocument, keys_at, read_json_document
 from evalspec.inputs.datasets.located import problem_at, read_head
-from evalspec.inputs.datasets.record_files import Row, peek, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Sample
@@ -54,7 +54,7 @@ def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     yield from _FORM.read_from(rows, source, notes)
 
 
-def _read_articles(source: Source, notes: ReadingNotes) -> Iterator[Row]:
+def _read_articles(source: Source, notes: ReadingNotes) -> Iterator[FileRow]:
     document = read_json_document(source.path, source.shown_as, notes.problems)
     if document is None:
         return
@@ -62,7 +62,7 @@ def _read_articles(source: Source, notes: ReadingNotes) -> Iterator[Row]:
         for paragraph, at_paragraph in _list_objects(document, at_article, "paragraphs", notes, article):
             for question, at_question in _list_objects(document, at_paragraph, "qas", notes, paragraph):
                 shared = {"context": paragraph.get("context"), "title": article.get("title")}
-                yield Row(document.line(at_question), {**shared, **question})
+                yield FileRow(document.line(at_question), {**shared, **question})
 
 
 def _list_objects(

@@ -5,12 +5,12 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 
-from evalspec.inputs.manifest.fields import Count, Extensible, ModuleObject, Name, Seconds, Strict
+from evalspec.inputs.manifest.fields import Count, Extensible, ManifestModel, ModuleObject, Name, Seconds
 
 _OWN: Any = Field(None, description="Part of AgentSpec; not used.")
 
 
-class EndMarker(Strict):
+class EndMarker(ManifestModel):
     """What only the last event of a stream has."""
 
     path: Name = Field(description="JSONPath query (RFC 9535) that is applied to each event.")
@@ -20,7 +20,7 @@ class EndMarker(Strict):
     )
 
 
-class ResponseMapping(Strict):
+class ResponseMapping(ManifestModel):
     """JSONPath queries (RFC 9535) that select the parts of the agent's reply."""
 
     answer: Name = Field(description="The answer, a single text; in a stream, the texts of all events are joined.")

@@ -40,7 +40,7 @@ ModuleObject = Annotated[
 ]
 
 
-class Strict(BaseModel):
+class ManifestModel(BaseModel):
     """Unknown keys are errors; keys are camelCase in YAML and snake_case in Python.
 
     `defer_build`: pydantic builds the validator of the model that is read, not one for each model in it.
@@ -51,7 +51,7 @@ class Strict(BaseModel):
     )
 
 
-class Extensible(Strict):
+class Extensible(ManifestModel):
     """A strict section in which keys that start with `x-` are accepted and ignored."""
 
     model_config = ConfigDict(json_schema_extra={"patternProperties": {"^x-": {}}})
@@ -64,7 +64,7 @@ class Extensible(Strict):
         return {key: item for key, item in value.items() if not str(key).startswith("x-")}
 
 
-class Lenient(Strict):
+class Lenient(ManifestModel):
     """Other tools' keys are accepted and ignored."""
 
     model_config = ConfigDict(extra="ignore")

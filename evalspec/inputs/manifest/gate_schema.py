@@ -5,10 +5,10 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
-from evalspec.inputs.manifest.fields import Confidence, Count, Drops, Name, Positive, Share, Strict
+from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
 
 
-class CiGate(Strict):
+class CiGate(ManifestModel):
     """The gate: which results decide the exit code, and how much must be measured for PASS."""
 
     enabled: StrictBool = Field(True, description="Whether the verdict decides the exit code.")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, field_validator, model_validator
 
-from evalspec.inputs.manifest.fields import Count, Name, Positive, Seconds, Strict
+from evalspec.inputs.manifest.fields import Count, ManifestModel, Name, Positive, Seconds
 
 DEFAULT_JUDGE_MODEL = "gpt-6-luna"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
@@ -46,7 +46,7 @@ RequestSeconds = Annotated[
 ]
 
 
-class JudgeConfig(Strict):
+class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
     model: Name = Field(DEFAULT_JUDGE_MODEL, description="Name of the model, as the endpoint knows it.")
@@ -90,7 +90,7 @@ class JudgeConfig(Strict):
         return parameters
 
 
-class EmbeddingsConfig(Strict):
+class EmbeddingsConfig(ManifestModel):
     """The embedding model: the built-in static model, or an OpenAI-compatible endpoint."""
 
     provider: Literal["local", "openai-compatible"] = Field(

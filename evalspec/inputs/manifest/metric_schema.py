@@ -4,10 +4,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, field_validator, model_validator
 
-from evalspec.inputs.manifest.fields import Confidence, ModuleObject, Name, Number, Strict
+from evalspec.inputs.manifest.fields import Confidence, ManifestModel, ModuleObject, Name, Number
 
 
-class MetricEntry(Strict):
+class MetricEntry(ManifestModel):
     """One metric: a name, or a mapping with options. `rubric` or `scorer` defines a metric of your own."""
 
     name: Name = Field(
@@ -68,7 +68,7 @@ class MetricEntry(Strict):
         return self
 
 
-class Limit(Strict):
+class Limit(ManifestModel):
     """One limit on one metric. A bare number is a minimum if higher is better, and a maximum if lower is better."""
 
     bound: Number | None = None  # the bare number
@@ -116,7 +116,7 @@ class Limit(Strict):
         return self
 
 
-class WithThresholds(Strict):
+class WithThresholds(ManifestModel):
     """Metrics and thresholds, which both a dataset and the whole evaluation may have."""
 
     metrics: list[MetricEntry] | None = Field(

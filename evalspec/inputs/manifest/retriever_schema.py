@@ -16,12 +16,12 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 
-from evalspec.inputs.manifest.fields import Count, ModuleObject, Name, Number, Positive, Seconds, Share, Strict
+from evalspec.inputs.manifest.fields import Count, ManifestModel, ModuleObject, Name, Number, Positive, Seconds, Share
 
 _SELECTS: Any = Field(description="Selects this built-in retriever.")
 
 
-class Target(Strict):
+class Target(ManifestModel):
     """Search options of every retriever. They override the dataset's, and the command line overrides them."""
 
     top_k: Positive | None = Field(
@@ -101,7 +101,7 @@ class PluginOptions(Target):
 BuiltinOptions = Bm25Options | DenseOptions | HybridOptions | QdrantOptions | PluginOptions
 
 
-class HttpWire(Strict):
+class HttpWire(ManifestModel):
     """Options of every HTTP request."""
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = Field(
@@ -121,7 +121,7 @@ class HttpWire(Strict):
     )
 
 
-class HitQueries(Strict):
+class HitQueries(ManifestModel):
     """JSONPath queries (RFC 9535) that select the hits of a reply, best first. All must select equally many values."""
 
     ids: Name = Field(description="Ids of documents, or of chunks if `documentIds` is set.")
@@ -164,7 +164,7 @@ class HttpIngest(HttpCall):
     batch_size: Positive = Field(100, description="Documents in one request with {{documents}}.")
 
 
-class HttpRetriever(Strict):
+class HttpRetriever(ManifestModel):
     """A retriever behind HTTP: its address and its requests."""
 
     url: StrictStr | None = Field(None, description="Base URL, without placeholders. Default: that of the agent.")

@@ -22,7 +22,7 @@ from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.pairing import is_cost, label_clusters
 from evalspec.verdict.comparison.regression import ANCHOR_SHARE
 from evalspec.verdict.stats.power import Design
-from evalspec.verdict.validity.changes import Rules
+from evalspec.verdict.validity.changes import SignificanceRules
 from evalspec.verdict.validity.estimates import describe_dominance
 
 _ANCHOR_NOTE = (
@@ -86,7 +86,7 @@ class Forecast(Struct, frozen=True):
         if self.policy.alpha is None:
             return None
         luck = Design(dataset.attempts, self.options.repeat, self.policy.alpha).luck
-        return Rules(self.policy.alpha, two_sided=False).count_needed(luck=luck)
+        return SignificanceRules(self.policy.alpha, two_sided=False).count_needed(luck=luck)
 
     @property
     def may_confirm(self) -> bool:

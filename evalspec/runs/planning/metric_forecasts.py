@@ -18,7 +18,7 @@ from evalspec.verdict.comparison.drops import BY_VALUE, NO_SCORES, explain_block
 from evalspec.verdict.comparison.pairing import is_cost
 from evalspec.verdict.stats.detection import compute_needed_to_exclude
 from evalspec.verdict.stats.power import Design, find_detectable
-from evalspec.verdict.validity.changes import Evidence, Rules, weigh
+from evalspec.verdict.validity.changes import Evidence, SignificanceRules, weigh
 
 _ALPHA = 0.05
 _LITTLE = 0.02
@@ -75,7 +75,7 @@ class PlannedComparison(Struct, frozen=True):
             self._limit(dataset, after, baseline) for dataset, after in zip(self.datasets, self.planned, strict=True)
         ]
         noises = [[one.noise.scores for one in family if one.noise] for family in families]
-        evidence = weigh(noises, Rules(share * (self.policy.alpha or _ALPHA), two_sided=False))
+        evidence = weigh(noises, SignificanceRules(share * (self.policy.alpha or _ALPHA), two_sided=False))
         forecasts = []
         for after, family, found in zip(self.planned, families, evidence, strict=True):
             weighed, attempts = iter(found), count_baseline(baseline, after, self.options)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from evalspec.base.errors import Problem
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.inputs.manifest.fields import Strict
+from evalspec.inputs.manifest.fields import ManifestModel
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
@@ -22,7 +22,7 @@ from evalspec.targets.http.template import list_placeholders
 _ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
 _NO_ROOT_FILTER = "name the field, as in $.docs[?…], or for the end of a stream write {path: $.type, equals: end}"
 _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
-Config = TypeVar("Config", bound=Strict)
+Config = TypeVar("Config", bound=ManifestModel)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
 API_PLACE: Place = ("spec", "api")

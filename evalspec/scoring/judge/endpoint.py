@@ -20,7 +20,7 @@ from evalspec.targets.http.client import (
     send,
 )
 from evalspec.targets.http.error_body import find_message
-from evalspec.targets.http.failures import Service, shown_url
+from evalspec.targets.http.failures import ServiceNames, shown_url
 from evalspec.targets.http.pacing import AdaptiveLimit
 from evalspec.targets.http.routes import choose_route
 
@@ -45,7 +45,7 @@ class Endpoint:
             JudgeError: the base url is not usable.
         """
         headers = _compute_headers(config)
-        self.service = Service(
+        self.service = ServiceNames(
             name,
             setting,
             request_keys="",
@@ -136,7 +136,7 @@ def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
     return "apiKey and headers" if config.api_key else "headers"
 
 
-def _parse_object(raw: bytes, url: str, service: Service) -> dict[str, Any]:
+def _parse_object(raw: bytes, url: str, service: ServiceNames) -> dict[str, Any]:
     """Return the JSON object of a body. Unlike an agent's, an unreadable reply is retried, because it is not graded.
 
     Raises:

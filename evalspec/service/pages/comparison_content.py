@@ -104,11 +104,11 @@ def compute_content(project: Project, asked: Mapping[str, Any]) -> ComparisonCon
 def _compare(project: Project, asked: Mapping[str, Any]) -> ComparisonContent:
     from evalspec.reports.view.comparison import build_comparison_view
     from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
-    from evalspec.verdict.validity.changes import Rules
+    from evalspec.verdict.validity.changes import SignificanceRules
 
     signature = _sign(project, asked)
     baseline, *others = (find_named(project, name) for name in (asked["baseline"], *asked["candidates"]))
-    comparison = compare_runs(baseline, others, Rules(), Choice(allow_mismatch=asked["allow_mismatch"]))
+    comparison = compare_runs(baseline, others, SignificanceRules(), Choice(allow_mismatch=asked["allow_mismatch"]))
     return ComparisonContent(
         signature,
         baseline.run.id,

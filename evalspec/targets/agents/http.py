@@ -30,14 +30,16 @@ from evalspec.targets.http.client import (
     send,
 )
 from evalspec.targets.http.events import EVENT_STREAM, JSON_LINES, STREAM_END, read_events, read_rest
-from evalspec.targets.http.failures import Service
+from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.template import list_placeholders
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
-AGENT = Service("the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url")
+AGENT = ServiceNames(
+    "the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url"
+)
 
 
 class HttpAgent:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from evalspec import __version__
 from evalspec.base.errors import ServiceError
 from evalspec.base.text import decode_reply, excerpt, parse_reply_json
-from evalspec.targets.http.failures import Service, explain_failure, explain_status, looks_like_html, shown_url
+from evalspec.targets.http.failures import ServiceNames, explain_failure, explain_status, looks_like_html, shown_url
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.unpacking import MAX_UNPACKED_BYTES, TooLarge, iterate_unpacked
 
@@ -75,7 +75,9 @@ class Connections:
 
 
 @asynccontextmanager
-async def send(client: httpx.AsyncClient, request: OutgoingRequest, service: Service) -> AsyncIterator[httpx.Response]:
+async def send(
+    client: httpx.AsyncClient, request: OutgoingRequest, service: ServiceNames
+) -> AsyncIterator[httpx.Response]:
     """Send a request and yield the reply. Its body is read inside the block, and the timeout covers the whole block.
 
     Raises:
@@ -98,7 +100,7 @@ async def send(client: httpx.AsyncClient, request: OutgoingRequest, service: Ser
         raise explain_failure(error, request.url, request.timeout, service) from None
 
 
-async def refuse_status(response: httpx.Response, service: Service) -> None:
+async def refuse_status(response: httpx.Response, service: ServiceNames) -> None:
     """Raise a ServiceError unless the status is 2xx."""
     if not response.is_success:
         raise explain_status(response, await _read_beginning(response), service)
@@ -113,7 +115,7 @@ async def read_whole(response: httpx.Response) -> bytes:
     return b"".join([chunk async for chunk in read_limited(response)])
 
 
-def parse_body(raw: bytes, url: str, service: Service) -> Any:
+def parse_body(raw: bytes, url: str, service: ServiceNames) -> Any:
     """Return the JSON value of a whole body.
 
     Raises:

@@ -25,7 +25,7 @@ _RETRY_DELAY = re.compile(r'"retryDelay":\s*"(\d+(?:\.\d+)?)s"')
 """Google's services write the requested wait into the body instead of a Retry-After header."""
 
 
-class Service(Struct, frozen=True):
+class ServiceNames(Struct, frozen=True):
     """The names that messages use for a service and its section of the manifest.
 
     `request_keys`, `credentials_key`, `place_key`: the section's keys for the request (empty: none), the credentials
@@ -60,7 +60,7 @@ def shown_url(url: str | httpx.URL) -> str:
         return "the url"
 
 
-def explain_status(response: httpx.Response, body: str, service: Service) -> ServiceError:
+def explain_status(response: httpx.Response, body: str, service: ServiceNames) -> ServiceError:
     """Return the error for a reply whose status is not 2xx. `body`: its beginning."""
     status, url = response.status_code, shown_url(response.request.url)
     answered = f"{url} answered {f'{status} {response.reason_phrase}'.rstrip()}"
@@ -99,7 +99,7 @@ def _find_wait(response: httpx.Response, body: str) -> float | None:
     return float(in_body[1]) if in_body else in_header
 
 
-def explain_failure(error: Exception, url: str, timeout: float, service: Service) -> ServiceError:
+def explain_failure(error: Exception, url: str, timeout: float, service: ServiceNames) -> ServiceError:
     """Return the error for a request that httpx could not complete. `timeout`: of the whole exchange, in seconds."""
     where = shown_url(url)
     if isinstance(error, httpx.ConnectTimeout):
@@ -134,7 +134,7 @@ def looks_like_html(text: str) -> bool:
     return text.lstrip()[:9].lower().startswith(("<!doctype", "<html", "<head", "<body"))
 
 
-def _redirect_target(response: httpx.Response, service: Service) -> str:
+def _redirect_target(response: httpx.Response, service: ServiceNames) -> str:
     location = response.headers.get("location")
     if not location:
         return f"redirects are not followed, and this one has no target; check {service.name}'s url"
@@ -145,7 +145,7 @@ def _redirect_target(response: httpx.Response, service: Service) -> str:
     return f"redirects are not followed; if {target} is {service.name}, use that url in the manifest"
 
 
-def _explain_connect_error(error: httpx.ConnectError, url: str, service: Service) -> ServiceError:
+def _explain_connect_error(error: httpx.ConnectError, url: str, service: ServiceNames) -> ServiceError:
     where, proxy, causes = shown_url(url), shown_proxy(url), list(_causes(error))
     for cause in causes:
         if isinstance(cause, ssl.SSLError):

@@ -22,7 +22,7 @@ from evalspec.targets.http.client import (
     send,
 )
 from evalspec.targets.http.error_body import parse_error, refuse_error_body
-from evalspec.targets.http.failures import Service
+from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.pacing import persist
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.template import encode_query, fill_json, fill_path, list_placeholders
@@ -124,7 +124,7 @@ class _Call:
     def __init__(self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections) -> None:
         path = call.path or ""
         self.placeholders = frozenset(list_placeholders([path, call.request]))
-        self._service = Service("the retriever", kind)
+        self._service = ServiceNames("the retriever", kind)
         self._url = url.rstrip("/")
         self._path = f"/{path.lstrip('/')}"
         self._call = call

@@ -25,7 +25,7 @@ from evalspec.targets.retrievers.scopes import build_address, nothing_indexed, s
 from evalspec.targets.retrievers.vectors import TextVectors
 
 if TYPE_CHECKING:
-    from evalspec.targets.http.failures import Service
+    from evalspec.targets.http.failures import ServiceNames
     from evalspec.targets.retrievers.vectors import Vector
 
 _NAME = "builtin: qdrant"
@@ -276,10 +276,10 @@ def _explain_source(source: Exception, url: str, where: str, timeout: float) -> 
     return _not_qdrant(where)
 
 
-def _describe_service() -> "Service":
-    from evalspec.targets.http.failures import Service
+def _describe_service() -> "ServiceNames":
+    from evalspec.targets.http.failures import ServiceNames
 
-    return Service("Qdrant", "qdrant", credentials_key="apiKey", place_key="url")
+    return ServiceNames("Qdrant", "qdrant", credentials_key="apiKey", place_key="url")
 
 
 def _not_qdrant(where: str) -> RetrieverError:

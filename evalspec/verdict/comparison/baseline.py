@@ -59,7 +59,7 @@ class _Stored(Record, frozen=True, kw_only=True):
     datasets: tuple[StoredDataset, ...]
 
 
-class Loss(Record, frozen=True):
+class AcceptedLoss(Record, frozen=True):
     """How much worse a metric is than in the anchor: its means over the common samples."""
 
     dataset: str
@@ -74,7 +74,7 @@ class Acceptance(Record, frozen=True):
     at: str
     reason: str
     since: str
-    losses: tuple[Loss, ...] = ()
+    losses: tuple[AcceptedLoss, ...] = ()
 
 
 class _Baseline(_Stored, frozen=True, kw_only=True):

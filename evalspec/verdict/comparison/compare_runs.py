@@ -50,7 +50,7 @@ from evalspec.verdict.comparison.sample_changes import list_sample_changes
 from evalspec.verdict.comparison.thin_cells import describe_thin_cells
 from evalspec.verdict.stats.paired import compute_effect_size
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice
-from evalspec.verdict.validity.changes import Evidence, Rules, estimate_difference, weigh
+from evalspec.verdict.validity.changes import Evidence, SignificanceRules, estimate_difference, weigh
 from evalspec.verdict.validity.estimates import FEW
 
 _WORTH_FINDING = 0.02
@@ -73,7 +73,7 @@ class Choice(Struct, frozen=True):
 
 
 def compare_runs(
-    baseline: NamedRun, candidates: Sequence[NamedRun], rules: Rules, choice: Choice | None = None
+    baseline: NamedRun, candidates: Sequence[NamedRun], rules: SignificanceRules, choice: Choice | None = None
 ) -> Comparison:
     """Return the comparison of each candidate with the baseline and with the others, over their common samples.
 
@@ -138,7 +138,7 @@ def _match_all(
 
 
 def _compare(
-    baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: Rules
+    baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: SignificanceRules
 ) -> CandidateComparison:
     datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
     thin = [
@@ -157,7 +157,7 @@ def _compare(
     )
 
 
-def _check_reach(rules: Rules) -> None:
+def _check_reach(rules: SignificanceRules) -> None:
     if rules.alpha * (rules.resamples + 1) <= 1:
         message = f"{rules.resamples:,} resamples cannot give a p-value below alpha {rules.alpha:g}"
         raise InvalidInput(message, f"raise --resamples above {1 / rules.alpha:,.0f}")
@@ -256,7 +256,7 @@ def _check_metrics(
             raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
 
 
-def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: Rules) -> DatasetComparison:
+def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: SignificanceRules) -> DatasetComparison:
     before, after = pairs.before, pairs.after
     statistics = {metric: after.metrics[metric].statistic for metric in pairs.columns}
     signs = {
@@ -354,7 +354,7 @@ def _state(found: Delta, metric: str, summary: Summary) -> MetricChange:
     )
 
 
-def _slices(pairs: DatasetPairs, rules: Rules) -> tuple[SliceChange, ...]:
+def _slices(pairs: DatasetPairs, rules: SignificanceRules) -> tuple[SliceChange, ...]:
     """Return the common slices, worst first by the leading metric: the first with a threshold, otherwise the first.
 
     A baseline file has no slices, so the candidate's are used.
@@ -380,7 +380,7 @@ def _slices(pairs: DatasetPairs, rules: Rules) -> tuple[SliceChange, ...]:
     return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
 
 
-def _slice_delta(pairs: DatasetPairs, metric: str, scores: ScorePairs, rules: Rules) -> Delta:
+def _slice_delta(pairs: DatasetPairs, metric: str, scores: ScorePairs, rules: SignificanceRules) -> Delta:
     """Return the change in a slice with its interval. Slices are not tested because there are many."""
     statistic, interval = pairs.after.metrics[metric].statistic, None
     if metric in pairs.tested and len(scores):

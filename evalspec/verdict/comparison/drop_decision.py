@@ -32,7 +32,7 @@ from evalspec.verdict.comparison.pairing import (
 )
 from evalspec.verdict.comparison.wording import render_p
 from evalspec.verdict.gate import LostSamples
-from evalspec.verdict.validity.changes import Evidence, PairedScores, Rules, weigh
+from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules, weigh
 from evalspec.verdict.validity.coverage import exceeds_share
 from evalspec.verdict.validity.estimates import FEW
 from evalspec.verdict.wording import render_value
@@ -156,7 +156,9 @@ def _would_break(one: Held, policy: CiGate) -> bool:
     worst = {one.metric: Score.scored(bounds[sign_of(one.after.metrics[one.metric].direction) < 0])}
     held = pair_held(one, policy, [(old, replace(old, scores=worst, attempts=())) for old in lost])
     if held.paired is not None:
-        rules = one.evidence.rules if one.evidence is not None else Rules(policy.alpha or 0.05, two_sided=False)
+        rules = (
+            one.evidence.rules if one.evidence is not None else SignificanceRules(policy.alpha or 0.05, two_sided=False)
+        )
         held = replace(held, evidence=weigh([[held.paired]], rules)[0][0])
     return _judge(held, policy).status is not PASS
 

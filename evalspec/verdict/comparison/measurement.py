@@ -172,23 +172,23 @@ def _explain_rejudging(runs: _Runs) -> str:
     return f"{said}{added}; if its replies are gone, evaluate its version of the agent and promote that run"
 
 
-class Kind(NamedTuple):
+class ChangeKind(NamedTuple):
     """A kind of change. `blocks`: outcomes are INCOMPLETE where it could change them."""
 
     find: Callable[[_Runs], _Found]
     blocks: bool = False
 
 
-KINDS: Mapping[str, Kind] = {
-    "limit": Kind(_list_limits),
-    "gate": Kind(_list_gate),
-    "cluster": Kind(_list_clusters),
-    "removed": Kind(_list_removed, blocks=True),
-    "edited": Kind(_list_edited, blocks=True),
-    "selection": Kind(_list_selected, blocks=True),
-    "judge_model": Kind(_list_judges, blocks=True),
-    "grown": Kind(_list_grown),
-    "recorded": Kind(_list_recorded),
+KINDS: Mapping[str, ChangeKind] = {
+    "limit": ChangeKind(_list_limits),
+    "gate": ChangeKind(_list_gate),
+    "cluster": ChangeKind(_list_clusters),
+    "removed": ChangeKind(_list_removed, blocks=True),
+    "edited": ChangeKind(_list_edited, blocks=True),
+    "selection": ChangeKind(_list_selected, blocks=True),
+    "judge_model": ChangeKind(_list_judges, blocks=True),
+    "grown": ChangeKind(_list_grown),
+    "recorded": ChangeKind(_list_recorded),
 }
 
 

@@ -8,8 +8,8 @@ from evalspec.base.errors import InvalidInput
 from evalspec.model import DatasetResult, Run, SampleStatus
 from evalspec.verdict.comparison.baseline import (
     Acceptance,
+    AcceptedLoss,
     Baseline,
-    Loss,
     common_datasets,
     count_attempts,
     list_pooled,
@@ -51,7 +51,9 @@ def promote(run: Run, over: Baseline | None, reason: str | None, at: str) -> Bas
         return Baseline(run, accepted=accepted)
     if reason is None:
         return Baseline(run, anchor, accepted)
-    losses = [Loss(dataset, metric, before, after) for dataset, metric, before, after in list_losses(anchor, run)]
+    losses = [
+        AcceptedLoss(dataset, metric, before, after) for dataset, metric, before, after in list_losses(anchor, run)
+    ]
     return Baseline(run, None, Acceptance(at, reason, anchor.id, tuple(losses)))
 
 

@@ -32,7 +32,7 @@ from evalspec.verdict.comparison.pairing import (
     pair_samples,
 )
 from evalspec.verdict.gate import LostSamples
-from evalspec.verdict.validity.changes import Rules, weigh
+from evalspec.verdict.validity.changes import SignificanceRules, weigh
 from evalspec.verdict.validity.coverage import exceeds_share
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
@@ -101,7 +101,7 @@ def _choose(families: Sequence[list[Held]], against: str, only: Collection[Outco
 
 def _decide_all(families: Sequence[Sequence[Held]], policy: CiGate, share: float) -> list[RegressionOutcome]:
     """Return the outcomes of the limits. `share`: of the significance level."""
-    rules = Rules(share * (policy.alpha or 0.05), two_sided=False)
+    rules = SignificanceRules(share * (policy.alpha or 0.05), two_sided=False)
     evidence = weigh([[one.paired for one in family if one.paired is not None] for family in families], rules)
     outcomes = []
     for family, found in zip(families, evidence, strict=True):

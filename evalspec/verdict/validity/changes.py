@@ -97,7 +97,7 @@ class PairedScores(Struct, frozen=True, dict=True):
         return exceeds_share(self.unpaired, len(self) + self.unpaired, MOST_UNPAIRED)
 
 
-class Rules(Struct, frozen=True):
+class SignificanceRules(Struct, frozen=True):
     """Settings of the tests. `two_sided`: test for improvements as well as deteriorations.
 
     `ranges`: how many intervals of a metric hold together at confidence 1 - alpha.
@@ -138,7 +138,7 @@ class Evidence(Struct, frozen=True, dict=True):
 
     scores: PairedScores
     estimate: Estimate
-    rules: Rules
+    rules: SignificanceRules
     p_value: float | None = None
     adjusted: float | None = None
     test: str | None = None
@@ -214,7 +214,7 @@ class Evidence(Struct, frozen=True, dict=True):
         )
 
 
-def weigh(families: Sequence[Sequence[PairedScores]], rules: Rules) -> list[list[Evidence]]:
+def weigh(families: Sequence[Sequence[PairedScores]], rules: SignificanceRules) -> list[list[Evidence]]:
     """Return the evidence of all metrics, by family. The metrics of a family have the same samples.
 
     Metrics without pairs are not tested. Tests of no change are adjusted by maxT, and tests of a margin by Holm (1979).
@@ -255,7 +255,7 @@ def _is_exchanged(one: Evidence) -> bool:
     return one.p_value is not None and not one.scores.is_bounded_test
 
 
-def _test(scores: PairedScores, rules: Rules) -> Evidence:
+def _test(scores: PairedScores, rules: SignificanceRules) -> Evidence:
     evidence = Evidence(scores, estimate_difference(scores, rules.confidence), rules)
     if not len(scores):
         return evidence

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from evalspec.base.errors import Problem
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.located import LineOfFile, Located, read_head
-from evalspec.inputs.datasets.record_files import Row, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, read_rows
 from evalspec.inputs.formats.promptfoo.asserts import has_answer, parse_cell_assert, substitute
 from evalspec.inputs.formats.promptfoo.files import NamedFiles, Unreadable, names_file, read_document
 from evalspec.inputs.formats.promptfoo.recognition import is_document
@@ -20,7 +20,7 @@ _METADATA = "__metadata:"
 _EXPECTED = "__expected"
 
 
-def read_tests(source: Source, notes: ReadingNotes) -> Iterator[Row]:
+def read_tests(source: Source, notes: ReadingNotes) -> Iterator[FileRow]:
     """Yield the tests, with defaults added, files read and variables expanded."""
     files = NamedFiles(source, notes)
     head = read_head(source.path)
@@ -36,12 +36,12 @@ def read_tests(source: Source, notes: ReadingNotes) -> Iterator[Row]:
         yield from _expand_all(_list_tests(document.data, (), document, files), {}, files)
 
 
-def _read_records(path: Path, shown_as: str, notes: ReadingNotes) -> Iterator[Row]:
+def _read_records(path: Path, shown_as: str, notes: ReadingNotes) -> Iterator[FileRow]:
     for row in read_rows(path, shown_as, notes.problems, notes.warnings):
-        yield Row(row.line, _test_of_cells(row.value) if row.is_cells else row.value)
+        yield FileRow(row.line, _test_of_cells(row.value) if row.is_cells else row.value)
 
 
-def _read_config(config: Mapping[str, Any], document: Located, files: NamedFiles) -> Iterator[Row]:
+def _read_config(config: Mapping[str, Any], document: Located, files: NamedFiles) -> Iterator[FileRow]:
     defaults = config.get("defaultTest") or {}
     if names_file(defaults):
         defaults = _try(files, document.line(("defaultTest",)), _load_mapping, defaults, files) or {}
@@ -71,7 +71,7 @@ def _load_mapping(reference: Any, files: NamedFiles) -> dict[str, Any]:
     return found
 
 
-def _list_tests(value: Any, place: Place, document: Located, files: NamedFiles) -> Iterator[Row]:
+def _list_tests(value: Any, place: Place, document: Located, files: NamedFiles) -> Iterator[FileRow]:
     """Yield the tests of a list, in which a text names files of tests. Such tests have the line of that text."""
     if isinstance(value, str):
         yield from _read_named(value, document.line(place), files)
@@ -82,10 +82,10 @@ def _list_tests(value: Any, place: Place, document: Located, files: NamedFiles) 
         return
     for index, test in enumerate(value):
         line = document.line((*place, index))
-        yield from _read_named(test, line, files) if isinstance(test, str) else [Row(line, test)]
+        yield from _read_named(test, line, files) if isinstance(test, str) else [FileRow(line, test)]
 
 
-def _read_named(reference: str, line: int, files: NamedFiles) -> Iterator[Row]:
+def _read_named(reference: str, line: int, files: NamedFiles) -> Iterator[FileRow]:
     for path in _try(files, line, files.find, reference) or ():
         files.note(path)
         if path.suffix in (".csv", ".jsonl", ".tsv"):
@@ -93,10 +93,10 @@ def _read_named(reference: str, line: int, files: NamedFiles) -> Iterator[Row]:
         else:
             content = _try(files, line, files.load, path)
             tests = content if isinstance(content, list) else [] if content is None else [content]
-        yield from (Row(line, test) for test in tests)
+        yield from (FileRow(line, test) for test in tests)
 
 
-def _list_scenarios(value: Any, document: Located, files: NamedFiles) -> Iterator[Row]:
+def _list_scenarios(value: Any, document: Located, files: NamedFiles) -> Iterator[FileRow]:
     """Yield each test of each scenario with each part of its data."""
     place: Place = ("scenarios",)
     for row in _list_tests(value, place, document, files):
@@ -110,7 +110,7 @@ def _list_scenarios(value: Any, document: Located, files: NamedFiles) -> Iterato
         parts = [part.value for part in _list_tests(row.value["config"], ("config",), here, files)]
         tests = [test.value for test in _list_tests(row.value.get("tests") or [{}], ("tests",), here, files)]
         for part, test in itertools.product(parts, tests):
-            yield Row(row.line, _merge(part, test) if isinstance(part, dict) and isinstance(test, dict) else test)
+            yield FileRow(row.line, _merge(part, test) if isinstance(part, dict) and isinstance(test, dict) else test)
 
 
 def _merge(outer: Mapping[str, Any], test: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _is_numbered(name: str) -> bool:
     return not rest or rest.isdecimal()
 
 
-def _expand_all(rows: Iterator[Row], defaults: Mapping[str, Any], files: NamedFiles) -> Iterator[Row]:
+def _expand_all(rows: Iterator[FileRow], defaults: Mapping[str, Any], files: NamedFiles) -> Iterator[FileRow]:
     """Yield the tests with the defaults, the texts of their files, and each combination of their lists of variables."""
     for row in rows:
         if not isinstance(row.value, dict):
@@ -149,7 +149,7 @@ def _expand_all(rows: Iterator[Row], defaults: Mapping[str, Any], files: NamedFi
             continue
         test = _try(files, row.line, _fill, row.value, defaults, files)
         if test is not None:
-            yield from _combine(Row(row.line, test))
+            yield from _combine(FileRow(row.line, test))
 
 
 def _with_variables(test: dict[str, Any], files: NamedFiles) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def _read_texts(value: Any, files: NamedFiles) -> Any:
     return value
 
 
-def _combine(row: Row) -> Iterator[Row]:
+def _combine(row: FileRow) -> Iterator[FileRow]:
     test = row.value
     variables, options = test.get("vars"), test.get("options")
     is_fixed = isinstance(options, dict) and options.get("disableVarExpansion")
@@ -194,7 +194,7 @@ def _combine(row: Row) -> Iterator[Row]:
     lists = {name: value for name, value in variables.items() if isinstance(value, list)} if may_expand else {}
     for values in itertools.islice(itertools.product(*lists.values()), _MOST_COMBINATIONS):
         combined = {**variables, **dict(zip(lists, values, strict=True))} if isinstance(variables, dict) else variables
-        yield Row(row.line, {**test, "vars": _substitute_each(combined)})
+        yield FileRow(row.line, {**test, "vars": _substitute_each(combined)})
 
 
 def _substitute_each(variables: Any) -> Any:

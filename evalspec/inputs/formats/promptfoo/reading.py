@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.base.errors import Problem
 from evalspec.inputs.datasets.base import ReadingNotes, Source
-from evalspec.inputs.datasets.record_files import Row
+from evalspec.inputs.datasets.record_files import FileRow
 from evalspec.inputs.datasets.record_form import RecordForm
 from evalspec.inputs.datasets.record_names import CONTEXTS, QUESTIONS, nest
 from evalspec.inputs.datasets.record_values import BadValue
@@ -53,7 +53,7 @@ def read_promptfoo(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     kinds: Counter[str] = Counter()
     used: Counter[str] = Counter()
 
-    def count(rows: Iterator[Row]) -> Iterator[Row]:
+    def count(rows: Iterator[FileRow]) -> Iterator[FileRow]:
         for row in rows:
             if isinstance(row.value, dict):
                 verdicts = choose_answers(row.value.get("assert") or (), row.value.get("vars") or {})

@@ -12,7 +12,7 @@ from evalspec.inputs.formats.trec.reading import (
     read_collection,
     read_judgements,
 )
-from evalspec.inputs.formats.trec.writing import Layout, is_cell
+from evalspec.inputs.formats.trec.writing import CollectionLayout, is_cell
 from evalspec.model import Sample
 
 
@@ -34,7 +34,7 @@ def _render_topic(sample: Sample) -> str:
     return f"{sample.id}\t{_in_one_line(sample.question)}\n"
 
 
-_LAYOUT = Layout(
+_LAYOUT = CollectionLayout(
     judgements="qrels.txt",
     header="",
     form="{} 0 {} {}\n",

@@ -30,7 +30,7 @@ _LOSSES = (
 )
 
 
-class Layout(Struct, frozen=True):
+class CollectionLayout(Struct, frozen=True):
     """The layout of a collection.
 
     `judgements` and `queries`: paths of the two files in the folder. `header`: first line of the judgements. `form`:
