@@ -541,7 +541,7 @@ def test_retrievers_are_compared_in_one_command(faq):
     assert [run["name"] for run in document["runs"]] == ["mine", *names]
     (best,) = document["best"]
     assert best["metric"] == "RR@2" and best["value"] == 1.0 and best["p95Ms"] > 0
-    assert document["candidates"][0]["datasets"][0]["metrics"]["RR@2"]["p"] is not None
+    assert document["candidates"][0]["datasets"][0]["metrics"]["RR@2"]["pValue"] is not None
     assert "hybrid[rrfK=60]" in (faq.folder / "compared.md").read_text()
     assert len(list((faq.folder / ".evalspec" / "runs").glob("*-*"))) == 5
     listed = faq("runs", "list").out
