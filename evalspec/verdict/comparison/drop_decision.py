@@ -156,9 +156,8 @@ def _would_break(one: Held, policy: CiGate) -> bool:
     worst = {one.metric: Score.scored(bounds[sign_of(one.after.metrics[one.metric].direction) < 0])}
     held = pair_held(one, policy, [(old, replace(old, scores=worst, attempts=())) for old in lost])
     if held.paired is not None:
-        rules = (
-            one.evidence.rules if one.evidence is not None else SignificanceRules(policy.alpha or 0.05, two_sided=False)
-        )
+        usual = SignificanceRules(policy.alpha or 0.05, two_sided=False)
+        rules = usual if one.evidence is None else one.evidence.rules
         held = replace(held, evidence=weigh([[held.paired]], rules)[0][0])
     return _judge(held, policy).status is not PASS
 
