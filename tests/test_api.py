@@ -53,7 +53,7 @@ def test_a_function_is_evaluated_and_nothing_is_printed(qa, agent):
     stored = json.loads(next((qa.folder / ".evalspec" / "runs").glob("2*/report.json")).read_text())
     assert (stored["runId"], stored["verdict"]) == (run.id, run.verdict)
     named = agent if inspect.isfunction(agent) else type(agent)
-    assert run.fingerprint["agent"]["function"] == f"{named.__module__}:{named.__qualname__}"
+    assert run.fingerprint.agent.function == f"{named.__module__}:{named.__qualname__}"
 
 
 def test_a_broken_limit_is_a_verdict_and_no_exception(qa):
@@ -127,7 +127,7 @@ def test_a_run_is_loaded_scored_again_and_compared(qa):
     after = api.evaluate("agent.yaml", agent=lambda question: "Rome")
     assert api.load_run("latest") == api.load_run(after.id) == after
     again = api.rescore(before.id, "agent.yaml")
-    assert again.fingerprint["rescoredFrom"] == before.id
+    assert again.fingerprint.rescored_from == before.id
     assert again.datasets[0].metrics["string_match"].value == 1.0
     for pair in ((before, after), (before.id, after.id)):
         (candidate,) = api.compare(*pair).candidates
@@ -311,8 +311,8 @@ def test_userinfo_of_urls_is_not_stored_and_not_shown(qa, agent):
     qa.write()
     url = agent.url.replace("//", "//user:hush-hush@")
     run = api.evaluate("agent.yaml", url=url, judge={"baseUrl": f"{url}/v1", "maxRetries": 0})
-    assert run.fingerprint["agent"]["url"].startswith(agent.url)
-    assert run.fingerprint["judge"]["baseUrl"] == f"{agent.url}/v1"
+    assert run.fingerprint.agent.url.startswith(agent.url)
+    assert run.fingerprint.judge.base_url == f"{agent.url}/v1"
     done = qa("evaluate", "agent.yaml", "--url", url, "--no-judge")
     assert "hush" not in done.out + done.err + read_all(qa.folder / ".evalspec")
     assert "hush" not in qa("evaluate", "agent.yaml", "--url", f"{url}:99999").err
@@ -380,11 +380,11 @@ def test_impossible_token_counts_are_unknown(qa):
     assert "usage" in run.datasets[0].samples[0].error
 
 
-def test_a_report_without_its_agent_is_refused(qa):
+def test_a_report_whose_agent_is_no_mapping_is_refused(qa):
     api.evaluate("agent.yaml", agent=answer)
     report = json.loads(next(qa.folder.rglob("report.json")).read_text())
     for key in ("agent", "manifest"):
-        edited = report | {"fingerprint": report["fingerprint"] | {key: None}}
+        edited = report | {"fingerprint": report["fingerprint"] | {key: "x"}}
         (qa.folder / "edited.json").write_text(json.dumps(edited))
         with pytest.raises(InvalidInput, match=f"fingerprint.{key}"):
             api.load_run("edited.json")

@@ -3,9 +3,10 @@
 import json
 
 import pytest
+from msgspec import to_builtins
 
 import evalspec
-from evalspec.runs.runner.ci_variables import describe_ci_build
+from evalspec.runs.runner.ci_variables import detect_ci_build
 
 GITHUB = {
     "GITHUB_ACTIONS": "true",
@@ -57,13 +58,13 @@ KNOWN = {
 
 @pytest.mark.parametrize(("environment", "wanted"), KNOWN.values(), ids=KNOWN)
 def test_each_service_says_what_it_builds(environment, wanted):
-    found = describe_ci_build(environment)
-    got = tuple(found.get(key) for key in ("branch", "commit", "pullRequest", "url"))
+    found = detect_ci_build(environment)
+    got = tuple(getattr(found, key) for key in ("branch", "commit", "pull_request", "url"))
     assert got == wanted
 
 
 def test_no_service_no_build():
-    assert describe_ci_build({"CI": "true", "BUILD_URL": URL, "GITHUB_REF": "refs/heads/main"}) is None
+    assert detect_ci_build({"CI": "true", "BUILD_URL": URL, "GITHUB_REF": "refs/heads/main"}) is None
 
 
 @pytest.mark.parametrize(
@@ -78,12 +79,12 @@ def test_no_service_no_build():
     ],
 )
 def test_what_no_build_has_is_unknown(name, text, key):
-    assert key not in describe_ci_build({"BUILDKITE": "true", name: text})
+    assert getattr(detect_ci_build({"BUILDKITE": "true", name: text}), key) is None
 
 
 def test_addresses_have_no_secrets():
-    found = describe_ci_build({"BUILDKITE": "true", "BUILDKITE_BUILD_URL": "https://u:pw@ci.example/7?token=x#y"})
-    assert found["url"] == "https://ci.example/7"
+    found = detect_ci_build({"BUILDKITE": "true", "BUILDKITE_BUILD_URL": "https://u:pw@ci.example/7?token=x#y"})
+    assert found.url == "https://ci.example/7"
 
 
 def test_a_run_keeps_its_build_and_a_rescored_run_that_of_its_replies(project, monkeypatch):
@@ -92,15 +93,15 @@ def test_a_run_keeps_its_build_and_a_rescored_run_that_of_its_replies(project, m
     for name, text in (GITHUB | {"GITHUB_REF": "refs/heads/bad\udce4"}).items():
         monkeypatch.setenv(name, text)
     first = evalspec.evaluate("agent.yaml", agent=lambda _: "Paris")
-    assert first.fingerprint["ci"]["branch"] == "bad\\udce4"
+    assert first.fingerprint.ci.branch == "bad\\udce4"
     stored = json.loads((project.folder / ".evalspec" / "runs" / first.id / "report.json").read_text())
-    assert stored["fingerprint"]["ci"] == first.fingerprint["ci"]
+    assert stored["fingerprint"]["ci"] == to_builtins(first.fingerprint.ci)
     monkeypatch.setenv("GITHUB_REF", "refs/heads/other")
-    assert evalspec.rescore(first.id, "agent.yaml").fingerprint["ci"] == first.fingerprint["ci"]
+    assert evalspec.rescore(first.id, "agent.yaml").fingerprint.ci == first.fingerprint.ci
     other = evalspec.evaluate("agent.yaml", agent=lambda _: "Paris")
     (compared,) = evalspec.compare(first.id, other.id).candidates
     assert (compared.mismatches, compared.differences) == ((), ())
     monkeypatch.delenv("GITHUB_ACTIONS")
     local = evalspec.evaluate("agent.yaml", agent=lambda _: "Paris")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    assert "ci" not in evalspec.rescore(local.id, "agent.yaml").fingerprint
+    assert evalspec.rescore(local.id, "agent.yaml").fingerprint.ci is None

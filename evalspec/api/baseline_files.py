@@ -50,7 +50,7 @@ def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]
 
 def _drop_samples(run: Run, find_keys: Callable[[str], set[Key]]) -> tuple[Run, int]:
     """Return a run of a baseline without some samples, and their number. A dataset without others is dropped."""
-    keys = set().union(*(find_keys(one["id"]) for one in list_pooled(run)))
+    keys = set().union(*(find_keys(one.id) for one in list_pooled(run)))
     datasets, removed = [], 0
     for dataset in run.datasets:
         samples = tuple(sample for sample in dataset.samples if (dataset.name, sample.id) not in keys)

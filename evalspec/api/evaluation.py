@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
-from pydantic.alias_generators import to_camel
+from msgspec.structs import asdict, replace
 
 from evalspec.base.errors import Problem
 from evalspec.inputs.manifest.loader import LoadedManifest
@@ -32,8 +31,8 @@ from evalspec.runs.store.stored_run import StoredRun, open_run
 if TYPE_CHECKING:
     from evalspec.targets.retrievers.vectors import KnownVectors
 
-_ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrieversSha256", "selection")
-"""The keys of a fingerprint that describe where replies come from."""
+_ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrievers_sha256", "selection")
+"""The fields of a fingerprint that describe where replies come from."""
 
 
 class Progress(NamedTuple):
@@ -121,10 +120,10 @@ class Evaluation(Struct, frozen=True):
                 undo.pop_all()
             return session
         known_attempts = load_replies(self.rescored, plan, outline, fresh=self.fresh)
-        origin = {key: self.rescored.fingerprint[key] for key in _ORIGIN if key in self.rescored.fingerprint}
-        own = {key: value for key, value in fingerprint.items() if key != "ci"}  # this build did not get the replies
+        origin = {name: getattr(self.rescored.fingerprint, name) for name in _ORIGIN}  # this build got no replies
         reused = describe_reused(self.rescored, outline, known_attempts)
-        described = own | origin | reused | {"rescoredFrom": self.rescored.id, "replies": known_attempts.origin}
+        counts = {"rescored_from": self.rescored.id, "replies": known_attempts.origin}
+        described = replace(fingerprint, **origin, **reused, **counts)
         return replace(begin_run(self.store, plan, outline, described, now), known_attempts=known_attempts)
 
 
@@ -168,7 +167,7 @@ def prepare_rescore(
     refuse_damage(stored)
     refuse_erased(stored, stored.read_index(), "scored again", datasets)
     options = RunOptions(
-        datasets=tuple(datasets) or tuple(stored.fingerprint["selection"]["datasets"]),
+        datasets=tuple(datasets) or stored.selection.datasets,
         no_judge=no_judge,
         repeat=stored.outline.repeats,
         judge_repeat=judge_repeat,
@@ -201,30 +200,20 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
 
 def options_of(stored: StoredRun) -> dict[str, Any]:
     """Return the options with which a stored run was started, by the names of RunOptions."""
-    selection, responses = stored.fingerprint["selection"], stored.fingerprint["responses"]
+    responses = stored.fingerprint.responses
     return {
-        "datasets": tuple(selection["datasets"]),
-        "sample_size": selection["sampleSize"],
-        "seed": selection["seed"],
-        "tags": tuple(selection["tags"]),
-        "exclude_tags": tuple(selection["excludeTags"]),
-        "where": tuple(selection.get("where", ())),
-        "stratify": tuple(selection.get("stratify", ())),
-        "slice": selection.get("slice"),
-        "held_out": selection.get("heldOut", False),
+        **asdict(stored.selection),
         "repeat": stored.outline.repeats,
         "judge_repeat": stored.outline.judge_repeats,
-        "no_judge": stored.fingerprint["noJudge"],
+        "no_judge": stored.fingerprint.no_judge,
         "no_content": not stored.outline.has_texts,
-        "responses": Path(responses["path"]) if responses else None,
-        **retriever_options_of(stored),
+        "responses": Path(responses.path) if responses else None,
     }
 
 
 def retriever_options_of(stored: StoredRun) -> dict[str, Any]:
-    """Return the retriever options of a stored run. Empty for runs of releases that did not store them."""
-    selection = stored.fingerprint["selection"]
-    return {name: selection[key] for name in RETRIEVER_OPTIONS if (key := to_camel(name)) in selection}
+    """Return the retriever options of a stored run."""
+    return {name: getattr(stored.selection, name) for name in RETRIEVER_OPTIONS}
 
 
 def _ids_of(stored: StoredRun) -> Mapping[str, frozenset[str]]:

@@ -196,7 +196,7 @@ def _erase_runs(
         own = _find_own(stored, places)
         runs.keys[stored.id] = samples
         runs.own |= own
-        runs.other |= {entry["name"] for entry in stored.fingerprint["datasets"]} - own
+        runs.other |= {one.name for one in stored.fingerprint.datasets} - own
         if samples:
             runs.folders.append(folder.resolve())
     for folder in store.list_all():
@@ -211,7 +211,7 @@ def _erase_runs(
 def _find_own(stored: StoredRun, places: set[Path]) -> set[str]:
     """Return the names of a run's datasets that are the set or an export of it. Their paths start at the store."""
     start = stored.folder.resolve().parents[2]
-    files = {entry["name"]: (start / entry["file"]).resolve() for entry in stored.fingerprint["datasets"]}
+    files = {one.name: (start / one.file).resolve() for one in stored.fingerprint.datasets if one.file}
     return {name for name, path in files.items() if path in places or places & set(path.parents)}
 
 

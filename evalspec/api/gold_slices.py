@@ -1,16 +1,15 @@
 """How much of the signal of a full gold set a slice keeps, from the stored runs of the full set."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from evalspec.base.errors import EvalspecError
 from evalspec.base.json_text import compute_digest
 from evalspec.curation.gold.slices import Slice
 from evalspec.model import DatasetResult, Run
+from evalspec.model.fingerprints import AgentDigest, Fingerprint, ManifestDigest
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.verdict.comparison.comparability import identity_of
@@ -20,7 +19,7 @@ from evalspec.verdict.stats.correlation import correlate_differences
 FULL_RUNS = 8
 """Number of configurations with a full run below which the signal of a slice is unknown."""
 
-_AGENT = ("name", "version", "sha256", "function", "codeSha256", "endpointSha256")
+_AGENT = ("name", "version", "sha256", "function", "code_sha256", "endpoint_sha256")
 _API = "spec.api"
 
 
@@ -122,13 +121,13 @@ def _list_full(root: Path, store: RunStore, excluded: dict[str, int]) -> Iterato
         try:
             stored = open_run(folder)
             names = [
-                entry["name"]
-                for entry in stored.fingerprint["datasets"]
-                if Path(entry["file"]).resolve() == wanted and entry["selected"] == entry["available"]
+                one.name
+                for one in stored.fingerprint.datasets
+                if one.file and Path(one.file).resolve() == wanted and one.selected == one.available
             ]
-        except (EvalspecError, OSError, AttributeError, KeyError, TypeError):
+        except (EvalspecError, OSError):
             continue  # `runs list` reports the error
-        if not names or "rescoredFrom" in stored.fingerprint:
+        if not names or stored.fingerprint.rescored_from:
             continue
         if stored.report.is_file():
             yield stored, names[0]
@@ -153,17 +152,16 @@ def _find_leading(dataset: DatasetResult) -> str | None:
     return next(iter([*limited, *means]), None)
 
 
-def _identify(fingerprint: Mapping[str, Any], dataset: str) -> str:
+def _identify(fingerprint: Fingerprint, dataset: str) -> str:
     """Return a digest of what the fingerprint knows of the configuration: agent, endpoint, replies and retriever."""
-    agent, responses = fingerprint.get("agent") or {}, fingerprint.get("responses") or {}
-    fields = (fingerprint.get("manifest") or {}).get("fields") or {}
-    known = {
-        "agent": {key: agent.get(key) for key in _AGENT},
-        "api": {key: value for key, value in fields.items() if key.startswith(_API)},
-        "responses": responses.get("sha256"),
-        "retriever": (fingerprint.get("retrievers") or {}).get(dataset),
-    }
-    return compute_digest(json.loads(json.dumps(known, default=str)))
+    agent, fields = fingerprint.agent or AgentDigest(), (fingerprint.manifest or ManifestDigest()).fields
+    known = [
+        [getattr(agent, name) for name in _AGENT],
+        {key: value for key, value in fields.items() if key.startswith(_API)},
+        fingerprint.responses and fingerprint.responses.sha256,
+        to_builtins(fingerprint.retrievers.get(dataset)),
+    ]
+    return compute_digest(known)
 
 
 def _count(counts: dict[str, int], cause: str) -> None:

@@ -15,6 +15,7 @@ from evalspec.model import (
     Score,
     Summary,
 )
+from evalspec.model.fingerprints import Fingerprint, ScoreDigest
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.validity.estimates import estimate
 
@@ -39,13 +40,10 @@ def build_run(scored: Scored, qrels: Path, run: Path, notes: Sequence[str], *, p
         exit_code=ExitCode.OK if scored.is_measured else ExitCode.UNMEASURED,
         reasons=("score has no thresholds",),
         notes=tuple(notes),
-        fingerprint={
-            "evalspec": __version__,
-            "qrels": str(qrels),
-            "run": str(run),
-            "minGrade": scored.min_grade,
-            "emptyQrels": scored.empty_qrels,
-        },
+        fingerprint=Fingerprint(
+            versions={"evalspec": __version__},
+            score=ScoreDigest(str(qrels), str(run), scored.min_grade, scored.empty_qrels),
+        ),
         datasets=(dataset,),
     )
 

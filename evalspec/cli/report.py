@@ -43,7 +43,7 @@ def command(run: str, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:
     concluded = conclude_stored(stored)
     hints = []
     if not stored.report.is_file():
-        manifest = stored.fingerprint["manifest"]["path"]
+        manifest = stored.manifest_path
         hints.append(f"to resume: evalspec evaluate {manifest} --resume {stored.id}")
     delivered = deliver_run(concluded, stored.folder, stored.read_exchanges, reporters, shape=shape, hints=hints)
     return ExitCode(delivered.exit_code)

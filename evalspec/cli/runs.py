@@ -2,12 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import ExitCode, InvalidInput, Problem, StoreError
@@ -22,16 +23,13 @@ from evalspec.cli.pushing import allow_http_option, push_stored, to_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import find_line_width
 from evalspec.model import Direction, Run, VerdictStatus
-from evalspec.model.fingerprints import describe_part
+from evalspec.model.fingerprints import Fingerprint, describe_part
 from evalspec.runs.store.run_log import LATEST_NAME, is_being_written
 from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
 
 if TYPE_CHECKING:
     from evalspec.runs.store.stored_run import StoredRun
     from evalspec.verdict.comparison.baseline import Baseline
-
-_OF_EVALUATION = ("name", "samplesSha256", "metricIdentities")
-"""Keys of a dataset in a fingerprint that are equal in runs of the same evaluation."""
 
 
 @click.group("runs", invoke_without_command=True)
@@ -89,7 +87,7 @@ def show(run: str) -> ExitCode:
     from evalspec.runs.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
-    emit(render_lines({"id": stored.id, **stored.fingerprint}))
+    emit(render_lines({"id": stored.id, **to_builtins(stored.fingerprint)}))
     return ExitCode.OK
 
 
@@ -157,9 +155,10 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     best_of = _count_outdone(stored, concluded)
-    known = {"ciGate": policy_to_json(stored.outline.policy)} | ({} if best_of is None else {"bestOf": best_of})
-    concluded = replace(concluded, fingerprint={**concluded.fingerprint, **known})
-    path = baseline_path(Path(stored.fingerprint["manifest"]["path"]).parent, name)
+    policy = policy_to_json(stored.outline.policy)
+    fingerprint = replace(concluded.fingerprint, ci_gate=policy, best_of=best_of)
+    concluded = replace(concluded, fingerprint=fingerprint)
+    path = baseline_path(stored.manifest_path.parent, name)
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
     refuse_other_file(path)
     over = _read_over(path, add=add)
@@ -185,7 +184,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     attempts = count_attempts(baseline.run)
     notify(f"promoted run {stored.id} to {path}, which has {counted(attempts, 'attempt')} per sample")
     _tell_way(baseline)
-    if attempts < ENOUGH_ATTEMPTS and not concluded.fingerprint.get("recorded"):
+    if attempts < ENOUGH_ATTEMPTS and not concluded.fingerprint.recorded:
         fix = (
             f'evaluate with --repeat {ENOUGH_ATTEMPTS} and promote that run with --anchor "{ENOUGH_ATTEMPTS} attempts"'
         )
@@ -254,15 +253,16 @@ def _find_alike(stored: "StoredRun") -> "Iterator[StoredRun]":
         try:
             other = open_run(folder)
             alike = other.report.is_file() and _describe_evaluation(other.fingerprint) == wanted
-        except (StoreError, AttributeError, KeyError, TypeError):
+        except StoreError:
             continue  # `runs list` reports the error
-        if alike and other.id != stored.id and "rescoredFrom" not in other.fingerprint:
+        if alike and other.id != stored.id and other.fingerprint.rescored_from is None:
             yield other
 
 
-def _describe_evaluation(fingerprint: Mapping[str, Any]) -> Any:
-    datasets = [[entry.get(key) for key in _OF_EVALUATION] for entry in fingerprint["datasets"]]
-    return datasets, fingerprint["agent"]["sha256"], fingerprint.get("retrieversSha256"), fingerprint["repeats"]
+def _describe_evaluation(fingerprint: Fingerprint) -> Any:
+    datasets = [(one.name, one.samples_sha256, one.metric_identities) for one in fingerprint.datasets]
+    agent = fingerprint.agent and fingerprint.agent.sha256
+    return datasets, agent, fingerprint.retrievers_sha256, fingerprint.repeats
 
 
 def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:

@@ -1,28 +1,63 @@
-"""The parts of a fingerprint that readers of stored runs, reports and baselines rely on."""
+"""The fingerprint of a run: what was asked, of whom, and with what it was measured.
+
+It is stored in run.json, is part of reports and baselines, and decides what may be resumed, reused and compared. Values
+that may be redacted, or are too large to store, have a digest.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec import Meta, Struct
 
-from evalspec.model.base import built
+from evalspec.model.base import Record
+
+Digests = Mapping[str, str]
 
 
-class _Manifest(Struct):
+class ManifestDigest(Record, frozen=True, omit_defaults=True):
+    """The manifest. `fields`: a short digest of each field that is given, by path."""
+
     path: str = ""
-    fields: dict[str, str] = {}
+    sha256: str | None = None
+    fields: Digests = {}
 
 
-class _Agent(Struct, rename="camel"):
+class AgentDigest(Record, frozen=True, omit_defaults=True):
+    """The agent, and the code that is known of it.
+
+    `function`: of an agent in this process. `code_sha256`: of that function or of the files that the command names.
+    `git_sha256`: of the files that git knows; `git_newest`: those that were changed last. `reused_url`: the agent ran
+    already, so the command was not started.
+    """
+
     name: str | None = None
     version: str | None = None
     url: str | None = None
     sha256: str | None = None
+    function: str | None = None
+    code_sha256: str | None = None
+    git_sha256: str | None = None
+    git_newest: tuple[str, ...] = ()
     endpoint_sha256: str | None = None
     reused_url: str | None = None
 
 
-class _Dataset(Struct, rename="camel"):
+class PartDigest(Record, frozen=True, omit_defaults=True):
+    """The part of a gold set that was used: a slice with what is missing of it by cause, or the held-out share.
+
+    `uses_before`: of the held-out share.
+    """
+
+    slice: str | None = None
+    drawn: int = 0
+    missing: Mapping[str, int] = {}
+    held_out: bool = False
+    uses_before: int | None = None
+
+
+class DatasetDigest(Record, frozen=True, omit_defaults=True):
+    """A dataset with the selected samples. `metric_identities`: what each metric depends on, by part."""
+
     name: str
     file: str | None = None
     sha256: str | None = None
@@ -30,19 +65,21 @@ class _Dataset(Struct, rename="camel"):
     selected: int = 0
     selection_sha256: str | None = None
     samples_sha256: str | None = None
-    metrics: list[str] = []
-    metric_identities: dict[str, dict[str, Any]] = {}
-    part: dict[str, Any] | None = None
+    metrics: tuple[str, ...] = ()
+    metric_identities: Mapping[str, Mapping[str, Any]] = {}
+    part: PartDigest | None = None
 
 
-class _Selection(Struct, rename="camel"):
-    datasets: list[str] = []
+class SelectionDigest(Record, frozen=True, omit_defaults=True):
+    """The options that select samples and retrievers."""
+
+    datasets: tuple[str, ...] = ()
     sample_size: int | None = None
-    seed: int | None = None
-    tags: list[str] = []
-    exclude_tags: list[str] = []
-    where: list[str] = []
-    stratify: list[str] = []
+    seed: int = 0
+    tags: tuple[str, ...] = ()
+    exclude_tags: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    stratify: tuple[str, ...] = ()
     slice: str | None = None
     held_out: bool = False
     retriever: str | None = None
@@ -56,18 +93,47 @@ class _Selection(Struct, rename="camel"):
     depth: int | None = None
 
 
-class _Retriever(Struct):
+class RetrieverDigest(Record, frozen=True, omit_defaults=True):
+    """A retriever, by its name and the settings that affect rankings."""
+
     name: str
+    settings: Mapping[str, Any] = {}
 
 
-class _Repeats(Struct):
+class JudgeDigest(Record, frozen=True, omit_defaults=True):
+    """The judge's settings that affect verdicts, without its key."""
+
+    model: str
+    base_url: str | None = None
+    parameters: Mapping[str, Any] = {}
+
+
+class RepliesFile(Record, frozen=True, omit_defaults=True):
+    """The file of recorded replies."""
+
+    path: str
+    sha256: str | None = None
+
+
+class ReplyCounts(Record, frozen=True, omit_defaults=True):
+    """Replies from another time: recorded ones that do not say what was asked, and those of another request."""
+
+    unchecked: int = 0
+    other_requests: int = 0
+
+
+class Repeats(Record, frozen=True):
+    """Attempts per sample, and judge calls per reply."""
+
     agent: int = 1
     judge: int = 1
 
 
-class _PooledRun(Struct, rename="camel"):
+class PooledRun(Record, frozen=True):
+    """A run whose attempts a baseline holds."""
+
     id: str
-    attempts: Annotated[int, Meta(ge=1)]
+    attempts: Annotated[int, Meta(ge=1)] = 1
     started_at: str | None = None
 
 
@@ -85,89 +151,71 @@ class CiBuild(Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=T
     url: str | None = None
 
 
-class _Fingerprint(Struct, rename="camel"):
-    started_at: str = ""
-    manifest: _Manifest = field(default_factory=_Manifest)
-    agent: _Agent = field(default_factory=_Agent)
-    responses: dict[str, Any] | None = None
-    datasets: list[_Dataset] = []
-    selection: _Selection | None = None
-    retrievers: dict[str, _Retriever] = {}
-    retrievers_sha256: str | None = None
-    repeats: _Repeats | None = None
-    no_judge: bool = False
-    no_content: bool = False
-    judge: dict[str, Any] | None = None
-    judge_sha256: str | None = None
-    judge_refused: dict[str, str] = {}
-    judge_models: dict[str, str] = {}
-    judge_system_fingerprints: dict[str, str] = {}
-    embeddings: dict[str, Any] | None = None
-    embeddings_sha256: str | None = None
-    versions: dict[str, str] = {}
-    best_of: int | None = None
-    ci: CiBuild | None = None
-    recorded: bool = False
-    runs: list[_PooledRun] = []
-    ci_gate: dict[str, Any] | None = None
-
-
-class Described(Struct):
-    """A document with a fingerprint. `anchor`: of a baseline."""
-
-    fingerprint: _Fingerprint
-    anchor: "Described | None" = None
-
-
-class _Path(Struct):
-    path: str
-
-
 _Reference = Annotated[str, Meta(pattern="^(?:env|secret|literal):.")]
 _SaltedDigest = Annotated[str, Meta(pattern="^[0-9a-f]{160}$")]
 
 
-class _StoredAgent(Struct):
-    sha256: str | None
+class ScoreDigest(Record, frozen=True):
+    """What `evalspec score` measured: a run file against judgements."""
+
+    qrels: str
+    run: str
+    min_grade: int
+    empty_qrels: str
 
 
-class _StoredDataset(Struct):
-    name: str
-    file: str
-    selected: int
+class Fingerprint(Record, frozen=True, omit_defaults=True):
+    """What a run measured, and with what. A baseline has a part of it.
 
-
-class _StoredSelection(Struct, rename="camel"):
-    datasets: list[str]
-    sample_size: int | None
-    seed: int
-    tags: list[str]
-    exclude_tags: list[str]
-
-
-class _Stored(Struct, rename="camel"):
-    manifest: _Path
-    agent: _StoredAgent
-    responses: _Path | None
-    datasets: list[_StoredDataset]
-    selection: _StoredSelection
-    repeats: _Repeats
-    no_judge: bool
-    references: dict[_Reference, _SaltedDigest]
-
-
-def check_fingerprint(fingerprint: Mapping[str, Any], *, is_stored: bool = False) -> str | None:
-    """Return what is invalid in a fingerprint, or None. Missing and unknown keys are valid.
-
-    `is_stored`: the fingerprint is from run.json, where the keys that later commands need are required.
+    `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
+    instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest. `references`: a
+    salted digest of each redacted value. Of baselines: `best_of`, the number of runs of which this was the best;
+    `runs`, whose attempts it holds; `ci_gate`.
     """
-    try:
-        convert(fingerprint, built(_Fingerprint))
-        if is_stored:
-            convert(fingerprint, built(_Stored))
-    except (ValidationError, UnicodeEncodeError) as error:
-        return str(error)
-    return None
+
+    started_at: str | None = None
+    manifest: ManifestDigest | None = None
+    agent: AgentDigest | None = None
+    responses: RepliesFile | None = None
+    recorded: bool = False
+    replies: ReplyCounts | None = None
+    datasets: tuple[DatasetDigest, ...] = ()
+    selection: SelectionDigest | None = None
+    retrievers: Mapping[str, RetrieverDigest] = {}
+    retrievers_sha256: str | None = None
+    repeats: Repeats | None = None
+    no_judge: bool = False
+    no_content: bool = False
+    judge: JudgeDigest | None = None
+    judge_sha256: str | None = None
+    judge_refused: Mapping[str, str] = {}
+    judge_models: Mapping[str, str] = {}
+    judge_system_fingerprints: Mapping[str, str] = {}
+    embeddings: Mapping[str, Any] | None = None
+    embeddings_sha256: str | None = None
+    versions: Mapping[str, str] = {}
+    ci: CiBuild | None = None
+    rescored_from: str | None = None
+    score: ScoreDigest | None = None
+    baseline_sha256: str | None = None
+    references: Mapping[_Reference, _SaltedDigest] = {}
+    best_of: int | None = None
+    runs: tuple[PooledRun, ...] = ()
+    ci_gate: Mapping[str, Any] | None = None
+
+    def find_dataset(self, name: str) -> DatasetDigest | None:
+        """Return what is known of a dataset, or None."""
+        return next((dataset for dataset in self.datasets if dataset.name == name), None)
+
+    @property
+    def attempts(self) -> int:
+        """The number of attempts per sample."""
+        return 1 if self.repeats is None else self.repeats.agent
+
+    @property
+    def agent_name(self) -> str | None:
+        """The agent's name, None if it is unknown."""
+        return None if self.agent is None else self.agent.name
 
 
 def digest_parts(identity: Mapping[str, Any]) -> dict[str, str]:
@@ -178,63 +226,58 @@ def digest_parts(identity: Mapping[str, Any]) -> dict[str, str]:
     return {part: str(value).rpartition("#")[2] for part, value in identity.items()}
 
 
-def describe_part(fingerprint: Mapping[str, Any]) -> str | None:
+def describe_part(fingerprint: Fingerprint) -> str | None:
     """Return the part of the gold sets that a run used: `slice 2026Q4` or `the held-out share`. None: all of them."""
-    selection = fingerprint.get("selection")
-    if not isinstance(selection, Mapping):
+    selection = fingerprint.selection
+    if selection is None:
         return None
-    if selection.get("heldOut"):
+    if selection.held_out:
         return "the held-out share"
-    return f"slice {selection['slice']}" if selection.get("slice") else None
+    return f"slice {selection.slice}" if selection.slice else None
 
 
-def list_part_notes(fingerprint: Mapping[str, Any]) -> list[str]:
+def list_part_notes(fingerprint: Fingerprint) -> list[str]:
     """Return a note for each dataset of a run of a part: its size and cost, and the triples that are left out."""
     part = describe_part(fingerprint)
     if part is None:
         return []
-    repeats = fingerprint.get("repeats", {}).get("agent", 1)
-    return [_describe_cost(part, dataset, repeats) for dataset in fingerprint.get("datasets", ())]
+    return [_describe_cost(part, dataset, fingerprint.attempts) for dataset in fingerprint.datasets]
 
 
-def _describe_cost(part: str, dataset: Mapping[str, Any], repeats: int) -> str:
-    selected, available = dataset.get("selected", 0), dataset.get("available", 0)
+def _describe_cost(part: str, dataset: DatasetDigest, repeats: int) -> str:
+    selected, available = dataset.selected, dataset.available
     share = f": {100 * selected / available:.0f} % of the full set" if available else ""
     calls = f"{selected * repeats:,} of {available * repeats:,} requests{share}"
-    said = f"{dataset.get('name')}: {part}: {selected:,} of {available:,} triples, {calls}"
-    details = dataset.get("part") or {}
-    if missing := details.get("missing"):
-        causes = ", ".join(f"{count:,} {cause}" for cause, count in missing.items())
-        said += f"; {sum(missing.values()):,} of the {details.get('drawn'):,} drawn are left out: {causes}"
-    if "usesBefore" in details:
-        said += f"; uses of the share before this one: {details['usesBefore']:,}"
+    said = f"{dataset.name}: {part}: {selected:,} of {available:,} triples, {calls}"
+    details = dataset.part or PartDigest()
+    if details.missing:
+        causes = ", ".join(f"{count:,} {cause}" for cause, count in details.missing.items())
+        said += f"; {sum(details.missing.values()):,} of the {details.drawn:,} drawn are left out: {causes}"
+    if details.uses_before is not None:
+        said += f"; uses of the share before this one: {details.uses_before:,}"
     return said
 
 
-UNCHECKED = "unchecked"
-OTHER_REQUESTS = "otherRequests"
-"""Keys of `replies` in a fingerprint: numbers of replies that were recorded or stored before."""
-
-
-def list_reply_notes(fingerprint: Mapping[str, Any]) -> list[str]:
+def list_reply_notes(fingerprint: Fingerprint) -> list[str]:
     """Return notes on what replies from another time answer."""
-    counts = fingerprint.get("replies") or {}
-    said = {
-        UNCHECKED: "{:,} recorded replies do not say what was asked: they are not checked against the question",
-        OTHER_REQUESTS: "the request to the agent has changed since {:,} of the replies were stored",
-    }
-    return [note.format(counts[key]) for key, note in said.items() if counts.get(key)]
+    counts = fingerprint.replies or ReplyCounts()
+    notes = []
+    if counts.unchecked:
+        said = "recorded replies do not say what was asked: they are not checked against the question"
+        notes.append(f"{counts.unchecked:,} {said}")
+    if counts.other_requests:
+        notes.append(f"the request to the agent has changed since {counts.other_requests:,} of the replies were stored")
+    return notes
 
 
-def list_judge_notes(fingerprint: Mapping[str, Any]) -> list[str]:
+def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     """Return notes on the parameters that the judge's endpoint refused, and on the models that its replies state, if
     they are not the configured one.
     """
-    refused = fingerprint.get("judgeRefused") or {}
-    named = ", ".join(f"{name} ({instead})" for name, instead in sorted(refused.items()))
+    named = ", ".join(f"{name} ({instead})" for name, instead in sorted(fingerprint.judge_refused.items()))
     notes = [f"the judge's endpoint refused parameters: {named}"] if named else []
-    stated, configured = fingerprint.get("judgeModels") or {}, (fingerprint.get("judge") or {}).get("model")
-    if stated and [*stated.values()] != [configured]:
-        named = ", ".join(stated.values())
-        notes.append(f"the judge is configured as {configured}; its replies state the model {named}")
+    stated, configured = [*fingerprint.judge_models.values()], fingerprint.judge and fingerprint.judge.model
+    if stated and stated != [configured]:
+        said = f"its replies state the model {', '.join(stated)}"
+        notes.append(f"the judge is configured as {configured}; {said}")
     return notes

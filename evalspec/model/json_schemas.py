@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from evalspec.model import fingerprints
+
 
 def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, Any]:
     """Return the JSON Schemas (2020-12) of records and of their parts, by name.
@@ -14,6 +16,9 @@ def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, 
     from msgspec.json import schema_components
 
     _, found = schema_components(tuple(records), ref_template=places)
+    for name in found.keys() & vars(fingerprints).keys():  # what a fingerprint says may change at any time
+        del found[name]
+    found["Fingerprint"] = {"title": "Fingerprint", "type": "object"}
     for definition in found.values():
         _require_what_is_written(definition)
     return found

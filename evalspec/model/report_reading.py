@@ -11,7 +11,6 @@ import msgspec
 from evalspec.base.collector import growing
 from evalspec.model import Run
 from evalspec.model.base import built
-from evalspec.model.fingerprints import Described, check_fingerprint
 from evalspec.model.typed_json import check_version, convert, parse_document, read_bytes
 
 
@@ -37,9 +36,7 @@ def parse_report(content: str | bytes, shown_as: str = "report") -> Run:
     try:
         if type(msgspec.json.decode(content, type=built(_Head)).schema_version) is int:
             with growing():
-                run = msgspec.json.decode(content, type=built(Run))
-            if check_fingerprint(run.fingerprint) is None:
-                return run
+                return msgspec.json.decode(content, type=built(Run))
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         pass  # the slower path below accepts lone surrogates, and has better error messages
     return build_run(parse_document(content, shown_as), shown_as)
@@ -52,6 +49,4 @@ def build_run(document: dict[str, Any], shown_as: str) -> Run:
         InvalidInput: The document is not a report that this version supports.
     """
     check_version(document, shown_as)
-    if "fingerprint" in document:
-        convert(document, Described, shown_as)
     return convert(document, Run, shown_as)

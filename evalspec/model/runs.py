@@ -10,6 +10,7 @@ from evalspec.model.base import Number, Record
 from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.scores import SampleResult, SampleStatus
 from evalspec.model.summaries import RepeatSummary, SliceResult, StatedLimit, Summaries, Summary, Threshold
 from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
@@ -186,11 +187,11 @@ class Run(Record, frozen=True, kw_only=True):
         Meta(description="What changed in the measurement since the baseline, and what makes its numbers doubtful."),
     ] = ()
     fingerprint: Annotated[
-        Mapping[str, Any],
+        Fingerprint,
         Meta(
             description="What was run: manifest, datasets, selection, target, judge and versions. Secrets are redacted."
         ),
-    ] = {}
+    ] = Fingerprint()
     judge_usage: Annotated[
         Mapping[str, JudgeUsage], Meta(description="Usage of the judge by metric; empty: it was not called.")
     ] = {}
@@ -229,7 +230,7 @@ class Run(Record, frozen=True, kw_only=True):
         return render_notebook(self)
 
 
-def describe_reuse(fingerprint: Mapping[str, Any]) -> str | None:
+def describe_reuse(fingerprint: Fingerprint) -> str | None:
     """Return a note if a run used an agent that was running already instead of starting `command`, else None."""
-    url = fingerprint.get("agent", {}).get("reusedUrl")
+    url = fingerprint.agent and fingerprint.agent.reused_url
     return f"used the agent already running at {url}; `command` was not started" if url else None

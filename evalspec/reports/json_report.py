@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from msgspec import to_builtins
+
 from evalspec.base.json_text import fields_of, iterate_lines
 from evalspec.model import Run
 from evalspec.reports.base import Reporter
@@ -26,7 +28,8 @@ def render_json(run: Run) -> str:
 
 def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[str]:
     """Yield the text of `render_json` in parts, which saves memory for large runs. `more`: keys beside the run's."""
-    parts = iterate_lines(fields_of(run) | dict(more or {}), 0, _ONE_LINE_FROM, _DEEPER_BELOW)
+    fields = fields_of(run) | {"fingerprint": to_builtins(run.fingerprint)} | dict(more or {})
+    parts = iterate_lines(fields, 0, _ONE_LINE_FROM, _DEEPER_BELOW)
     while some := list(islice(parts, _PARTS_AT_ONCE)):
         yield "".join(some)
     yield "\n"

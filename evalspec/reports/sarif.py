@@ -36,7 +36,7 @@ def render_sarif(run: Run) -> str:
     metrics = dict.fromkeys(metric for dataset in run.datasets for metric in dataset.metrics)
     rules = list(dict.fromkeys([*metrics, *_RULES, *(finding.rule for finding in findings)]))
     indexes = {rule: index for index, rule in enumerate(rules)}
-    manifest = str(run.fingerprint.get("manifest", {}).get("path") or _MANIFEST)
+    manifest = (run.fingerprint.manifest and run.fingerprint.manifest.path) or _MANIFEST
     document = {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -56,8 +56,8 @@ def render_sarif(run: Run) -> str:
 
 def _category(run: Run) -> str:
     """Return a category that separates the alerts of several agents in one repository."""
-    name = run.fingerprint.get("agent", {}).get("name", "")
-    return f"evalspec/{quote(visible(str(name)), safe='')}/" if name else "evalspec/"
+    name = run.fingerprint.agent_name
+    return f"evalspec/{quote(visible(name), safe='')}/" if name else "evalspec/"
 
 
 def _rule(rule: str) -> dict[str, Any]:

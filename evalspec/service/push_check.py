@@ -60,7 +60,7 @@ def _list_oddities(folder: Path) -> Iterator[str]:
         yield entry.error or "the run is not finished"
         return
     stored = open_run(folder)
-    if stored.baseline.exists() and not stored.fingerprint.get("baselineSha256"):
+    if stored.baseline.exists() and not stored.fingerprint.baseline_sha256:
         yield f"{BASELINE_NAME}: the run has no baseline"
         return
     yield from _list_miscounts(stored)
@@ -82,7 +82,7 @@ def _list_contradictions(stored: StoredRun, concluded: Run) -> Iterator[str]:
         yield f"{REPORT_NAME}: this is the report of another run"
     elif [one.name for one in report.datasets] != [one.name for one in concluded.datasets]:
         yield f"{REPORT_NAME}: its datasets are not those of run.json"
-    elif stored.fingerprint.get("versions", {}).get("evalspec") == __version__:
+    elif stored.fingerprint.versions.get("evalspec") == __version__:
         verdict = replace(concluded, verdict=report.verdict, partial=report.partial).verdict_text
         if verdict != concluded.verdict_text:
             yield f"{REPORT_NAME}: the verdict is {verdict}, and {concluded.verdict_text} by the samples"
@@ -106,7 +106,7 @@ def _list_miscounts(stored: StoredRun) -> Iterator[str]:
     counts = {dataset.name: 0 for dataset in stored.outline.datasets}
     for dataset, _ in stored.read_samples():
         counts[dataset] += 1
-    said = {dataset["name"]: dataset["selected"] for dataset in stored.fingerprint["datasets"]}
+    said = {one.name: one.selected for one in stored.fingerprint.datasets}
     for name in sorted(counts.keys() | said.keys()):
         if counts.get(name) != said.get(name):
             yield f"dataset {name}: {counts.get(name)} samples, and run.json says {said.get(name)}"

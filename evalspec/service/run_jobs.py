@@ -76,7 +76,7 @@ def count_open_attempts(folder: Path, *, retry_errors: bool) -> int:
     stored = open_run(folder)
     index = stored.read_index()
     refuse_erased(stored, index, "resumed")
-    total: int = sum(dataset["selected"] for dataset in stored.fingerprint["datasets"]) * stored.outline.repeats
+    total: int = sum(one.selected for one in stored.fingerprint.datasets) * stored.outline.repeats
     failed = sum(one.attempt.status is SampleStatus.FAILED for one in index.attempts.values())
     return total - len(index.attempts) + (failed if retry_errors else 0)
 

@@ -15,6 +15,7 @@ from evalspec.model import (
 )
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import group_by_slice, summarise
+from fingerprints import as_fingerprint
 
 COSTS = {"latency_p95", "tokens_mean"}
 LOWER = {"latency_p95", "hallucination", "error_rate"}
@@ -65,5 +66,9 @@ def make_run(columns: Mapping[str, Sequence[Any]], run_id: str = "r", **fields: 
 
 def run_of(*datasets: DatasetResult, run_id: str = "r", fingerprint: Mapping[str, Any] | None = None) -> Run:
     return Run(
-        id=run_id, verdict=VerdictStatus.NOT_GATED, exit_code=0, datasets=datasets, fingerprint=fingerprint or {}
+        id=run_id,
+        verdict=VerdictStatus.NOT_GATED,
+        exit_code=0,
+        datasets=datasets,
+        fingerprint=as_fingerprint(fingerprint or {}),
     )

@@ -13,6 +13,7 @@ from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.drops import check_max_drop
 from evalspec.verdict.comparison.regression import decide_regressions
 from evalspec.verdict.wording import MARKS, mark_regression
+from fingerprints import as_fingerprint
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -20,7 +21,8 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 def hold(before, after, fingerprint=None, removed=None, **policy):
     gate = CiGate.model_validate({"baseline": "main", "maxDrop": 0} | policy)
-    return decide_regressions(Baseline(before), after.datasets, gate, fingerprint or after.fingerprint, removed=removed)
+    described = as_fingerprint(fingerprint) if fingerprint else after.fingerprint
+    return decide_regressions(Baseline(before), after.datasets, gate, described, removed=removed)
 
 
 def one_of(before, after, **policy):

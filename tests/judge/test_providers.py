@@ -16,6 +16,7 @@ from evalspec.model import Run, VerdictStatus
 from evalspec.scoring.judge.refusals import lacks_model, list_refused
 from evalspec.scoring.judge.usage import JudgeListener
 from evalspec.verdict.comparison.comparability import list_metric_mismatches
+from fingerprints import as_fingerprint
 from judge.test_chat import Asking
 from servers.judge_wires import (
     ANTHROPIC,
@@ -99,7 +100,7 @@ def test_the_judged_block_of_the_seed_passes_with_what_the_page_says(wire, seed)
     assert (run.verdict, run.exit_code) == ("PASS", 0), run.reasons
     refused = INSTEAD.get(wire.name, {})
     assert len(judge.refusals) == len(refused)  # one request for each, although eight may be in flight
-    assert run.fingerprint.get("judgeRefused", {}) == refused
+    assert run.fingerprint.judge_refused == refused
     assert [note for note in run.notes if "refused" in note] == (
         [
             "the judge's endpoint refused parameters: "
@@ -259,7 +260,7 @@ def test_a_refused_system_role_moves_its_text_into_the_users_message(error, mess
     wire = Wire(name="roles", path="/v1", model="m", missing="", error=error, no_system=message)
     learnt: list[dict[str, str]] = []
     listener = JudgeListener(
-        learns=lambda found: learnt.extend([found["judgeRefused"]] if "judgeRefused" in found else [])
+        learns=lambda found: learnt.extend([found["judge_refused"]] if "judge_refused" in found else [])
     )
     with ScriptedJudge(wire=wire) as judge:
         judge.script = ["malformed"]
@@ -411,7 +412,7 @@ def test_runs_whose_judges_refused_other_parameters_are_not_compared():
     dataset = {"name": "qa", "metricIdentities": {"faithfulness": judged, "string_match": plain}}
     for described in ({"datasets": [dataset]}, {"judge": {"model": "m"}, "judgeSha256": "a"}):
         before, after = (
-            Run(id="r", verdict=VerdictStatus.PASS, datasets=(), fingerprint=described | refused)
+            Run(id="r", verdict=VerdictStatus.PASS, datasets=(), fingerprint=as_fingerprint(described | refused))
             for refused in ({}, {"judgeRefused": {"temperature": "left out"}})
         )
         assert list_metric_mismatches(before, after, "qa", "faithfulness") == [

@@ -27,6 +27,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from fingerprints import as_fingerprint
 
 RETRIEVAL_REPORTS = ("retrieval.json", "retrieval.md", "retrieval.csv", "retrieval.jsonl")
 """Those of which a file is kept and compared."""
@@ -50,7 +51,7 @@ def retrieval_run() -> Run:
         exit_code=1,
         datasets=(_faq(), _quotes()),
         notes=("faq: 2 hits with a duplicate id, in 1 query; the first rank counts",),
-        fingerprint={"agent": {"name": "support-bot"}},
+        fingerprint=as_fingerprint({"agent": {"name": "support-bot"}}),
     )
 
 

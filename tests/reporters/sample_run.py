@@ -28,6 +28,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from fingerprints import as_fingerprint
 from reporters.sample_repeats import repeated_dataset
 from reporters.sample_texts import exchange_of
 
@@ -82,11 +83,13 @@ def _run_with_evidence() -> Run:
         regressions=_regressions(),
         notes=("local embeddings score paraphrases lower than hosted ones do",),
         judge_usage={"faithfulness": JudgeUsage(12, 1, 12_345, 678), "bias": JudgeUsage(5, 0, 0, 0, uncounted=5)},
-        fingerprint={
-            "agent": {"name": "support-bot"},
-            "seed": 7,
-            "judge": {"model": "gpt-4o-mini", "temperature": 0.0},
-        },
+        fingerprint=as_fingerprint(
+            {
+                "agent": {"name": "support-bot"},
+                "selection": {"seed": 7},
+                "judge": {"model": "gpt-4o-mini", "parameters": {"temperature": 0.0}},
+            }
+        ),
     )
 
 

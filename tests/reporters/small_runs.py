@@ -28,6 +28,7 @@ from evalspec.model import (
     Variance,
     VerdictStatus,
 )
+from fingerprints import as_fingerprint
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -113,7 +114,7 @@ def run_full_of(text: str) -> Run:
         repeats=RepeatSummary(2, 1, {1: 0.5, 2: 1.0}, {1: 0.5, 2: 0.0}, (text,), {text: Variance(0.1, 0.1, None)}),
     ).with_limits()
     regressions = (RegressionOutcome(text, text, FAIL, 0.5, 0.1, -0.4, (-0.5, -0.3), 0.01, 2, text),)
-    fingerprint = {"agent": {"name": text}}
+    fingerprint = as_fingerprint({"agent": {"name": text}})
     return Run(
         id=text,
         verdict=FAIL,

@@ -31,6 +31,7 @@ from evalspec.model import (
 from evalspec.reports.base import no_exchanges
 from evalspec.reports.html import render_html
 from evalspec.verdict.wording import render_value
+from fingerprints import as_fingerprint
 from reporters.sample_curation import sample_curation
 from reporters.sample_retrieval import HOSTILE_DOCUMENT, HOSTILE_QUERY, retrieval_exchanges, retrieval_run
 from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
@@ -412,7 +413,7 @@ def evil_run() -> Run:
         exit_code=1,
         datasets=(dataset,),
         notes=(EVIL,),
-        fingerprint={"agent": {"name": EVIL}, "__proto__": EVIL},
+        fingerprint=as_fingerprint({"agent": {"name": EVIL}, "versions": {"__proto__": EVIL}}),
     )
 
 
@@ -538,7 +539,7 @@ def test_a_run_of_nothing_opens(opened):
 
 
 def test_a_run_of_another_agent_says_so_above_everything_else(opened):
-    reused = {"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}}
+    reused = as_fingerprint({"agent": {"name": "bot", "reusedUrl": "http://localhost:4000/<b>"}})
     with opened(Run(id="r", verdict=FAIL, exit_code=2, datasets=(), fingerprint=reused), no_exchanges) as found:
         said = "used the agent already running at http://localhost:4000/<b>; `command` was not started"
         expect(found.page.locator("header")).to_contain_text(said)

@@ -14,6 +14,7 @@ from evalspec.model import (
 )
 from evalspec.reports.json_report import render_json, report_json_schema
 from evalspec.runs.store.run_redaction import redact_run, withhold_texts
+from fingerprints import as_fingerprint
 from reporters.sample_retrieval import HOSTILE_QUERY, retrieval_run
 from reporters.sample_run import GOLDEN, HOSTILE_ID, HOSTILE_REASON, sample_run
 from reporters.small_runs import retrieval_full_of
@@ -125,7 +126,8 @@ def test_threshold_and_passed_speak_of_the_whole_dataset(outcomes, threshold, pa
 def test_a_number_that_json_lacks_is_an_error_and_never_null():
     with pytest.raises(ValueError, match="nan is not a finite number"):
         Summary(value=float("nan"), scored=1)
-    of_other_tools = Run(id="r", verdict=PASS, exit_code=0, datasets=(), fingerprint={"seed": float("inf")})
+    described = as_fingerprint({"embeddings": {"a": float("inf")}})
+    of_other_tools = Run(id="r", verdict=PASS, exit_code=0, datasets=(), fingerprint=described)
     with pytest.raises(ValueError, match="not JSON compliant"):
         render_json(of_other_tools)
 
@@ -155,7 +157,7 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
         reasons=(secret,),
         datasets=(replace(first, samples=samples, thresholds=outcomes),),
         notes=(secret,),
-        fingerprint={"agentUrl": f"http://x/?t={secret}"},
+        fingerprint=as_fingerprint({"agent": {"url": f"http://x/?t={secret}"}}),
     )
     assert r"to\"ken" in render_json(run)
     redacted = redact_run(run, references.redact_data, references.redaction.is_clean)

@@ -15,6 +15,7 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import RegressionOutcome, Run, SampleStatus
 from evalspec.reports.sarif import render_sarif
 from evalspec.verdict.gate import compute_verdict
+from fingerprints import as_fingerprint
 from reporters.sample_run import sample_run
 from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
 
@@ -140,7 +141,7 @@ def test_fingerprints_of_reasons_survive_other_numbers_and_samples():
 
 
 def test_what_is_about_the_whole_run_is_at_its_manifest():
-    run = replace(CAUSES["ended"][0], fingerprint={"manifest": {"path": "eval/a b.yaml"}})
+    run = replace(CAUSES["ended"][0], fingerprint=as_fingerprint({"manifest": {"path": "eval/a b.yaml"}}))
     assert [place(one) for one in parsed(run)["results"]] == [("eval/a b.yaml", None)]
 
 

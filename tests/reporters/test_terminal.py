@@ -19,6 +19,7 @@ from evalspec.model import (
 from evalspec.reports.terminal import Amount, render_terminal
 from evalspec.reports.view.retriever import list_rerankings
 from evalspec.reports.worst import list_worst, plain_summaries
+from fingerprints import as_fingerprint
 from reporters.sample_retrieval import retrieval_run
 from reporters.sample_run import GOLDEN, sample_run
 from reporters.small_runs import retrieval_full_of
@@ -103,7 +104,7 @@ def test_no_text_from_elsewhere_steers_the_terminal(text):
         exit_code=3,
         datasets=(dataset,),
         notes=(text,),
-        fingerprint={"agent": {"name": text}},
+        fingerprint=as_fingerprint({"agent": {"name": text}}),
     )
     whole = plain(run, 200) + plain(retrieval_full_of(text), 200)
     harmless = whole.replace("\n", "").replace("\u200c", "").replace("\u200d", "")

@@ -4,6 +4,7 @@ import pytest
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, RegressionOutcome, Run, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.reports.concerned import find_blamed
 from evalspec.reports.findings import scores_beyond_limits
 from evalspec.reports.rows import read_attempts
@@ -69,7 +70,9 @@ def test_a_drop_from_the_baseline_lists_the_samples_that_got_worse(limits, worst
     before = [sample(name, value) for name, value in (("a", 0.9), ("b", 0.8), ("c", 0.5), ("gone", 1.0))]
     after = [sample(name, value) for name, value in (("a", 0.7), ("b", 0.1), ("c", 0.6), ("new", 0.0))]
     part = dataset("d", after, *(Threshold("m", min=limit) for limit in limits))
-    found = decide_regressions(Baseline(Run(id="main", datasets=(dataset("d", before),))), [part], policy, {})
+    found = decide_regressions(
+        Baseline(Run(id="main", datasets=(dataset("d", before),))), [part], policy, Fingerprint()
+    )
     assert [(one.status, one.worsened) for one in found] == [(VerdictStatus.FAIL, {"a": 0.9, "b": 0.8})]
     run = judge(part, policy=policy, regressions=found)
     reasons = dict(zip(run.reasons, concerned(run), strict=True))
@@ -83,7 +86,7 @@ def test_a_drop_from_the_baseline_lists_the_samples_that_got_worse(limits, worst
 def test_a_drop_that_lacks_scores_does_not_blame_the_samples_that_have_them():
     policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None, maxNotApplicable=0)
     before, after = dataset("d", [sample("a", 0.9), sample("b", 0.8)]), dataset("d", [sample("a", 0.85)])
-    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, {})
+    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, Fingerprint())
     assert (found.status, found.worsened) == (VerdictStatus.INCOMPLETE, {})
 
 
@@ -91,17 +94,17 @@ def test_a_sample_with_more_attempts_got_worse_only_if_its_shown_values_say_so()
     policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None)
     before = dataset("d", [sample("a", 0.5), sample("b", 0.9)])
     after = dataset("d", [attempted("a", 0.0, 1.0, 1.0), attempted("b", 0.2, 0.5, 0.5)])
-    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, {})
+    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, Fingerprint())
     assert (found.status, found.worsened) == (VerdictStatus.FAIL, {"b": 0.9})
     later = dataset("d", [sample("a", 0.0), sample("b", 0.1)])
-    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(after,))), [later], policy, {})
+    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(after,))), [later], policy, Fingerprint())
     assert found.worsened == {"a": pytest.approx(2 / 3), "b": pytest.approx(0.4)}
 
 
 def test_a_drop_within_its_limit_lists_no_samples():
     policy = CiGate(baseline="main", maxDrop={"m": 0.9}, alpha=None)
     before, after = (dataset("d", [sample("a", value)]) for value in (0.9, 0.7))
-    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, {})
+    (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, Fingerprint())
     assert (found.status, found.worsened) == (VerdictStatus.PASS, {})
 
 

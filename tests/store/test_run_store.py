@@ -14,6 +14,7 @@ import pytest
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.inputs.manifest.references import References
 from evalspec.model import AgentReply, Exchange, Sample, Score
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.runs.store.log_records import read_log, reply_record, scores_record
 from evalspec.runs.store.run_log import RunLog, compute_checksum
 from evalspec.runs.store.run_store import RunStore
@@ -40,7 +41,7 @@ def child(script: str, *arguments: object) -> subprocess.Popen[str]:
 def test_a_run_on_disk(tmp_path):
     store = RunStore(tmp_path / ".evalspec")
     with store.create(NOW, redact=unchanged) as log:
-        log.write_description({"seed": 7}, {"datasets": []})
+        log.write_description(Fingerprint(rescored_from="r"), {"datasets": []})
         log.append({"kind": "reply", "id": "q-1"})
         assert [record["id"] for _, record in read_log(log.folder / "samples.jsonl")] == ["q-1"], "flushed at once"
         log.write_report('{"verdict": "PASS"}\n')
@@ -50,7 +51,7 @@ def test_a_run_on_disk(tmp_path):
     assert log.id.startswith("20261121T061500.000Z-")
     described = json.loads((folder / "run.json").read_text())
     assert described.pop("sha256") == compute_checksum(described)
-    assert described == {"storeVersion": 3, "fingerprint": {"seed": 7}, "outline": {"datasets": []}}
+    assert described == {"storeVersion": 3, "fingerprint": {"rescoredFrom": "r"}, "outline": {"datasets": []}}
     assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
     assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
     assert not list(folder.glob("*.tmp")), "no temporary file stays"
@@ -71,7 +72,7 @@ def test_latest_is_the_run_begun_last_whatever_the_clock_says(change, tmp_path):
     begun = []
     for now in (NOW, NOW + change, NOW, NOW - change):
         with store.create(now, redact=unchanged) as log:
-            log.write_description({}, {})
+            log.write_description(Fingerprint(), {})
         assert store.find("latest") == log.folder
         assert log.id.startswith(f"{now.astimezone(UTC):%Y%m%dT%H%M%S}.000Z-"), "no run has another one's time"
         begun.append(log.folder)
@@ -88,7 +89,7 @@ def test_folders_that_are_no_runs_do_no_harm(tmp_path):
 
 def _begin(store, now, short_id):
     with store.create(now, short_id, redact=unchanged) as log:
-        log.write_description({}, {})
+        log.write_description(Fingerprint(), {})
     return log.folder
 
 
@@ -158,7 +159,7 @@ def test_the_store_is_private(tmp_path):
     before = os.umask(0)
     try:
         with RunStore(tmp_path / ".evalspec").create(NOW, redact=unchanged) as log:
-            log.write_description({}, {})
+            log.write_description(Fingerprint(), {})
             log.write_inputs([], ())
             log.write_report("{}")
             log.append({"kind": "reply"})
@@ -190,7 +191,7 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     sample = Sample("q-1", "hi")
     calls = ({"name": "get", "arguments": {"header": [f"Bearer {secret}"], secret: 1}},)
     with RunStore(tmp_path).create(NOW, redact=references.redact_data) as log:
-        log.write_description({"agent": {"headers": {"Authorization": f"Bearer {secret}"}}}, {})
+        log.write_description(Fingerprint(embeddings={"headers": {"Authorization": f"Bearer {secret}"}}), {})
         log.append(reply_record("qa", 1, Exchange(sample, AgentReply(f"it is {secret}", (secret,), tool_calls=calls))))
         log.append(reply_record("qa", 1, Exchange(sample, error=f"refused {secret}")))
         log.append(scores_record("qa", "q-1", 1, {"m": Score.scored(1, f"says {secret}", {"seen": [secret]})}, {}))
@@ -203,7 +204,7 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     score = scored["scores"]["m"]
     assert (score["reason"], score["evidence"]) == (f"says {TOKEN}", {"seen": [TOKEN]})
     fingerprint = json.loads((log.folder / "run.json").read_text())["fingerprint"]
-    assert fingerprint["agent"]["headers"]["Authorization"] == f"Bearer {TOKEN}"
+    assert fingerprint["embeddings"]["headers"]["Authorization"] == f"Bearer {TOKEN}"
 
 
 def test_one_process_writes_a_run(tmp_path):

@@ -53,7 +53,7 @@ class JudgedRun(ABC):
         self.files = files
         self.outlines = {dataset.name: dataset for dataset in stored.outline.datasets}
         self._identities: Mapping[str, Mapping[str, Mapping[str, str]]] = {
-            entry["name"]: entry.get("metricIdentities", {}) for entry in stored.fingerprint["datasets"]
+            one.name: one.metric_identities for one in stored.fingerprint.datasets
         }
 
     @abstractmethod

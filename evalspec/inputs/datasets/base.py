@@ -12,6 +12,7 @@ from evalspec.base.registry import Registry
 from evalspec.inputs.datasets.query_input import QueryInputForm
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Document, Sample, StoredExchange, Summary
+from evalspec.model.fingerprints import Fingerprint, PartDigest
 
 
 class Source(Struct, frozen=True):
@@ -126,7 +127,7 @@ class ForeignRun(Struct, frozen=True):
     dataset: str
     exchanges: Sequence[StoredExchange] = ()
     summaries: Mapping[str, Summary] = field(default_factory=dict)
-    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Fingerprint = Fingerprint()
     notes: Sequence[str] = ()
 
 
@@ -158,7 +159,7 @@ class Part(Struct, frozen=True):
     """
 
     holds: Callable[[str], bool]
-    details: dict[str, Any] = field(default_factory=dict)
+    details: PartDigest = PartDigest()
     left_out: str | None = None
     note: str | None = None
 

@@ -34,8 +34,8 @@ def describe_run(run: Run, view: View, concerned: Sequence[Concerned | None]) ->
     fitted: dict[str, Any] = to_builtins(fit_view(view, _LIMITS))
     return fitted | {
         "id": run.id,
-        "agent": run.fingerprint.get("agent", {}).get("name"),
-        "startedAt": run.fingerprint.get("startedAt"),
+        "agent": run.fingerprint.agent_name,
+        "startedAt": run.fingerprint.started_at,
         "verdict": run.verdict,
         "partial": run.partial,
         "exitCode": int(run.exit_code),
@@ -45,7 +45,7 @@ def describe_run(run: Run, view: View, concerned: Sequence[Concerned | None]) ->
             _describe_concerned(run, reason, found) for reason, found in zip(run.reasons, concerned, strict=True)
         ],
         "usages": [[metric, render_usage(usage)] for metric, usage in run.judge_usage.items()],
-        "fingerprint": run.fingerprint,
+        "fingerprint": to_builtins(run.fingerprint),
     }
 
 

@@ -21,7 +21,7 @@ def build_outage_view(run: Run) -> View | None:
         or not all(causes)
     ):
         return None
-    agent = run.fingerprint.get("agent", {}).get("name")
+    agent = run.fingerprint.agent_name
     return View(
         (
             cell(run.verdict.replace("_", " "), tone=TONES[run.verdict]),

@@ -93,7 +93,7 @@ def build_headline(run: Run, *, announce: bool = True) -> Iterator[Cell]:
     `announce`: introduce the reasons, if they follow.
     """
     yield cell(run.verdict.replace("_", " "), tone=TONES[run.verdict])
-    if agent := run.fingerprint.get("agent", {}).get("name"):
+    if agent := run.fingerprint.agent_name:
         yield cell(*name(str(agent)))
     yield cell(f"{_say_thresholds(run)}{_announce_reasons(run) if announce else ''}")
     if run.partial:

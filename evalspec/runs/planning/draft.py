@@ -1,8 +1,8 @@
 """The state of a manifest check, and the checked datasets."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -13,6 +13,7 @@ from evalspec.inputs.datasets.spooling import spool
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Curation, Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
+from evalspec.model.fingerprints import PartDigest
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import resolve_judge
 from evalspec.scoring.judge.services import JudgeServices
@@ -107,7 +108,7 @@ class PlannedDataset(Struct, frozen=True):
     cluster: str | None = None
     retriever: PlannedRetriever | None = None
     files: tuple[Path, ...] = ()
-    part: Mapping[str, Any] | None = None
+    part: PartDigest | None = None
     curation: Callable[[], Curation] | None = None
     source_id: str | None = None
     description: str | None = None

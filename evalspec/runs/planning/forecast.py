@@ -9,7 +9,7 @@ from evalspec.base.plural import counted
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import DatasetResult, Run, list_unenforced
-from evalspec.model.fingerprints import describe_part
+from evalspec.model.fingerprints import Fingerprint, describe_part
 from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.foregone import leave_skipped_out, list_foregone, outline_run
@@ -154,7 +154,7 @@ def _list_large(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetRes
 def _foresee_part(
     datasets: Sequence[PlannedDataset], full: Sequence[PlannedDataset], options: RunOptions
 ) -> PartForecast | None:
-    name = describe_part({"selection": options.describe_selection()})
+    name = describe_part(Fingerprint(selection=options.describe_selection()))
     if name is None:
         return None
     triples, full_triples = (sum(len(dataset.samples) for dataset in side) for side in (datasets, full))

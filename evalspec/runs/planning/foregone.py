@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus
+from evalspec.model.fingerprints import Fingerprint, Repeats
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.verdict.comparison.baseline import Baseline
@@ -19,7 +20,7 @@ from evalspec.verdict.summary import compute_summary
 
 def outline_run(datasets: Sequence[PlannedDataset], options: RunOptions) -> Run:
     """Return the planned run: samples and attempts without scores, including skipped metrics."""
-    fingerprint = {"repeats": {"agent": options.repeat}, "selection": options.describe_selection()}
+    fingerprint = Fingerprint(repeats=Repeats(options.repeat), selection=options.describe_selection())
     results = tuple(_outline(dataset, options.repeat) for dataset in datasets)
     return Run(id="", datasets=results, fingerprint=fingerprint)
 

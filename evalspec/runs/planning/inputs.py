@@ -20,6 +20,7 @@ from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.modules import list_module_files
 from evalspec.model import Run
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.runs.planning.command_files import find_command_files
 from evalspec.runs.planning.draft import Draft, PlannedDataset
 from evalspec.runs.planning.options import SAME
@@ -50,19 +51,21 @@ def list_inputs(
     ]
 
 
-def list_stored_inputs(fingerprint: Mapping[str, Any], *, baseline: bool = True) -> list[Input]:
+def list_stored_inputs(fingerprint: Fingerprint, *, baseline: bool = True) -> list[Input]:
     """Return the inputs of a stored run, from its manifest and from the run itself.
 
     `baseline`: whether to include the baseline that it was compared with.
     """
     found: list[Input] = []
-    with suppress(InvalidInput, KeyError, TypeError):  # a report needs no manifest; damage is reported elsewhere
-        manifest, recorded = Path(fingerprint["manifest"]["path"]), fingerprint.get("responses")
-        found.append(Input(manifest, "the manifest of the run"))
-        found += [Input(Path(one["file"]), f"dataset '{one['name']}'") for one in fingerprint["datasets"]]
-        if recorded and Path(recorded["path"]) != SAME:
-            found.append(Input(Path(recorded["path"]), "the recorded replies"))
-        loaded = load_manifest(manifest)
+    recorded = fingerprint.responses
+    if recorded and Path(recorded.path) != SAME:
+        found.append(Input(Path(recorded.path), "the recorded replies"))
+    found += [Input(Path(one.file), f"dataset '{one.name}'") for one in fingerprint.datasets if one.file]
+    if fingerprint.manifest is None:
+        return found
+    found.insert(0, Input(Path(fingerprint.manifest.path), "the manifest of the run"))
+    with suppress(InvalidInput):  # a report needs no manifest; damage is reported elsewhere
+        loaded = load_manifest(Path(fingerprint.manifest.path))
         found += list_inputs(loaded)
         own = {one.path for one in _name_baseline(loaded)}
         found = [one for one in found if baseline or one.path not in own]

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.datasets.selection import Selection, parse_selection
+from evalspec.model.fingerprints import SelectionDigest
 
 RETRIEVER_OPTIONS = (
     "retriever",
@@ -113,20 +113,9 @@ class RunOptions(Struct, frozen=True):
             stratify=self.stratify,
         )
 
-    def describe_selection(self) -> dict[str, Any]:
+    def describe_selection(self) -> SelectionDigest:
         """Return the selection for the fingerprint of a run."""
-        return {
-            "datasets": list(self.datasets),
-            "sampleSize": self.sample_size,
-            "seed": self.seed,
-            "tags": list(self.tags),
-            "excludeTags": list(self.exclude_tags),
-            "where": list(self.where),
-            "stratify": list(self.stratify),
-            "slice": self.slice,
-            "heldOut": self.held_out,
-            **{to_camel(name): getattr(self, name) for name in RETRIEVER_OPTIONS},
-        }
+        return SelectionDigest(**{name: getattr(self, name) for name in SelectionDigest.__struct_fields__})
 
 
 def choose_first(*candidates: tuple[Any, str]) -> tuple[Any, str]:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import Any
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 from msgspec.structs import asdict, replace
 
 import evalspec
@@ -16,6 +16,7 @@ from evalspec.base.text import strip_userinfo
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.inputs.user_code.modules import list_module_files
 from evalspec.model import Curation, Need, Threshold
+from evalspec.model.fingerprints import JudgeDigest, RetrieverDigest
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
 from evalspec.scoring.judge.parameters import compute_effective_parameters
@@ -121,7 +122,7 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     if prompt or rubric:
         parts["prompt"] = _mark(rubric) if rubric else prompt
     if Need.JUDGE in metric.needs and plan.judge is not None:
-        parts["judge"] = f"{plan.judge.model} {_mark(describe_judge(plan))}"
+        parts["judge"] = f"{plan.judge.model} {_mark(to_builtins(describe_judge(plan)))}"
     if Need.EMBEDDINGS in metric.needs:
         described = describe_embeddings(plan)
         computed_by = _installed("wordllama") if described.get("provider") == "local" else None
@@ -141,12 +142,12 @@ def _mark(value: Any) -> str:
     return f"#{compute_digest(value)[:_MARK_LENGTH]}"
 
 
-def describe_judge(plan: Plan) -> dict[str, Any] | None:
+def describe_judge(plan: Plan) -> JudgeDigest | None:
     """Return the judge settings that affect verdicts: model, address and parameters, but no key."""
     if plan.judge is None:
         return None
     base_url = strip_userinfo(plan.judge.base_url)
-    return {"model": plan.judge.model, "baseUrl": base_url, **compute_effective_parameters(plan.judge)}
+    return JudgeDigest(plan.judge.model, base_url, compute_effective_parameters(plan.judge))
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:
@@ -164,17 +165,17 @@ _SECRET_PARTS: Any = {
 """Settings of a retriever that do not affect rankings. Some may hold secrets or change daily."""
 
 
-def describe_retrievers(plan: Plan) -> dict[str, Any]:
+def describe_retrievers(plan: Plan) -> dict[str, RetrieverDigest]:
     """Return the retriever settings that affect rankings, by dataset."""
     asked = {dataset.name: dataset.retriever for dataset in plan.datasets if dataset.retriever is not None}
     return {name: _describe_retriever(plan, retriever) for name, retriever in asked.items()}
 
 
-def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]:
+def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> RetrieverDigest:
     from evalspec.inputs.manifest.retriever_schema import PythonTarget
 
     documents = [[d.id, d.title, d.text, dict(d.metadata)] for d in planned.documents or ()]
-    return {
+    settings = {
         **structs.asdict(planned.settings),
         "target": _without_userinfo(planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS)),
         "url": strip_userinfo(planned.url) if planned.url else planned.url,
@@ -183,6 +184,7 @@ def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> dict[str, Any]
         "documents": len(documents),
         "documentsSha256": compute_digest(documents) if documents else None,
     }
+    return RetrieverDigest(settings.pop("name"), settings)
 
 
 def _without_userinfo(value: Any, key: str = "") -> Any:

@@ -116,7 +116,7 @@ def take_part(part: Part | None, samples: Sequence[Sample]) -> Sequence[Sample]:
 
 def _warn(dataset: PlannedDataset, part: Part | None, selection: Selection) -> Iterator[Problem]:
     if part is not None and part.left_out is not None:
-        yield Problem(f"slice '{part.details['slice']}': {part.left_out}", file=dataset.file)
+        yield Problem(f"slice '{part.details.slice}': {part.left_out}", file=dataset.file)
     if part is not None and part.note is not None:
         yield Problem(part.note, file=dataset.file)
     absent = [key for key in selection.stratify if not any(list_values(one, key) for one in dataset.samples)]
@@ -132,6 +132,6 @@ def log_held_out(datasets: Sequence[PlannedDataset], run: str) -> None:
         InvalidInput: The log cannot be written.
     """
     for dataset in datasets:
-        is_held_out = dataset.part is not None and dataset.part.get("heldOut")
+        is_held_out = dataset.part is not None and dataset.part.held_out
         if is_held_out and (parts := _find_parts(dataset)):
             parts.log_use(Path(dataset.file), run)

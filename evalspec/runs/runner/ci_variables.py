@@ -1,9 +1,8 @@
 """The CI build of this process, from the variables that CI services document."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.ci_builds import clean_ci_build, clean_url
@@ -110,12 +109,6 @@ def detect_ci_build(environment: Mapping[str, str]) -> CiBuild | None:
         "url": _find_url(service, environment),
     }
     return clean_ci_build(values)
-
-
-def describe_ci_build(environment: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the build as run.json has it, without what is unknown."""
-    build = detect_ci_build(environment)
-    return None if build is None else to_builtins(build)
 
 
 def _find_branch(service: _Service, environment: Mapping[str, str]) -> str | None:

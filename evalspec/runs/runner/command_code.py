@@ -9,13 +9,14 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from evalspec.base.git import read_git
 from evalspec.base.json_text import compute_digest
 from evalspec.base.trust import Act, explain
+from evalspec.model.fingerprints import AgentDigest, Fingerprint
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.command_files import find_command_files
 
@@ -43,7 +44,7 @@ def find_command(plan: Plan) -> Sequence[str] | None:
 
 
 def describe_code(plan: Plan) -> dict[str, Any]:
-    """Return digests for the fingerprint: of the files that the command names, and of all files that git knows.
+    """Return fields of the fingerprint: digests of the files that the command names, and of all files that git knows.
 
     With the names of the files that were changed last. None: there is nothing to compare. Empty: the agent does not run
     here.
@@ -56,16 +57,14 @@ def describe_code(plan: Plan) -> dict[str, Any]:
     folder = plan.loaded.path.parent.resolve()
     named = {os.path.relpath(one, folder): one for one in find_command_files(command, folder)}
     files = {name: _identify(one) for name, one in named.items() if not _WRITTEN.search(name)}
-    return {"codeSha256": compute_digest(files) if files else None, **_describe_git(plan)}
+    return {"code_sha256": compute_digest(files) if files else None, **_describe_git(plan)}
 
 
-def explain_unknown(plan: Plan, agent: Mapping[str, Any]) -> str | None:
-    """Return what is unknown about the agent of a resumed run; None: its code and the files of git were compared.
-
-    `agent`: that of the fingerprint.
-    """
-    code, git = agent.get("codeSha256"), agent.get("gitSha256")
-    is_started = find_command(plan) is not None and "reusedUrl" not in agent
+def explain_unknown(plan: Plan, fingerprint: Fingerprint) -> str | None:
+    """Return what is unknown about the agent of a resumed run; None: its code and the files of git were compared."""
+    agent = fingerprint.agent or AgentDigest()
+    code, git = agent.code_sha256, agent.git_sha256
+    is_started = find_command(plan) is not None and agent.reused_url is None
     if plan.url is None or (is_started and code and git):
         return None
     from evalspec.targets.http.failures import shown_url
@@ -86,12 +85,12 @@ def _describe_git(plan: Plan) -> dict[str, Any]:
     try:
         found, changed = _read_repository(Path(root or os.devnull))
     except _Unknown:
-        return {"gitSha256": None}
+        return {}
     read = {one.path.resolve() for one in plan.inputs}
     files = {str(one): found[one] for one in found if read.isdisjoint((one, *one.parents))}
     newest = sorted(changed, key=lambda file: file.lstat().st_mtime if file.exists() else 0, reverse=True)
     names = [os.path.relpath(file, root) for file in newest if str(file) in files]
-    return {"gitSha256": compute_digest(files), "gitNewest": names[:_NAMES_SHOWN]}
+    return {"git_sha256": compute_digest(files), "git_newest": tuple(names[:_NAMES_SHOWN])}
 
 
 class _Unknown(Exception):

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -30,7 +30,7 @@ from evalspec.model import (
     list_unenforced,
 )
 from evalspec.model.exchanges import QUESTION_CHANGED
-from evalspec.model.fingerprints import list_judge_notes, list_part_notes, list_reply_notes
+from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
 from evalspec.runs.runner.doubts import list_doubts
 from evalspec.runs.runner.fingerprint import public_part
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
@@ -59,7 +59,7 @@ class RunMetadata(Struct, frozen=True):
     outline, that confirm drops; or why there are none.
     """
 
-    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    fingerprint: Fingerprint = Fingerprint()
     baseline: "Baseline | None" = None
     own_lag_ms: float = 0.0
     judge_usage: Mapping[str, JudgeUsage] = field(default_factory=dict)

@@ -48,7 +48,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
-            if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint["agent"])):
+            if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint)):
                 progress.say(unknown)
             await execution.measure()
             run = execution.conclude()

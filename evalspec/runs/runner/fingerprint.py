@@ -2,14 +2,14 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict, replace
 
 from evalspec import __version__
 from evalspec.base.json_text import compute_digest
@@ -17,9 +17,17 @@ from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.agent_schema import UNUSED_API_KEYS
 from evalspec.inputs.manifest.references import is_public
 from evalspec.inputs.manifest.schema import Manifest
-from evalspec.model import Sample
-from evalspec.model.fingerprints import UNCHECKED
+from evalspec.model.fingerprints import (
+    AgentDigest,
+    DatasetDigest,
+    Fingerprint,
+    ManifestDigest,
+    Repeats,
+    RepliesFile,
+    ReplyCounts,
+)
 from evalspec.runs.planning.build import Plan
+from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.outlining import (
     describe_embeddings,
     describe_judge,
@@ -27,7 +35,7 @@ from evalspec.runs.planning.outlining import (
     hash_module,
     identify_metric,
 )
-from evalspec.runs.runner.ci_variables import describe_ci_build
+from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.runner.command_code import describe_code
 from evalspec.verdict.outline import RunOutline
 
@@ -35,68 +43,65 @@ _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
 _DIGEST_LENGTH = 12
 
 
-def compute_fingerprint(plan: Plan, started: datetime) -> dict[str, Any]:
-    """Return manifest, datasets, selection, agent, judge and versions as JSON values.
-
-    References are resolved and not yet redacted. A value that may be redacted or is too large to store has a digest.
-    """
+def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
+    """Return what a run of a plan measures, and with what. References are resolved and not yet redacted."""
     options, loaded = plan.options, plan.loaded
-    url = strip_userinfo(plan.target.url) if plan.target else None
     judge, retrievers = describe_judge(plan), describe_retrievers(plan)
-    ci = describe_ci_build(os.environ)
-    return {
-        "startedAt": started.isoformat(timespec="seconds"),
-        "manifest": {
-            "path": str(loaded.path),
-            "sha256": sha256(loaded.path.read_bytes()).hexdigest(),
-            "fields": _digest_fields(_dump_spec(loaded.manifest)),
-        },
-        "agent": {
-            "name": loaded.manifest.metadata.name,
-            "version": loaded.manifest.metadata.version,
-            "url": url,
-            "sha256": compute_digest(url) if url else None,
-            "function": _name_agent(plan),
-            "codeSha256": hash_module(plan, plan.own_agent) if plan.own_agent else None,
-            "endpointSha256": _digest_endpoint(plan),
-            **describe_code(plan),
-        },
-        "responses": _describe_responses(plan),
-        "recorded": plan.options.responses is not None,
-        "replies": {UNCHECKED: plan.unchecked},
-        "datasets": [
-            {
-                "name": dataset.name,
-                "file": dataset.file,
-                "sha256": dataset.sha256,
-                "available": dataset.available,
-                "selected": len(dataset.samples),
-                **_digest_samples(dataset.samples),
-                "metrics": [metric.name for metric in dataset.metrics],
-                "metricIdentities": {metric.name: identify_metric(plan, metric) for metric in dataset.metrics},
-                **({} if dataset.part is None else {"part": dict(dataset.part)}),
-            }
-            for dataset in plan.datasets
-        ],
-        "selection": options.describe_selection(),
-        "retrievers": retrievers,
-        "retrieversSha256": compute_digest(retrievers),
-        "repeats": {"agent": options.repeat, "judge": options.judge_repeat},
-        "noJudge": options.no_judge,
-        "noContent": options.no_content,
-        "judge": judge,
-        "judgeSha256": compute_digest(judge),
-        "embeddings": describe_embeddings(plan),
-        "embeddingsSha256": compute_digest(describe_embeddings(plan)),
-        "versions": {"evalspec": __version__, "python": platform.python_version(), **_engines()},
-        **({} if ci is None else {"ci": ci}),
-    }
+    embeddings = describe_embeddings(plan)
+    return Fingerprint(
+        started_at=started.isoformat(timespec="seconds"),
+        manifest=ManifestDigest(
+            str(loaded.path), sha256(loaded.path.read_bytes()).hexdigest(), _digest_fields(_dump_spec(loaded.manifest))
+        ),
+        agent=_describe_agent(plan),
+        responses=_describe_responses(plan),
+        recorded=options.responses is not None,
+        replies=ReplyCounts(unchecked=plan.unchecked),
+        datasets=tuple(_describe_dataset(plan, dataset) for dataset in plan.datasets),
+        selection=options.describe_selection(),
+        retrievers=retrievers,
+        retrievers_sha256=compute_digest(to_builtins(retrievers)),
+        repeats=Repeats(options.repeat, options.judge_repeat),
+        no_judge=options.no_judge,
+        no_content=options.no_content,
+        judge=judge,
+        judge_sha256=compute_digest(to_builtins(judge)),
+        embeddings=embeddings,
+        embeddings_sha256=compute_digest(embeddings),
+        versions={"evalspec": __version__, "python": platform.python_version(), **_engines()},
+        ci=detect_ci_build(os.environ),
+    )
 
 
-def _digest_samples(samples: Iterable[Sample]) -> dict[str, str]:
-    """Return a digest of the ids of the selected samples, and one of their contents too."""
-    contents = {sample.id: sample.digest for sample in samples}
-    return {"selectionSha256": compute_digest(list(contents)), "samplesSha256": compute_digest(list(contents.items()))}
+def _describe_agent(plan: Plan) -> AgentDigest:
+    metadata = plan.loaded.manifest.metadata
+    url = strip_userinfo(plan.target.url) if plan.target else None
+    known = AgentDigest(
+        name=metadata.name,
+        version=metadata.version,
+        url=url,
+        sha256=compute_digest(url) if url else None,
+        function=_name_agent(plan),
+        code_sha256=hash_module(plan, plan.own_agent) if plan.own_agent else None,
+        endpoint_sha256=_digest_endpoint(plan),
+    )
+    return replace(known, **describe_code(plan))
+
+
+def _describe_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetDigest:
+    contents = {sample.id: sample.digest for sample in dataset.samples}
+    return DatasetDigest(
+        name=dataset.name,
+        file=dataset.file,
+        sha256=dataset.sha256,
+        available=dataset.available,
+        selected=len(dataset.samples),
+        selection_sha256=compute_digest(list(contents)),
+        samples_sha256=compute_digest(list(contents.items())),
+        metrics=tuple(metric.name for metric in dataset.metrics),
+        metric_identities={metric.name: identify_metric(plan, metric) for metric in dataset.metrics},
+        part=dataset.part,
+    )
 
 
 def _dump_spec(manifest: Manifest) -> dict[str, Any]:
@@ -110,85 +115,79 @@ def _dump_spec(manifest: Manifest) -> dict[str, Any]:
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 
 
-def public_part(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
+def public_part(fingerprint: Fingerprint) -> Fingerprint:
     """Return the fingerprint for reports, without the digests of single fields and values."""
-    manifest = {key: value for key, value in fingerprint.get("manifest", {}).items() if key != "fields"}
-    return {key: value for key, value in fingerprint.items() if key != "references"} | {"manifest": manifest}
+    manifest = fingerprint.manifest and replace(fingerprint.manifest, fields={})
+    return replace(fingerprint, manifest=manifest, references={})
 
 
-def list_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def list_changes(stored: Fingerprint, now: Fingerprint) -> list[str]:
     """Return the changes since a run was started, one line per change. Empty if the run can be resumed."""
     return [*_manifest_changes(stored, now), *_dataset_changes(stored, now), *_other_changes(stored, now)]
 
 
-def _manifest_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    before, after = stored["manifest"]["fields"], now["manifest"]["fields"]
+def _manifest_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
+    before, after = ((one.manifest or ManifestDigest()).fields for one in (stored, now))
     for field in sorted(before.keys() | after.keys()):
         if before.get(field) != after.get(field):
             change = "was added" if field not in before else "was removed" if field not in after else "changed"
             yield f"manifest: {field} {change}"
 
 
-def _dataset_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    before = {dataset["name"]: dataset for dataset in stored["datasets"]}
-    after = {dataset["name"]: dataset for dataset in now["datasets"]}
+def _dataset_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
+    before = {dataset.name: dataset for dataset in stored.datasets}
+    after = {dataset.name: dataset for dataset in now.datasets}
     for name in sorted(before.keys() ^ after.keys()):
         yield f"selection: dataset {name} was {'not ' if name in after else ''}part of the run"
     for name in sorted(before.keys() & after.keys()):
-        if before[name]["samplesSha256"] != after[name]["samplesSha256"]:
-            is_same_file = before[name]["sha256"] == after[name]["sha256"]
-            what = "selection: the samples of dataset {}" if is_same_file else f"dataset {{}}: {after[name]['file']}"
+        if before[name].samples_sha256 != after[name].samples_sha256:
+            is_same_file = before[name].sha256 == after[name].sha256
+            what = "selection: the samples of dataset {}" if is_same_file else f"dataset {{}}: {after[name].file}"
             yield f"{what.format(name)} changed"
 
 
-def _other_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    if stored["agent"]["sha256"] != now["agent"]["sha256"]:
-        yield f"agent: the url was {stored['agent']['url']} and is now {now['agent']['url']}"
-    elif stored["agent"]["endpointSha256"] != now["agent"]["endpointSha256"]:
-        yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
-    if stored["agent"].get("function") != now["agent"]["function"]:
-        yield "agent: the function changed"
-    elif stored["agent"].get("codeSha256") != now["agent"]["codeSha256"]:
-        yield f"agent: the code of {now['agent']['function'] or 'spec.api.command'} changed"
-    if stored["agent"].get("gitSha256") not in (None, now["agent"].get("gitSha256")):
-        newest = ", ".join(now["agent"].get("gitNewest") or ["see git log"])
-        yield f"agent: files of the project changed (last: {newest}); .gitignore may name what the agent writes"
-    if (stored["responses"] or {}).get("sha256") != (now["responses"] or {}).get("sha256"):
+def _other_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
+    yield from _agent_changes(stored.agent or AgentDigest(), now.agent or AgentDigest())
+    before, after = ((one.responses and one.responses.sha256) for one in (stored, now))
+    if before != after:
         yield "agent: the recorded replies changed"
-    for name in sorted(_retrievers_changed(stored, now)):
-        yield f"retriever: the retriever of dataset {name} or its settings changed"
-    for key, what in _COMPARED.items():
-        if stored[key] != now[key]:
-            yield what
+    if stored.retrievers_sha256 != now.retrievers_sha256:
+        for name in sorted(stored.retrievers.keys() | now.retrievers.keys()):
+            if stored.retrievers.get(name) != now.retrievers.get(name):
+                yield f"retriever: the retriever of dataset {name} or its settings changed"
+    if stored.judge_sha256 != now.judge_sha256:
+        yield "judge: model, address or parameters changed"
+    if stored.embeddings_sha256 != now.embeddings_sha256:
+        yield "embeddings: provider, model or address changed"
     yield from _option_changes(stored, now)
 
 
-def _option_changes(stored: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for key, option in _FLAGS.items():
-        if stored[key] != now[key]:
-            yield f"{option} was given when the run began" if stored[key] else f"the run began without {option}"
-    for key, option in _COUNTS.items():
-        if stored["repeats"][key] != now["repeats"][key]:
-            yield f"{option} was {stored['repeats'][key]} and is now {now['repeats'][key]}"
+def _agent_changes(stored: AgentDigest, now: AgentDigest) -> Iterator[str]:
+    if stored.sha256 != now.sha256:
+        yield f"agent: the url was {stored.url} and is now {now.url}"
+    elif stored.endpoint_sha256 != now.endpoint_sha256:
+        yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
+    if stored.function != now.function:
+        yield "agent: the function changed"
+    elif stored.code_sha256 != now.code_sha256:
+        yield f"agent: the code of {now.function or 'spec.api.command'} changed"
+    if stored.git_sha256 not in (None, now.git_sha256):
+        newest = ", ".join(now.git_newest or ["see git log"])
+        yield f"agent: files of the project changed (last: {newest}); .gitignore may name what the agent writes"
 
 
-def _retrievers_changed(stored: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
-    """Return the names of datasets with another retriever or other settings.
-
-    Empty for runs of releases that did not store retrievers.
-    """
-    if stored.get("retrieversSha256") in (None, now["retrieversSha256"]):
-        return set()
-    before, after = stored["retrievers"], now["retrievers"]
-    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-
-
-_COMPARED = {
-    "judgeSha256": "judge: model, address or parameters changed",
-    "embeddingsSha256": "embeddings: provider, model or address changed",
-}
-_FLAGS = {"noContent": "--no-content", "noJudge": "--no-judge"}
-_COUNTS = {"agent": "--repeat", "judge": "--judge-repeat"}
+def _option_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
+    flags = {
+        "--no-content": (stored.no_content, now.no_content),
+        "--no-judge": (stored.no_judge, now.no_judge),
+    }
+    for option, (before, after) in flags.items():
+        if before != after:
+            yield f"{option} was given when the run began" if before else f"the run began without {option}"
+    old, new = (one.repeats or Repeats() for one in (stored, now))
+    for option, was, is_now in ("--repeat", old.agent, new.agent), ("--judge-repeat", old.judge, new.judge):
+        if was != is_now:
+            yield f"{option} was {was} and is now {is_now}"
 
 
 def list_metric_changes(stored: RunOutline, now: RunOutline) -> list[str]:
@@ -229,11 +228,11 @@ def _digest_endpoint(plan: Plan) -> str | None:
     return compute_digest(asked | ({"headers": hidden} if public else {}))
 
 
-def _describe_responses(plan: Plan) -> dict[str, Any] | None:
+def _describe_responses(plan: Plan) -> RepliesFile | None:
     if plan.options.responses is None or plan.replies is None:
         return None
     replies = [[*key, _to_plain(found.reply), found.error] for key, found in plan.replies.items()]
-    return {"path": str(plan.options.responses), "sha256": compute_digest(replies)}
+    return RepliesFile(str(plan.options.responses), compute_digest(replies))
 
 
 def _to_plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from evalspec.model import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
 from evalspec.model.exchanges import QUESTION_CHANGED
+from evalspec.model.fingerprints import ReplyCounts
 from evalspec.runs.store.log_index import AttemptKey, LogIndex, StoredAttempt
 
 
@@ -45,7 +46,7 @@ class KnownAttempts(Struct, frozen=True):
     usable: Mapping[str, Collection[str]] | None = None
     changed: Collection[tuple[str, str]] = ()
     edited: Collection[tuple[str, str]] = ()
-    origin: Mapping[str, int] = {}
+    origin: ReplyCounts = ReplyCounts()
 
     def find(self, key: AttemptKey, metrics: list[str]) -> KnownAttempt | None:
         """Return a stored attempt, or None if it has to be repeated. `metrics`: metrics to score, in order.

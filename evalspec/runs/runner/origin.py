@@ -4,7 +4,6 @@ Requests are described as the manifest has them. Files and public variables are 
 seen. Secrets are not, so that a new token changes nothing.
 """
 
-from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +14,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.references import References, UnresolvedReference, is_public
 from evalspec.model import Exchange, Sample, SampleStatus
 from evalspec.model.exchanges import compute_question_digest, compute_request_digest
-from evalspec.model.fingerprints import OTHER_REQUESTS, UNCHECKED
+from evalspec.model.fingerprints import ReplyCounts
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
 from evalspec.runs.store.log_index import AttemptKey, LogIndex
@@ -70,13 +69,13 @@ def _describe_query(retriever: PlannedRetriever, sample: Sample) -> Any:
     return [settings, dict(asked.filters), to_builtins(own), to_builtins(asked.find_input(sample).fields)]
 
 
-def compare_origin(index: LogIndex, plan: Plan) -> tuple[set[tuple[str, str]], dict[str, int]]:
+def compare_origin(index: LogIndex, plan: Plan) -> tuple[set[tuple[str, str]], ReplyCounts]:
     """Compare what the stored replies of a run answer with what a plan asks.
 
     Return the samples (dataset, id) whose question is another one now, and how many replies do not say which question
     they answer, or answer another request. A ranking without a question belongs to the id of its query.
     """
-    origin, edited, counts = Origin(plan), set(), Counter[str]()
+    origin, edited, unchecked, other_requests = Origin(plan), set(), 0, 0
     for dataset in plan.datasets:
         for sample in dataset.samples:
             question, request = compute_question_digest(sample), origin.digest_request(dataset, sample)
@@ -86,9 +85,9 @@ def compare_origin(index: LogIndex, plan: Plan) -> tuple[set[tuple[str, str]], d
                     continue
                 attempt = stored.attempt
                 if attempt.question_digest is None:
-                    counts[UNCHECKED] += attempt.status is SampleStatus.ANSWERED and not stored.has_trace
+                    unchecked += attempt.status is SampleStatus.ANSWERED and not stored.has_trace
                 elif attempt.question_digest != question:
                     edited.add((dataset.name, sample.id))
                 elif request is not None and attempt.request_digest is not None:
-                    counts[OTHER_REQUESTS] += attempt.request_digest != request
-    return edited, dict(counts)
+                    other_requests += attempt.request_digest != request
+    return edited, ReplyCounts(unchecked, other_requests)

@@ -1,12 +1,12 @@
 """The second attempts that confirm drops: which samples and metrics they are about, and their results."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, pluralize
 from evalspec.model import DatasetResult, Run, SampleResult, VerdictStatus
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.verdict.outline import DatasetOutline, RunOutline
 from evalspec.verdict.summary import summarise
 
@@ -57,11 +57,11 @@ def outline_second(outline: RunOutline, run: Run) -> RunOutline | None:
     )
 
 
-def explain_no_second(fingerprint: Mapping[str, Any]) -> str | None:
+def explain_no_second(fingerprint: Fingerprint) -> str | None:
     """Return why the samples of a run cannot be asked again, None if they can."""
-    if fingerprint.get("responses"):
+    if fingerprint.responses:
         return "the replies are recorded, so they would be the same"
-    origin = fingerprint.get("rescoredFrom")
+    origin = fingerprint.rescored_from
     return f"the replies are those of run {origin}" if origin else None
 
 

@@ -3,7 +3,7 @@
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from hashlib import sha256
@@ -12,12 +12,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput, Problem, StoreError
+from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import name_some
 from evalspec.base.text import strip_userinfo
 from evalspec.base.trust import in_force
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.model import Run
+from evalspec.model.fingerprints import AgentDigest, Fingerprint
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runs.runner.known_attempts import KnownAttempts
@@ -37,7 +38,7 @@ from evalspec.verdict.summary import add_slices, limited_slices
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
 
-_OF_JUDGE = ("judgeRefused", "judgeModels", "judgeSystemFingerprints")
+_OF_JUDGE = ("judge_refused", "judge_models", "judge_system_fingerprints")
 _MOST_LEARNED = 100
 """Names of models of one judge. More are of an endpoint that makes them up."""
 
@@ -48,7 +49,7 @@ class Session(Struct, frozen=True):
     plan: Plan
     outline: RunOutline
     log: RunLog
-    fingerprint: Mapping[str, Any]
+    fingerprint: Fingerprint
     known_attempts: KnownAttempts | None = None
 
 
@@ -56,7 +57,7 @@ def begin_run(
     store: RunStore,
     plan: Plan,
     outline: RunOutline,
-    fingerprint: Mapping[str, Any],
+    fingerprint: Fingerprint,
     now: datetime,
     short_id: str | None = None,
 ) -> Session:
@@ -67,11 +68,8 @@ def begin_run(
     """
     redaction = plan.loaded.references.redaction
     baseline = _read_baseline(plan)
-    fingerprint = {
-        **fingerprint,
-        "references": redaction.describe(),
-        "baselineSha256": None if baseline is None else sha256(baseline).hexdigest(),
-    }
+    digest = None if baseline is None else sha256(baseline).hexdigest()
+    fingerprint = replace(fingerprint, references=redaction.describe(), baseline_sha256=digest)
     log = store.create(now, short_id, **_log_options(plan, outline))
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, log.folder, ignore_errors=True)  # nothing was measured yet
@@ -115,7 +113,7 @@ class InputsChanged(InvalidInput):
 
 
 def resume_run(
-    stored: StoredRun, plan: Plan, outline: RunOutline, fingerprint: Mapping[str, Any], *, retry_errors: bool
+    stored: StoredRun, plan: Plan, outline: RunOutline, fingerprint: Fingerprint, *, retry_errors: bool
 ) -> Session:
     """Open a stored run to resume it.
 
@@ -124,11 +122,8 @@ def resume_run(
         StoreError: Another process is writing the run, or it cannot be read.
     """
     redaction = plan.loaded.references.redaction
-    try:
-        changes = list_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
-        changes = changes or list_metric_changes(stored.outline, outline)
-    except (KeyError, TypeError) as error:
-        raise StoreError(f"{stored.folder}: the fingerprint is incomplete: {error}. start a new run") from error
+    changes = list_changes(stored.fingerprint, change_fingerprint(fingerprint, redaction.hide_data))
+    changes = changes or list_metric_changes(stored.outline, outline)
     if changes:
         fix = "undo the change, start a new run, or score what is there: "
         fix += f"`evalspec rescore {stored.id} {plan.loaded.path}`. git stash puts aside what does not matter"
@@ -140,42 +135,44 @@ def resume_run(
         index = log.go_on_from(stored.read_index(redaction.restore_known))
         if any(list_damaged_inputs(stored)):
             log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
-        described = stored.fingerprint["references"]
+        described = stored.fingerprint.references
         lost = redaction.list_changed(described)
         _refuse_lost(stored, index, lost, redaction.names)
         known = stored.fingerprint
         log.description = known, outline_to_json(outline, redaction.hide_data)
         if lost or redaction.describe().keys() - described.keys():
-            known = {**known, "references": described | redaction.describe()}
+            known = replace(known, references={**described, **redaction.describe()})
             log.write_description(known, log.description[1])
         known_attempts = KnownAttempts(index, retry_errors=retry_errors, texts=outline.has_texts)
         undo.pop_all()
     return Session(plan, outline, log, known, known_attempts)
 
 
-def keep_reuse(session: Session, url: str) -> dict[str, Any]:
+def keep_reuse(session: Session, url: str) -> Fingerprint:
     """Return the fingerprint of a run that uses an already running agent, and store it before the first request.
 
     Raises:
         StoreError: The fingerprint cannot be written.
     """
-    fingerprint = {**session.fingerprint, "agent": {**session.fingerprint["agent"], "reusedUrl": url}}
+    agent = replace(session.fingerprint.agent or AgentDigest(), reused_url=url)
+    fingerprint = replace(session.fingerprint, agent=agent)
     return _keep(session.plan, session.outline, session.log, fingerprint)
 
 
 def keep_learned(
-    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Mapping[str, Any], learned: Learned
-) -> Mapping[str, Any]:
+    plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Fingerprint, learned: Learned
+) -> Fingerprint:
     """Return the fingerprint with what its replies say about the judge, and store it if it is new.
 
     Raises:
         StoreError: The fingerprint cannot be written.
     """
-    known = {key: fingerprint.get(key) or {} for key in learned}
-    added = {key: {**known[key], **found} for key, found in learned.items() if len(known[key]) < _MOST_LEARNED}
-    if all(known[key] == found for key, found in added.items()):
-        return fingerprint
-    return _keep(plan, outline, log, {**fingerprint, **added})
+    added = {}
+    for name, found in learned.items():
+        known = getattr(fingerprint, name)
+        if len(known) < _MOST_LEARNED and not found.items() <= known.items():
+            added[name] = {**known, **found}
+    return _keep(plan, outline, log, replace(fingerprint, **added)) if added else fingerprint
 
 
 def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts) -> dict[str, Any]:
@@ -184,10 +181,10 @@ def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts
     judged = any(
         one.judged and one.name in usable[dataset.name] for dataset in outline.datasets for one in dataset.metrics
     )
-    return {key: stored.fingerprint[key] for key in _OF_JUDGE if judged and key in stored.fingerprint}
+    return {name: getattr(stored.fingerprint, name) for name in _OF_JUDGE if judged}
 
 
-def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: dict[str, Any]) -> dict[str, Any]:
+def _keep(plan: Plan, outline: RunOutline, log: RunLog, fingerprint: Fingerprint) -> Fingerprint:
     redact = plan.loaded.references.redact_data
     log.write_description(fingerprint, outline_to_json(outline, redact))
     return fingerprint
@@ -210,7 +207,7 @@ def load_replies(stored: StoredRun, plan: Plan, outline: RunOutline, *, fresh: b
         dataset.name: {m.name for m in dataset.metrics if not fresh and before.get((dataset.name, m.name)) == m.key}
         for dataset in outline.datasets
     }
-    references, described = plan.loaded.references, stored.fingerprint["references"]
+    references, described = plan.loaded.references, stored.fingerprint.references
     references.recover(described)
     lost = references.redaction.list_changed(described)
     index = stored.read_whole_index(references.redaction.restore_known)

@@ -50,7 +50,7 @@ def list_damaged_inputs(stored: StoredRun) -> Iterator[str]:
         count += 1
         if line.damage:
             yield line.damage
-    selected = sum(dataset["selected"] for dataset in stored.fingerprint["datasets"])
+    selected = sum(dataset.selected for dataset in stored.fingerprint.datasets)
     if count < selected:
         yield f"{path}: {count} of {selected} samples"
 
@@ -64,7 +64,7 @@ def _check_report(stored: StoredRun, index: LogIndex) -> Iterator[str]:
 
 
 def _check_baseline(stored: StoredRun) -> Iterator[str]:
-    return _check_file(stored.baseline, stored.fingerprint.get("baselineSha256"))
+    return _check_file(stored.baseline, stored.fingerprint.baseline_sha256)
 
 
 def _check_file(path: Path, sha256: str | None) -> Iterator[str]:

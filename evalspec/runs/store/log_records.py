@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import ValidationError, convert
+from msgspec import ValidationError, convert, to_builtins
 from msgspec.json import Encoder
 from msgspec.structs import astuple
 
@@ -45,6 +45,7 @@ from evalspec.model import (
     known_finish_reason,
 )
 from evalspec.model.base import Record, built
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.runs.store.files import store_errors
 
 REPLY = "reply"
@@ -163,18 +164,22 @@ def _change_field(key: str, value: Any, change: Change) -> Any:
     return change(value)
 
 
-def change_fingerprint(value: Any, change: Change) -> Any:
+def change_fingerprint(fingerprint: Fingerprint, change: Change) -> Fingerprint:
     """Return a fingerprint with its texts redacted.
 
     Digests are unchanged: they reveal no secrets, and runs are compared by them.
     """
+    return convert(_change_texts(to_builtins(fingerprint), change), built(Fingerprint))
+
+
+def _change_texts(value: Any, change: Change) -> Any:
     if isinstance(value, str):
         label, mark, digest = value.rpartition("#")
         return f"{change(label)}{mark}{digest}" if mark and _DIGEST.fullmatch(digest) else change(value)
     if isinstance(value, Mapping):
-        return {key: item if _is_digest(key) else change_fingerprint(item, change) for key, item in value.items()}
+        return {key: item if _is_digest(key) else _change_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [change_fingerprint(item, change) for item in value]
+        return [_change_texts(item, change) for item in value]
     return value
 
 

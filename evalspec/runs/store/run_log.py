@@ -11,9 +11,12 @@ from types import TracebackType
 from typing import Any
 
 from filelock import FileLock, Timeout
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import sync_folder
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.runs.store.files import (
     cut_torn_line,
     digest_file,
@@ -84,7 +87,7 @@ class RunLog:
         self._redact = redact
         self._is_clean = is_clean
         self._describe = describe
-        self.description: tuple[Mapping[str, Any], Any] | None = None
+        self.description: tuple[Fingerprint, Any] | None = None
         """The fingerprint and the outline of `run.json`."""
         self._texts = texts
         self._path = self.place / LOG_NAME
@@ -107,7 +110,7 @@ class RunLog:
         """The run's id: UTC time and short id."""
         return self.folder.name
 
-    def write_description(self, fingerprint: Mapping[str, Any], outline: Any) -> None:
+    def write_description(self, fingerprint: Fingerprint, outline: Any) -> None:
         """Write `run.json`: the fingerprint, the outline with the thresholds, and the layout version.
 
         Raises:
@@ -115,9 +118,9 @@ class RunLog:
         """
         self._refuse_failed()
         if references := self._describe():
-            fingerprint = {**fingerprint, "references": {**references, **fingerprint.get("references", {})}}
+            fingerprint = replace(fingerprint, references={**references, **fingerprint.references})
         self.description = fingerprint, outline
-        described = change_fingerprint(fingerprint, self._redact)
+        described = to_builtins(change_fingerprint(fingerprint, self._redact))
         document = {"storeVersion": STORE_VERSION, "fingerprint": described, "outline": outline}
         document["sha256"] = compute_checksum(document)
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
@@ -165,7 +168,7 @@ class RunLog:
     def _redact_record(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return the record redacted. First store how to recognise a value that is redacted for the first time."""
         redacted = change_texts(record, self._redact)
-        if self.description and self._describe().keys() - self.description[0].get("references", {}).keys():
+        if self.description and self._describe().keys() - self.description[0].references.keys():
             self.write_description(*self.description)
         return redacted
 

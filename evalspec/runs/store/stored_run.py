@@ -1,17 +1,17 @@
 """Read a stored run: its fingerprint, its outline, its log and its samples."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from math import inf
 from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from evalspec.base.errors import StoreError
 from evalspec.base.jsonl import FINITE
 from evalspec.model import HIGHEST_GRADE, Sample, StoredExchange
-from evalspec.model.fingerprints import check_fingerprint
+from evalspec.model.base import built
+from evalspec.model.fingerprints import Fingerprint, ManifestDigest, SelectionDigest
 from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.runs.store.log_index import LogIndex, read_log_index, read_log_seal
@@ -31,13 +31,23 @@ class StoredRun(Struct, frozen=True):
     """One run folder. The log and the samples are read on demand."""
 
     folder: Path
-    fingerprint: Mapping[str, Any]
+    fingerprint: Fingerprint
     outline: RunOutline
 
     @property
     def id(self) -> str:
         """The run's id: UTC time and short id."""
         return self.folder.name
+
+    @property
+    def manifest_path(self) -> Path:
+        """The path of the manifest, as it was given."""
+        return Path((self.fingerprint.manifest or ManifestDigest()).path)
+
+    @property
+    def selection(self) -> SelectionDigest:
+        """The options that selected samples and retrievers."""
+        return self.fingerprint.selection or SelectionDigest()
 
     @property
     def report(self) -> Path:
@@ -150,7 +160,11 @@ def open_run(folder: Path) -> StoredRun:
         raise StoreError(f"{path}: damaged: the checksum does not match. restore it or remove the run")
     if not isinstance(document.get("fingerprint"), dict):
         raise StoreError(f"{path}: not the description of a run: no fingerprint. restore it or remove the run")
-    fault = check_fingerprint(document["fingerprint"], is_stored=True)
-    if fault is not None:
-        raise StoreError(f"{path}: fingerprint: {fault}. restore it or remove the run")
-    return StoredRun(folder, document["fingerprint"], parse_outline(document.get("outline"), str(path)))
+    try:
+        fingerprint = convert(document["fingerprint"], built(Fingerprint))
+    except (ValidationError, UnicodeEncodeError) as error:
+        raise StoreError(f"{path}: fingerprint: {error}. restore it or remove the run") from error
+    missing = [name for name in ("manifest", "agent", "selection", "repeats") if getattr(fingerprint, name) is None]
+    if missing:
+        raise StoreError(f"{path}: fingerprint: there is no {missing[0]}. restore it or remove the run")
+    return StoredRun(folder, fingerprint, parse_outline(document.get("outline"), str(path)))

@@ -32,8 +32,8 @@ _MISPLACED = (
 )
 _REPAIR = "That answer cannot be used: {why}. Answer again, with one JSON object that complies with the JSON Schema."
 
-_STATED = {"judgeModels": "model", "judgeSystemFingerprints": "system_fingerprint"}
-"""Keys of the fingerprint, and of replies. Providers change the system fingerprint often, so it is only shown."""
+_STATED = {"judge_models": "model", "judge_system_fingerprints": "system_fingerprint"}
+"""Fields of the fingerprint, and keys of replies. Providers often change the latter, so it is only shown."""
 
 
 class _Conversation(Struct):
@@ -148,7 +148,7 @@ class ChatClient:
                         raise
                     raise JudgeError(f"{error}; {advice}", status=error.status, reply=error.reply) from None
             self._ledger.count_retry(conversation.metric)
-            self._listener.learns({"judgeRefused": self._parameters.refused})
+            self._listener.learns({"judge_refused": self._parameters.refused})
 
     def _explain_truncation(self, conversation: _Conversation) -> str:
         if not self._parameters.has_limit:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from evalspec.model import JudgeUsage, Usage
 
 Learned = Mapping[str, Mapping[str, str]]
-"""What replies say about the judge, by key of the fingerprint."""
+"""What replies say about the judge, by field of the fingerprint."""
 
 
 class UsageLedger(Struct):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from evalspec.model import DatasetResult, JudgeUsage, Run, Threshold
 from evalspec.reports.concerned import Concerned
@@ -64,12 +64,10 @@ class RunContent(Struct, frozen=True):
 
 def build_content(run: Run, concerned: Sequence[Concerned | None]) -> RunContent:
     """Return what the page of a run shows. `concerned`: the samples of each reason."""
-    agent = run.fingerprint.get("agent", {}).get("name")
-    started_at = run.fingerprint.get("startedAt")
-    facts = tuple(_flatten(run.fingerprint))
+    facts = tuple(_flatten(to_builtins(run.fingerprint)))
     return RunContent(
-        None if agent is None else str(agent),
-        None if started_at is None else str(started_at),
+        run.fingerprint.agent_name,
+        run.fingerprint.started_at,
         str(run.verdict),
         int(run.exit_code),
         run.partial,

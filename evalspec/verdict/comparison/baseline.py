@@ -7,11 +7,12 @@ so that many small drops cannot pass one by one.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 from pydantic import ValidationError
 
 from evalspec.base.errors import InvalidInput, Problem
@@ -24,36 +25,30 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.model.base import Number, Record
-from evalspec.model.fingerprints import Described
+from evalspec.model.fingerprints import Fingerprint, PooledRun
 from evalspec.model.typed_json import check_version, convert, malformed, parse_document, read_bytes
 from evalspec.verdict.comparison.stored_scores import StoredDataset, from_stored, to_stored
 
 KIND = "evalspec baseline"
 FOLDER = Path("evals") / "baselines"
 
-_KEPT = (
-    "startedAt",
-    "datasets",
-    "selection",
-    "repeats",
-    "judge",
-    "judgeSha256",
-    "judgeRefused",
-    "judgeModels",
-    "embeddingsSha256",
-    "versions",
-    "bestOf",
-    "ciGate",
-    "runs",
-    "recorded",
-)
-_OF_DATASET = ("name", "sha256", "available", "selected", "selectionSha256", "metricIdentities")
+_LEFT_OUT: Mapping[str, Any] = dict.fromkeys(("manifest", "agent", "responses", "replies", "ci", "embeddings")) | {
+    "retrievers": {},
+    "retrievers_sha256": None,
+    "no_judge": False,
+    "no_content": False,
+    "judge_system_fingerprints": {},
+    "rescored_from": None,
+    "baseline_sha256": None,
+    "references": {},
+}
+"""Fields of a fingerprint that do not decide comparability: paths, addresses except the judge's, and origins."""
 _OF_LIMIT = ("metric", "min", "max", "slice", "stat", "confidence")
 
 
 class _Stored(Record, frozen=True, kw_only=True):
     run_id: str
-    fingerprint: Mapping[str, Any]
+    fingerprint: Fingerprint
     verdict: VerdictStatus = VerdictStatus.NOT_GATED
     partial: bool = False
     datasets: tuple[StoredDataset, ...]
@@ -128,40 +123,39 @@ def _render_run(run: Run) -> list[str]:
         "runId": run.id,
         "verdict": run.verdict,
         "partial": run.partial,
-        "fingerprint": _fingerprint({"runs": [_describe_run(run)], **run.fingerprint}),
+        "fingerprint": to_builtins(_keep_comparable(run)),
     }
     lines = [f"{render_line(key)}: {render_line(value)}" for key, value in head.items()]
     datasets = ",\n".join(_render_dataset(dataset) for dataset in run.datasets)
     return [*lines, f'"datasets": [\n{datasets}\n]']
 
 
-def _describe_run(run: Run) -> dict[str, Any]:
-    repeats = run.fingerprint.get("repeats") or {}
-    return {"id": run.id, "startedAt": run.fingerprint.get("startedAt"), "attempts": repeats.get("agent", 1)}
+def _describe_run(run: Run) -> PooledRun:
+    return PooledRun(run.id, run.fingerprint.attempts, run.fingerprint.started_at)
 
 
-def _check_gate(fingerprint: Mapping[str, Any], shown_as: str, place: str) -> None:
+def _check_gate(fingerprint: Fingerprint, shown_as: str, place: str) -> None:
     """Check the gate that a baseline kept.
 
     Raises:
         InvalidInput: it has a key or a type of another version.
     """
     try:
-        CiGate.model_validate(fingerprint.get("ciGate") or {})
+        CiGate.model_validate(fingerprint.ci_gate or {})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, (place, "ciGate", *first["loc"])))
         raise malformed(first["msg"], shown_as, field) from error
 
 
-def list_pooled(run: Run) -> list[dict[str, Any]]:
-    """Return the runs whose attempts a baseline holds: id, startedAt and number of attempts per sample."""
-    return run.fingerprint.get("runs") or [_describe_run(run)]
+def list_pooled(run: Run) -> Sequence[PooledRun]:
+    """Return the runs whose attempts a baseline holds."""
+    return run.fingerprint.runs or (_describe_run(run),)
 
 
 def count_attempts(run: Run) -> int:
     """Return the number of attempts per sample."""
-    return sum(one["attempts"] for one in list_pooled(run))
+    return sum(one.attempts for one in list_pooled(run))
 
 
 def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
@@ -171,7 +165,6 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
         InvalidInput: this version does not understand the baseline, or it was edited.
     """
     check_version(document, shown_as)
-    convert(document, Described, shown_as)
     baseline = convert(document, _Baseline, shown_as)
     sealed = {key: value for key, value in document.items() if key != "sha256"}
     if compute_digest(sealed) != baseline.sha256:
@@ -231,12 +224,12 @@ def refuse_other_file(path: Path) -> None:
         raise InvalidInput(Problem("this file exists and is not a promoted baseline", fix, str(path), field="--as"))
 
 
-def _fingerprint(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a fingerprint that decide comparability, without paths or addresses except the judge's."""
-    kept = {key: given[key] for key in _KEPT if key in given}
-    if isinstance(kept.get("datasets"), list):
-        kept["datasets"] = [{key: entry[key] for key in _OF_DATASET if key in entry} for entry in kept["datasets"]]
-    return kept
+def _keep_comparable(run: Run) -> Fingerprint:
+    """Return the parts of a fingerprint that decide comparability."""
+    datasets = tuple(
+        replace(one, file=None, samples_sha256=None, metrics=(), part=None) for one in run.fingerprint.datasets
+    )
+    return replace(run.fingerprint, **_LEFT_OUT, datasets=datasets, runs=tuple(list_pooled(run)))
 
 
 def _render_dataset(dataset: DatasetResult) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.model import Need, Run
-from evalspec.model.fingerprints import describe_part, digest_parts
+from evalspec.model.fingerprints import Fingerprint, ManifestDigest, describe_part, digest_parts
 from evalspec.verdict.comparison.pairing import has_all_attempts
 
 _PARTS = {
@@ -40,13 +40,18 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
         if changed:
             count = f"{counted(len(changed), 'sample')} changed"
             yield f"dataset {name}: {count}: {name_some(changed)}"
-    elif _differ(describe_dataset(baseline, name), describe_dataset(candidate, candidate_name), "sha256"):
+    elif _differ(_digest_file(baseline, name), _digest_file(candidate, candidate_name)):
         yield f"dataset {name}: its content changed"
 
 
 def knows_samples(baseline: Run, candidate: Run, name: str) -> bool:
     """Return whether both runs record which samples of a dataset they had, so that edited ones are known."""
     return any(_digests(baseline, name).values()) and any(_digests(candidate, name).values())
+
+
+def _digest_file(run: Run, name: str) -> str | None:
+    described = run.fingerprint.find_dataset(name)
+    return None if described is None else described.sha256
 
 
 def _digests(run: Run, name: str) -> dict[str, str | None]:
@@ -79,7 +84,7 @@ def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
 
     The configured name does not matter: it may be an alias.
     """
-    before, after = (run.fingerprint.get("judgeModels") or {} for run in (baseline, candidate))
+    before, after = (run.fingerprint.judge_models for run in (baseline, candidate))
     new = [name for digest, name in after.items() if digest not in before]
     if before and new:
         said = f"the judge's replies state the model {name_some(new)}"
@@ -88,7 +93,7 @@ def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
 
 def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
     """Yield a phrase if the judges got different parameters, because one endpoint refused some of them."""
-    before, after = (run.fingerprint.get("judgeRefused") or {} for run in (baseline, candidate))
+    before, after = (run.fingerprint.judge_refused for run in (baseline, candidate))
     if before != after:
         names = [", ".join(sorted(found)) or "none" for found in (before, after)]
         yield f"the judge's endpoint refused different parameters: {names[0]} and {names[1]}"
@@ -124,7 +129,8 @@ def list_identity_gaps(
 
 def identity_of(run: Run, dataset: str, metric: str) -> Mapping[str, str]:
     """Return the parts of a metric's identity (planning.outlining.identify_metric); empty if the run has no record."""
-    return _parts(_parts(describe_dataset(run, dataset), "metricIdentities"), metric)
+    described = run.fingerprint.find_dataset(dataset)
+    return described.metric_identities.get(metric, {}) if described else {}
 
 
 def _describe_change(part: str, before: Any, after: Any) -> str:
@@ -148,20 +154,20 @@ def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str])
     """Yield a line for a different judge or different embeddings if a common metric depends on them."""
     needs = [_find_needs(metric) for metric in metrics]
     before, after = baseline.fingerprint, candidate.fingerprint
-    judged = before.get("judge") and after.get("judge") and any(n is None or Need.JUDGE in n for n in needs)
+    judged = before.judge and after.judge and any(n is None or Need.JUDGE in n for n in needs)
     embedded = any(n is not None and Need.EMBEDDINGS in n for n in needs)
-    if judged and _differ(before, after, "judgeSha256"):
-        models = (_model(before["judge"]), _model(after["judge"]))
-        yield f"judge: model, address or parameters differ ({models[0]} and {models[1]})"
+    if before.judge and after.judge and judged and _differ(before.judge_sha256, after.judge_sha256):
+        models = f"{before.judge.model} and {after.judge.model}"
+        yield f"judge: model, address or parameters differ ({models})"
     if judged:
         yield from _list_refusal_mismatches(baseline, candidate)
-    if embedded and _differ(before, after, "embeddingsSha256"):
+    if embedded and _differ(before.embeddings_sha256, after.embeddings_sha256):
         yield "embeddings: provider, model or address differ"
 
 
 def list_repeat_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
     """Yield a line if the numbers of attempts differ and a run has only means, so its first attempts are unknown."""
-    asked = [_parts(run.fingerprint, "repeats").get("agent") for run in (baseline, candidate)]
+    asked = [run.fingerprint.repeats and run.fingerprint.repeats.agent for run in (baseline, candidate)]
     if None in asked or asked[0] == asked[1]:
         return
     for run, count, side in zip((baseline, candidate), asked, ("the baseline", "the candidate"), strict=True):
@@ -176,65 +182,57 @@ def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
     before, after = baseline.fingerprint, candidate.fingerprint
     yield from _repeat_differences(before, after)
     yield from _selection_differences(baseline, candidate)
-    for key, value in _parts(after, "versions").items():
-        old = _parts(before, "versions").get(key)
+    for key, value in after.versions.items():
+        old = before.versions.get(key)
         if old is not None and old != value:
             yield f"{key}: {old} and {value}"
-    if _differ(_parts(before, "agent"), _parts(after, "agent"), "url"):
-        yield f"agent: {_parts(before, 'agent')['url']} and {_parts(after, 'agent')['url']}"
-    old_retrievers, new_retrievers = _parts(before, "retrievers"), _parts(after, "retrievers")
-    for name in old_retrievers.keys() & new_retrievers.keys():
-        names = [str(_parts(found, name).get("name")) for found in (old_retrievers, new_retrievers)]
+    urls = [one.agent and one.agent.url for one in (before, after)]
+    if _differ(*urls):
+        yield f"agent: {urls[0]} and {urls[1]}"
+    for name in before.retrievers.keys() & after.retrievers.keys():
+        names = [one.retrievers[name].name for one in (before, after)]
         if names[0] != names[1]:
             yield f"retriever of {name}: {names[0]} and {names[1]}"
-    old_fields, new_fields = _parts(_parts(before, "manifest"), "fields"), _parts(_parts(after, "manifest"), "fields")
+    old_fields, new_fields = ((one.manifest or ManifestDigest()).fields for one in (before, after))
     if old_fields and new_fields:
         for field in sorted(old_fields.keys() | new_fields.keys()):
             if old_fields.get(field) != new_fields.get(field):
                 yield f"manifest: {field}"
 
 
-def _repeat_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+def _repeat_differences(before: Fingerprint, after: Fingerprint) -> Iterator[str]:
     """Yield different numbers of attempts or judge calls."""
-    old, new = _parts(before, "repeats"), _parts(after, "repeats")
-    if _differ(old, new, "agent"):
-        yield f"repeats: {old['agent']} and {new['agent']} attempts per sample"
-    if _differ(old, new, "judge"):
-        yield f"repeats: {old['judge']} and {new['judge']} judge calls per reply"
+    old, new = before.repeats, after.repeats
+    if old and new and old.agent != new.agent:
+        yield f"repeats: {old.agent} and {new.agent} attempts per sample"
+    if old and new and old.judge != new.judge:
+        yield f"repeats: {old.judge} and {new.judge} judge calls per reply"
 
 
 def _selection_differences(baseline: Run, candidate: Run) -> Iterator[str]:
     for dataset in baseline.datasets:
-        before, after = describe_dataset(baseline, dataset.name), describe_dataset(candidate, dataset.name)
-        if _differ(before, after, "selectionSha256"):
-            counts = [entry.get("selected", "unknown") for entry in (before, after)]
-            yield f"dataset {dataset.name}: {counts[0]} and {counts[1]} samples selected"
+        before, after = (run.fingerprint.find_dataset(dataset.name) for run in (baseline, candidate))
+        if before and after and _differ(before.selection_sha256, after.selection_sha256):
+            yield f"dataset {dataset.name}: {before.selected} and {after.selected} samples selected"
 
 
 def describe_choice(baseline: Run) -> str | None:
     """Return a note if the baseline was promoted as the best of several runs, so the next run looks worse by luck."""
-    best_of = baseline.fingerprint.get("bestOf")
-    if not isinstance(best_of, int):
+    best_of = baseline.fingerprint.best_of
+    if best_of is None:
         return None
     return f"the baseline was the best of {best_of} runs when it was promoted, so an unchanged agent looks worse"
 
 
-def describe_dataset(run: Run, name: str) -> Mapping[str, Any]:
-    """Return the fingerprint's record of a dataset, empty without one."""
-    described = run.fingerprint.get("datasets")
-    found = described if isinstance(described, list) else []
-    return next((entry for entry in found if isinstance(entry, dict) and entry.get("name") == name), {})
-
-
 def was_narrowed(baseline: Run, name: str) -> bool:
     """Return whether a run's own selection left out samples of a dataset."""
-    described = describe_dataset(baseline, name)
-    return bool(described.get("selected", 0) < described.get("available", 0))
+    described = baseline.fingerprint.find_dataset(name)
+    return described is not None and described.selected < described.available
 
 
-def _differ(before: Mapping[str, Any], after: Mapping[str, Any], key: str) -> bool:
-    """Return whether both sides have the key, with different values."""
-    return before.get(key) is not None and after.get(key) is not None and before[key] != after[key]
+def _differ(before: object, after: object) -> bool:
+    """Return whether both values are known, and differ."""
+    return None not in (before, after) and before != after
 
 
 def _cutoffs(metrics: Iterable[str]) -> dict[str, set[str]]:
@@ -256,12 +254,3 @@ def _find_needs(metric: str) -> frozenset[Need] | None:
     while known is not None and known.base is not None and (root := METRICS.find(known.base)):
         known = root
     return known.needs if known else None
-
-
-def _parts(fingerprint: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    found = fingerprint.get(key)
-    return found if isinstance(found, dict) else {}
-
-
-def _model(judge: Any) -> str:
-    return str(judge.get("model")) if isinstance(judge, dict) else str(judge)

@@ -4,12 +4,12 @@ Of many runs of an unchanged agent, some look significantly worse by chance. The
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Confirmation, DatasetResult, RegressionOutcome, VerdictStatus
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.verdict.comparison.baseline import Baseline, count_attempts
 from evalspec.verdict.comparison.regression import OutcomeKey, decide_regressions
 
@@ -24,7 +24,7 @@ def confirm(
     baseline: Baseline,
     second: Sequence[DatasetResult] | str,
     policy: CiGate,
-    fingerprint: Mapping[str, Any],
+    fingerprint: Fingerprint,
     removed: Mapping[str, Collection[str]],
 ) -> tuple[RegressionOutcome, ...]:
     """Return the outcomes. Those that fail by a test are confirmed, or become what the second attempts say alone.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.verdict.comparison.baseline import common_datasets, list_pooled
 from evalspec.verdict.comparison.comparability import list_model_mismatches, was_narrowed
 from evalspec.verdict.comparison.pairing import is_edited, pair_samples
@@ -83,7 +84,7 @@ def _is_looser(old: Threshold, new: Threshold) -> bool:
 
 
 def _list_gate(runs: _Runs) -> _Found:
-    stored = runs.before.fingerprint.get("ciGate")
+    stored = runs.before.fingerprint.ci_gate
     if stored is None:
         return
     old, new = CiGate.model_validate(stored), runs.outline.policy
@@ -151,8 +152,8 @@ def _list_grown(runs: _Runs) -> _Found:
 
 
 def _list_recorded(runs: _Runs) -> _Found:
-    was_asked = runs.before.datasets and not runs.before.fingerprint.get("recorded")
-    if was_asked and runs.after.fingerprint.get("recorded"):
+    was_asked = runs.before.datasets and not runs.before.fingerprint.recorded
+    if was_asked and runs.after.fingerprint.recorded:
         yield None, "the replies are recorded, those of the baseline came from an agent"
 
 
@@ -163,9 +164,9 @@ def _list_judges(runs: _Runs) -> _Found:
 
 def _explain_rejudging(runs: _Runs) -> str:
     """Return the commands that judge the replies of the baseline again."""
-    manifest = (runs.after.fingerprint.get("manifest") or {}).get("path", "MANIFEST")
+    manifest = runs.after.fingerprint.manifest.path if runs.after.fingerprint.manifest else "MANIFEST"
     promote = ["evalspec", "runs", "promote", "latest", "--as", runs.outline.policy.baseline or runs.before.id]
-    first, *more = (one["id"] for one in list_pooled(runs.before))
+    first, *more = (one.id for one in list_pooled(runs.before))
     judge = shlex.join(["evalspec", "rescore", first, manifest, "--fresh"])
     said = f"judge the baseline again with `{judge}`, then `{shlex.join(promote)}`"
     added = f"; the same for {', '.join(more)}, with --add" if more else ""
@@ -193,7 +194,7 @@ KINDS: Mapping[str, ChangeKind] = {
 
 
 def list_measurement_changes(
-    baseline: Run, datasets: tuple[DatasetResult, ...], outline: RunOutline, fingerprint: Mapping[str, Any]
+    baseline: Run, datasets: tuple[DatasetResult, ...], outline: RunOutline, fingerprint: Fingerprint
 ) -> Iterator[MeasurementChange]:
     """Yield what changed since the baseline, lowered limits first."""
     runs = _Runs(baseline, Run(id="", datasets=datasets, fingerprint=fingerprint), outline)

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput
 from evalspec.model import DatasetResult, Run, SampleStatus
+from evalspec.model.fingerprints import Repeats
 from evalspec.verdict.comparison.baseline import (
     Acceptance,
     AcceptedLoss,
@@ -79,16 +80,19 @@ def add_run(baseline: Baseline, run: Run) -> Baseline:
         InvalidInput: the run is in it already, or measured something else.
     """
     pooled = list_pooled(baseline.run)
-    if run.id in [one["id"] for one in pooled]:
+    if run.id in [one.id for one in pooled]:
         raise InvalidInput(f"run {run.id} is in this baseline already", "add another run of the same evaluation")
     for difference in _list_unequal(baseline.run, run):
         fix = "evaluate again without changes and add that run, or promote this one without --add"
         raise InvalidInput(f"run {run.id} cannot be added: {difference}", fix)
     datasets = tuple(_pool(before, after) for before, after in common_datasets(baseline.run, run))
     runs = [*pooled, *list_pooled(run)]
-    repeats = {"agent": sum(one["attempts"] for one in runs)}
-    stated = [one.fingerprint.get("judgeModels") or {} for one in (baseline.run, run)]
-    fingerprint = {**baseline.run.fingerprint, "runs": runs, "repeats": repeats, "judgeModels": stated[0] | stated[1]}
+    fingerprint = replace(
+        baseline.run.fingerprint,
+        runs=tuple(runs),
+        repeats=Repeats(sum(one.attempts for one in runs)),
+        judge_models={**baseline.run.fingerprint.judge_models, **run.fingerprint.judge_models},
+    )
     partial = baseline.run.partial or run.partial
     anchor = baseline.anchor or (baseline.run if count_attempts(baseline.run) >= ENOUGH_ATTEMPTS else None)
     pool = replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial)

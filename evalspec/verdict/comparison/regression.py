@@ -7,7 +7,6 @@ same way: the tests of both share the significance level. This module has no sid
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from msgspec import structs
 from msgspec.structs import replace
@@ -21,6 +20,7 @@ from evalspec.model import (
     Score,
     VerdictStatus,
 )
+from evalspec.model.fingerprints import Fingerprint, SelectionDigest
 from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.comparability import list_metric_mismatches, list_model_mismatches
 from evalspec.verdict.comparison.drop_decision import Held, Matched, decide_drop, pair_held
@@ -50,7 +50,7 @@ def decide_regressions(
     baseline: Baseline,
     datasets: Sequence[DatasetResult],
     policy: CiGate,
-    fingerprint: Mapping[str, Any],
+    fingerprint: Fingerprint,
     *,
     removed: Mapping[str, Collection[str]] | None = None,
     only: Collection[OutcomeKey] | None = None,
@@ -164,8 +164,8 @@ def _count_new_failures(baseline: Run, candidate: Run, dataset: Matched, policy:
 def list_unmeasured(baseline: Run, candidate: Run, policy: CiGate) -> list[RegressionOutcome]:
     """Return an outcome per dataset or metric of the baseline that this run lacks. Datasets may be deselected."""
     datasets = {dataset.name: dataset for dataset in candidate.datasets}
-    selection = candidate.fingerprint.get("selection", {})
-    is_chosen = selection.get("datasets") or selection.get("retriever")
+    selection = candidate.fingerprint.selection or SelectionDigest()
+    is_chosen = selection.datasets or selection.retriever
     gone: list[RegressionOutcome] = []
     for before in baseline.datasets:
         after = datasets.get(before.name)

@@ -6,6 +6,7 @@ from evalspec.curation.gold.gold_set import read_config
 from evalspec.curation.gold.held_out import describe_uses, read_uses
 from evalspec.curation.gold.slices import is_held_out, open_slice_alone
 from evalspec.inputs.datasets.base import Part
+from evalspec.model.fingerprints import PartDigest
 
 
 def open_part(root: Path, name: str | None) -> Part:
@@ -17,9 +18,10 @@ def open_part(root: Path, name: str | None) -> Part:
     if name is None:
         share, uses = read_config(root).rules.held_out, read_uses(root)
         note = f"the held-out share {describe_uses(uses)}; each use makes it less independent"
-        return Part(lambda one: is_held_out(one, share), {"heldOut": True, "usesBefore": len(uses)}, note=note)
+        details = PartDigest(held_out=True, uses_before=len(uses))
+        return Part(lambda one: is_held_out(one, share), details, note=note)
     found = open_slice_alone(root, name)
     members = {entry.id for entry in found.entries}
     missing = {cause: len(ids) for cause, ids in sorted(found.missing.items())}
-    details = {"slice": found.name, "drawn": len(found.file.triples), "missing": missing}
+    details = PartDigest(found.name, len(found.file.triples), missing)
     return Part(members.__contains__, details, found.describe_missing())

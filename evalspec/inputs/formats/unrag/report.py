@@ -7,6 +7,7 @@ from evalspec.inputs.datasets.base import ForeignRun
 from evalspec.inputs.formats.unrag.names import LATENCY
 from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExchange
 from evalspec.model.base import Number, Record
+from evalspec.model.fingerprints import Fingerprint
 
 _METRICS = {
     "hitAtK": "Success",
@@ -68,7 +69,7 @@ def build_run(report: UnragReport) -> ForeignRun:
     if any(query.reranked for query in queries):
         notes.append("scores are after reranking")
     exchanges = [_to_stored_exchange(query, report.dataset.id) for query in queries]
-    return ForeignRun(report.dataset.id, exchanges, fingerprint={"startedAt": report.created_at}, notes=notes)
+    return ForeignRun(report.dataset.id, exchanges, fingerprint=Fingerprint(started_at=report.created_at), notes=notes)
 
 
 def _to_stored_exchange(query: _Query, dataset: str) -> StoredExchange:
