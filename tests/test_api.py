@@ -132,7 +132,7 @@ def test_a_run_is_loaded_scored_again_and_compared(qa):
     for pair in ((before, after), (before.id, after.id)):
         (candidate,) = api.compare(*pair).candidates
         change = next(one for one in candidate.changes if one.metric == "string_match")
-        assert change.found.delta == -1.0
+        assert change.delta == -1.0
     with pytest.raises(InvalidInput):
         api.load_run("nobody")
 

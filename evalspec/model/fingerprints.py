@@ -169,8 +169,8 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
 
     `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
     instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest. `references`: a
-    salted digest of each redacted value. Of baselines: `best_of`, the number of runs of which this was the best;
-    `runs`, whose attempts it holds; `ci_gate`.
+    salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the best
+    of; `runs`, whose attempts it holds; `ci_gate`.
     """
 
     started_at: str | None = None

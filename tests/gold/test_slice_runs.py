@@ -46,7 +46,7 @@ def test_a_run_of_a_slice_has_its_triples_and_says_its_cost(rfp, project):
     assert ids_of(outcome) == members(rfp, "q4")
     assert "rfp: slice q4: 12 of 60 triples, 12 of 60 requests: 20 % of the full set" in outcome.document["notes"]
     selection = outcome.document["fingerprint"]["selection"]
-    assert (selection["slice"], selection["heldOut"]) == ("q4", False)
+    assert (selection["slice"], "heldOut" in selection) == ("q4", False)
     assert outcome.document["partial"]
     assert len(ids_of(evaluate(project))) == COUNT, "without the option, the full set"
 
