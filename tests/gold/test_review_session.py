@@ -365,7 +365,7 @@ def test_a_set_without_events_is_not_given_its_first_one_by_a_review(folder, roo
     for path in sorted((root / "events").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
     (root / "events").rmdir()
-    with pytest.raises(InvalidInput, match="have no events"):
+    with pytest.raises(InvalidInput, match="has no events"):
         ReviewSession(root, "ben")
 
 

@@ -131,9 +131,9 @@ def session(**filters):
 def test_filters(two_limits):
     assert session().total == session(failed=True).total == 4
     chosen = session(metric="string_match", beyond=True)
-    assert (chosen.total, chosen.current.sample) == (2, "s2")
+    assert (chosen.total, chosen.open().sample) == (2, "s2")
     chosen = session(metric="rouge", beyond=True)
-    assert (chosen.total, chosen.current.sample) == (2, "s0")
+    assert (chosen.total, chosen.open().sample) == (2, "s0")
     for filters, said in (
         ({"beyond": True}, "--below-threshold: needs a metric"),
         ({"metric": "rogue"}, "did you mean 'rouge'?"),

@@ -128,9 +128,9 @@ def _open_session(root: Path, by: str, first: str | None, corpus: Path | None, *
     if unused:
         message = "--json, --category and --note need ID and VERDICT"
         raise InvalidInput(Problem(message, "write: evalspec gold review ID VERDICT"))
-    from evalspec.cli.gold.session import describe_again, run_session
+    from evalspec.cli.gold.session import run_session
 
-    return run_session(root, by, first, corpus, describe_again(root, by, corpus))
+    return run_session(root, by, first, corpus)
 
 
 @click.command("resolve")

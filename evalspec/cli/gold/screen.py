@@ -17,7 +17,7 @@ from evalspec.cli.screen import (
 )
 from evalspec.curation.gold.gold_set import Entry
 from evalspec.curation.gold.passages import BlockText, find_shared
-from evalspec.curation.gold.review_session import Outcome
+from evalspec.curation.gold.review_session import ReviewOutcome
 from evalspec.curation.gold.schema import GoldTriple
 from evalspec.curation.gold.wording import FLAGS, describe_block, label_blocks, list_answers, list_shown_metadata
 
@@ -64,13 +64,12 @@ def render_triple(
     return render_parts([*parts, *tail, render_keys(KEYS)], screen)
 
 
-def render_help(screen: Screen) -> str:
+def explain_keys() -> str:
     """Return what the keys and flags mean."""
-    flags = "\n".join(f"  {flag}: {meaning}" for flag, meaning in FLAGS.items())
-    return render_parts(["", *_HELP.format(flags=flags).split("\n"), "", render_keys(KEYS)], screen)
+    return _HELP.format(flags="\n".join(f"  {flag}: {meaning}" for flag, meaning in FLAGS.items()))
 
 
-def render_outcome(outcome: Outcome, screen: Screen) -> str:
+def render_outcome(outcome: ReviewOutcome, screen: Screen) -> str:
     """Return what became of a triple."""
     said = [f"  {inert(line)}" for line in outcome.said]
     return render_parts([f"{inert(outcome.reference)} is {inert(outcome.summary)}", *said], screen)

@@ -20,7 +20,8 @@ from evalspec.curation.gold.passages import find_different, find_shared
 from evalspec.curation.labels.binding import Case
 from evalspec.model import Score
 
-_SHARED = {"n": "note", "s": "skip", "u": "undo", "w": "whole", "?": "help", "q": "quit"}
+NOTE, WHOLE = "note", "whole"
+_SHARED = {"n": NOTE, "s": "skip", "u": "undo", "w": WHOLE, "?": "help", "q": "quit"}
 KEYS_OF_REPLIES = {"g": "good", "b": "bad", **_SHARED}
 KEYS_OF_SCORES = {"a": "agree", "d": "disagree", **_SHARED}
 
@@ -60,10 +61,9 @@ def render_case(case: Case, progress: str, screen: Screen, *, whole: bool) -> st
     return render_parts([*parts, *tail, render_keys(keys_of(case))], screen)
 
 
-def render_label_help(case: Case, screen: Screen) -> str:
+def explain_keys(case: Case) -> str:
     """Return what the keys mean."""
-    text = f"{_HELP_OF_REPLIES if case.metric is None else _HELP_OF_SCORES}\n\n{_HELP}"
-    return render_parts(["", *text.split("\n"), "", render_keys(keys_of(case))], screen)
+    return f"{_HELP_OF_REPLIES if case.metric is None else _HELP_OF_SCORES}\n\n{_HELP}"
 
 
 def _build_head(case: Case, progress: str, screen: Screen) -> list[Any]:

@@ -1,25 +1,22 @@
 """A review session: one person goes through the triples that need their review, and can take the last one back.
 
-Progress is computed from events, so a session continues where the last one ended. What others said about a triple is
+What others said about a triple is
 hidden until one's own review can no longer be taken back.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.gold.files import show
+from evalspec.curation.case_queue import CaseQueue
 from evalspec.curation.gold.gold_set import Entry, EventFile, read_entry, read_set
-from evalspec.curation.gold.protocol import review
+from evalspec.curation.gold.protocol import require_events, review
 from evalspec.curation.gold.reviewers import describe_missing, explain_no_review, list_reviewable
 from evalspec.curation.gold.schema import Category, Event, Flag, Kind
 from evalspec.curation.gold.states import State
 from evalspec.curation.gold.taking_back import ask_git, take_back
-from evalspec.curation.work_queue import WorkQueue
-
-_SECONDS = 10
 
 
 class Reviewed(Struct, frozen=True):
@@ -31,7 +28,7 @@ class Reviewed(Struct, frozen=True):
     entry: Entry
 
 
-class Outcome(Struct, frozen=True):
+class ReviewOutcome(Struct, frozen=True):
     """What became of a triple after a review. `said`: what the people in the dispute said, one line each."""
 
     reference: str
@@ -40,51 +37,30 @@ class Outcome(Struct, frozen=True):
     said: Sequence[str] = ()
 
 
-class ReviewSession(WorkQueue[str, Reviewed]):
-    """The triples that a person can review, one after the other. Nothing is kept but the event files of the reviews.
+class ReviewSession(CaseQueue[str, Entry, Reviewed]):
+    """The triples that a person can review, one after the other. `found`: the set as it was when the session began."""
 
-    `problems`: what is wrong with files of the set. `confirmed`, `flagged`: reviews of this session.
-    """
+    noun, past = "review", "reviewed"
 
     def __init__(self, root: Path, by: str, first: str | None = None) -> None:
         """`first`: the id of the triple to begin with; then the usual order.
 
         Raises:
-            InvalidInput: There is no such triple, or the person cannot review it.
+            InvalidInput: There is no such triple, the person cannot review it, or the set has no events.
         """
-        found = read_set(root)
-        if found.entries and not found.has_events:
-            fix = "add them to a set with events: evalspec gold add --file FILE"
-            raise InvalidInput(Problem("these triples have no events, so reviews cannot be recorded", fix, show(root)))
-        self.root, self.by, self.problems = root, by, found.problems
-        waiting = [entry.id for entry in list_reviewable(found, by)]
+        require_events(root)
+        self.root, self.by, self.found = root, by, read_set(root)
+        waiting = [entry.id for entry in list_reviewable(self.found, by)]
         if first is not None:
-            _require_reviewable(found.find(first), by)
+            _require_reviewable(self.found.find(first), by)
             waiting = [first, *(name for name in waiting if name != first)]
-        super().__init__(waiting, sum(by in entry.standing.current.reviews for entry in found.entries.values()))
+        reviewed = sum(by in entry.standing.current.reviews for entry in self.found.entries.values())
+        super().__init__(waiting, earlier=reviewed)
 
-    @property
-    def current(self) -> str | None:
-        """The id of the triple to review; None at the end."""
-        return self._waiting[0] if self._waiting else None
-
-    @property
-    def confirmed(self) -> int:
-        """The number of confirmations of this session."""
-        return self._count(Kind.CONFIRM)
-
-    @property
-    def flagged(self) -> int:
-        """The number of flags of this session."""
-        return self._count(Kind.FLAG)
-
-    @property
-    def last(self) -> Reviewed | None:
-        """The review that can be taken back."""
-        return self._last
-
-    def _count(self, kind: Kind) -> int:
-        return sum(done.event.kind is kind for done in self._done)
+    def count_decisions(self) -> Mapping[str, int]:
+        """Return the number of confirmations and flags of this session."""
+        kinds = [done.event.kind for _, done in self._done]
+        return {"confirmed": kinds.count(Kind.CONFIRM), "flagged": kinds.count(Kind.FLAG)}
 
     def open(self) -> Entry | None:
         """Return the current triple as it is now, None at the end. Triples that need no review any more are left out.
@@ -105,7 +81,7 @@ class ReviewSession(WorkQueue[str, Reviewed]):
 
     def record(
         self, shown: Entry, verdict: Flag | str | None = None, *, category: str | None = None, note: str | None = None
-    ) -> Outcome | None:
+    ) -> ReviewOutcome | None:
         """Record a review of the current triple, and return what became of the one before. `verdict`: None to confirm.
 
         Raises:
@@ -123,34 +99,23 @@ class ReviewSession(WorkQueue[str, Reviewed]):
         self._add(name, Reviewed(own, path, path.read_bytes(), entry))
         return before
 
-    def undo(self) -> Entry:
-        """Take the last review back: delete its event file. The triple is the current one again.
-
-        Raises:
-            InvalidInput: There is no such review, its file was changed or is known to git, or others relied on it.
-        """
-        if self._last is None:
-            raise InvalidInput(Problem("there is no review of this session to take back"))
-        reviewed = self._last
-        file = EventFile(reviewed.event, reviewed.path)
-        entry = take_back(self.root, reviewed.entry.id, file, reviewed.content, ask_git)
-        self._take_back(entry.id)
-        return entry
-
-    def settle(self) -> Outcome | None:
+    def settle(self) -> ReviewOutcome | None:
         """Return what became of the last reviewed triple. Its review cannot be taken back any more."""
         reviewed, self._last = self._last, None
         return None if reviewed is None else describe_outcome(reviewed.entry)
 
+    def _withdraw(self, done: Reviewed) -> Entry:
+        return take_back(self.root, done.entry.id, EventFile(done.event, done.path), done.content, ask_git)
 
-def describe_outcome(entry: Entry) -> Outcome:
+
+def describe_outcome(entry: Entry) -> ReviewOutcome:
     """Return what became of a triple, for people who have reviewed it. For a disputed one, who should talk."""
     standing = entry.standing
     summary = ": ".join(filter(None, [standing.describe(), describe_missing(entry)]))
     said = []
     if entry.state in (State.DISPUTED, State.DROPPED):
         said = [_render_review(event) for _, event in sorted(standing.current.reviews.items())]
-    return Outcome(entry.reference, entry.state, summary, said)
+    return ReviewOutcome(entry.reference, entry.state, summary, said)
 
 
 def _render_review(event: Event) -> str:

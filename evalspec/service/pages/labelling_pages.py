@@ -99,7 +99,7 @@ def show_next(run_id: str, visit: Reviewer, given: Given) -> HTMLResponse:
     except InvalidInput as error:
         errors = tuple(problem.message for problem in error.problems)
         return _render(desk, errors=errors, given=given, status=HTTPStatus.UNPROCESSABLE_ENTITY)
-    return _render(desk, session=session, case=session.current, given=given)
+    return _render(desk, session=session, case=session.open(), given=given)
 
 
 @ROUTER.post("/runs/{run_id}/label", response_model=None)
