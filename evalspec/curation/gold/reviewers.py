@@ -51,11 +51,6 @@ def is_blind(entry: Entry, viewer: str | None) -> bool:
     return viewer is not None and wants_reviews(entry) and explain_no_review(entry, viewer) is None
 
 
-def show_state(entry: Entry, viewer: str | None) -> str:
-    """Return the state of a triple as a viewer may see it."""
-    return TO_REVIEW if is_blind(entry, viewer) else str(entry.state)
-
-
 def list_reviewable(found: GoldSet, by: str) -> list[Entry]:
     """Return the triples that a person can review: assigned ones first, then those with the fewest missing reviews."""
 

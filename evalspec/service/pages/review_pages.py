@@ -7,7 +7,6 @@ whatever is known of a person's reviews is in the files.
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query
@@ -17,9 +16,10 @@ from pydantic import AfterValidator, Field
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
-from evalspec.curation.gold.gold_set import Entry, GoldSet, read_set
-from evalspec.curation.gold.protocol import require_events, resolve, review
-from evalspec.curation.gold.reviewers import explain_no_review, list_reviewable
+from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.protocol import resolve, review
+from evalspec.curation.gold.review_session import ReviewSession
+from evalspec.curation.gold.reviewers import explain_no_review
 from evalspec.curation.gold.schema import Category, Event, Flag, Kind, Outcome
 from evalspec.curation.gold.states import SETTLING
 from evalspec.curation.gold.taking_back import LastReview, find_last_reviews, take_last_back
@@ -61,29 +61,20 @@ class Answer(Struct, frozen=True):
     note: str = ""
 
 
-class Desk(Struct, frozen=True):
+class OpenReview(Struct, frozen=True):
     """A set as one reviewer works on it. `last`: their latest review if they can take it back."""
 
     visit: Visit
-    root: Path
-    found: GoldSet
-    person: str
-    waiting: list[Entry]
+    session: ReviewSession
     last: LastReview | None
 
     @property
     def links(self) -> SetLinks:
         """The addresses of the set's pages."""
-        return SetLinks(self.visit, self.root.name)
-
-    def find_following(self, after: str) -> Entry | None:
-        """Return the first waiting triple after a skipped one, None at the end."""
-        ids = [entry.id for entry in self.waiting]
-        place = ids.index(after) + 1 if after in ids else 0
-        return self.waiting[place] if place < len(ids) else None
+        return SetLinks(self.visit, self.session.root.name)
 
 
-def _open_desk(visit: Visit, name: str) -> Desk:
+def _open_review(visit: Visit, name: str) -> OpenReview:
     """Return a set as the visitor reviews it.
 
     Raises:
@@ -91,11 +82,9 @@ def _open_desk(visit: Visit, name: str) -> Desk:
         InvalidInput: The set has no events.
     """
     root = find_project_set(visit.project, name)
-    person = require_caller_person(visit.access, root)
-    require_events(root)
-    found = read_set(root)
-    last = next((one for one in find_last_reviews(found, person) if one.is_open), None)
-    return Desk(visit, root, found, person, list_reviewable(found, person), last)
+    session = ReviewSession(root, require_caller_person(visit.access, root))
+    last = next((one for one in find_last_reviews(session.found, session.by) if one.is_open), None)
+    return OpenReview(visit, session, last)
 
 
 @ROUTER.get("/gold/{name}/review")
@@ -107,9 +96,10 @@ def show_review(
     whole: Annotated[str, Query(max_length=10)] = "",
 ) -> HTMLResponse:
     """Show one triple to review. `id`: that one, otherwise the next. `after`: the triple that was skipped last."""
-    desk = _open_desk(visit, name)
-    entry = find_project_triple(desk.root, id) if id else desk.find_following(after)
-    return _render(desk, entry, after=after, whole=bool(whole))
+    opened = _open_review(visit, name)
+    opened.session.start_after(after)
+    entry = find_project_triple(opened.session.root, id) if id else opened.session.open()
+    return _render(opened, entry, after=after, whole=bool(whole))
 
 
 @ROUTER.post("/gold/{name}/review", response_model=None)
@@ -124,18 +114,18 @@ def record_review(
     after: Id = "",
 ) -> Response:
     """Record a review of a triple, and show the next one. `shown`: the hash of the content that the person saw."""
-    desk = _open_desk(visit, name)
-    entry = find_project_triple(desk.root, id)
+    opened = _open_review(visit, name)
+    entry = find_project_triple(opened.session.root, id)
     flag = None if verdict == "confirm" else Flag(verdict)
-    own = entry.standing.current.reviews.get(desk.person)
+    own = entry.standing.current.reviews.get(opened.session.by)
     if own is None or not _is_same(own, flag, category, note):
         about = None if flag is None else category
-        record = partial(review, desk.root, id, desk.person, flag, category=about, note=note)
+        record = partial(review, opened.session.root, id, opened.session.by, flag, category=about, note=note)
         refused = _try(visit, record, is_current=entry.content_hash == shown)
         if refused is not None:
             answer = Answer(verdict, category or "", note or "")
-            return _render(desk, entry, after=after, answer=answer, errors=refused.errors, status=refused.status)
-    return see_other(desk.links.part("/review", after=after or None))
+            return _render(opened, entry, after=after, answer=answer, errors=refused.errors, status=refused.status)
+    return see_other(opened.links.part("/review", after=after or None))
 
 
 def _is_same(own: Event, flag: Flag | None, category: Category | None, note: str | None) -> bool:
@@ -146,12 +136,12 @@ def _is_same(own: Event, flag: Flag | None, category: Category | None, note: str
 @ROUTER.post("/gold/{name}/undo", response_model=None)
 def undo_review(name: str, visit: Reviewer, event: Id) -> Response:
     """Take the latest review back, and show its triple again. `event`: the name of its file."""
-    desk = _open_desk(visit, name)
+    opened = _open_review(visit, name)
     try:
-        entry = take_last_back(desk.found, desk.person, event)
+        entry = take_last_back(opened.session.found, opened.session.by, event)
     except InvalidInput as error:
-        return _render(desk, desk.find_following(""), errors=_describe(error, visit), status=HTTPStatus.CONFLICT)
-    return see_other(desk.links.part("/review", id=entry.id))
+        return _render(opened, opened.session.open(), errors=_describe(error, visit), status=HTTPStatus.CONFLICT)
+    return see_other(opened.links.part("/review", id=entry.id))
 
 
 @ROUTER.post("/gold/{name}/settle", response_model=None)
@@ -165,13 +155,13 @@ def settle_dispute(
     note: FormNote = None,
 ) -> Response:
     """Uphold or drop a disputed triple. `shown`: the events that the person saw: nobody upholds unseen flags."""
-    desk = _open_desk(visit, name)
-    entry = find_project_triple(desk.root, id)
-    done = see_other(desk.links.triple(id))
-    if any(_is_decision(event, desk.person, outcome, entry) for event in entry.standing.current.events):
+    opened = _open_review(visit, name)
+    entry = find_project_triple(opened.session.root, id)
+    done = see_other(opened.links.triple(id))
+    if any(_is_decision(event, opened.session.by, outcome, entry) for event in entry.standing.current.events):
         return done
-    require_no_withheld(entry, find_caller_sight(desk.found, visit.access))
-    decide = partial(resolve, desk.root, id, desk.person, outcome, category=category, note=note)
+    require_no_withheld(entry, find_caller_sight(opened.session.found, visit.access))
+    decide = partial(resolve, opened.session.root, id, opened.session.by, outcome, category=category, note=note)
     refused = _try(visit, decide, is_current=sign_events(entry) == shown)
     if refused is not None:
         return render_triple(visit, name, id, errors=refused.errors, note=note or "", status=refused.status)
@@ -190,16 +180,18 @@ def revise_disputed(
     note: FormNote = None,
 ) -> Response:
     """Settle a dispute by a new revision. `shown`: the events that the person saw. `claims`: one per line."""
-    desk = _open_desk(visit, name)
-    entry = find_project_triple(desk.root, id)
+    opened = _open_review(visit, name)
+    entry = find_project_triple(opened.session.root, id)
     words: dict[str, Any] = {"question": question.strip(), "expected_answer": answer.strip() or None}
     if claims is not None:
         words["claims"] = [line.strip() for line in claims.splitlines() if line.strip()] or None
-    done = see_other(desk.links.triple(id))
-    if _is_revision(entry, desk.person, words):
+    done = see_other(opened.links.triple(id))
+    if _is_revision(entry, opened.session.by, words):
         return done
-    require_reviewed(entry, find_caller_sight(desk.found, visit.access))
-    revise = partial(revise_words, desk.root, id, desk.person, words, replaces=entry.content_hash, note=note)
+    require_reviewed(entry, find_caller_sight(opened.session.found, visit.access))
+    revise = partial(
+        revise_words, opened.session.root, id, opened.session.by, words, replaces=entry.content_hash, note=note
+    )
     refused = _try(visit, revise, is_current=sign_events(entry) == shown)
     if refused is not None:
         written, status = Words(question, answer, claims), refused.status
@@ -242,7 +234,7 @@ def _is_decision(event: Event, person: str, outcome: Outcome, entry: Entry) -> b
 
 
 def _render(
-    desk: Desk,
+    opened: OpenReview,
     entry: Entry | None,
     *,
     after: str = "",
@@ -251,24 +243,27 @@ def _render(
     errors: tuple[str, ...] = (),
     status: int = HTTPStatus.OK,
 ) -> HTMLResponse:
-    visit, links, done = desk.visit, desk.links, _count_reviewed(desk)
-    refusal = explain_no_review(entry, desk.person) if entry is not None else None
+    visit, links, session = opened.visit, opened.links, opened.session
+    done = session.total - session.remaining
+    refusal = explain_no_review(entry, opened.session.by) if entry is not None else None
     asked: dict[str, Any] = {"id": entry.id if entry else None, "after": after or None}
     return render_page(
         "gold_review.html",
         visit,
         status,
-        set_name=desk.found.config.name,
-        person=desk.person,
+        set_name=opened.session.found.config.name,
+        person=opened.session.by,
         entry=entry,
         refusal=refusal,
-        shown=show_triple(visit.project, desk.root, entry, whole=whole) if entry and refusal is None else None,
-        position=done + 1,
-        total=done + len(desk.waiting),
-        left=len(desk.waiting),
+        shown=show_triple(visit.project, opened.session.root, entry, whole=whole)
+        if entry and refusal is None
+        else None,
+        position=session.position,
+        total=session.total,
+        left=session.remaining,
         done=done,
         after=after,
-        last=desk.last,
+        last=opened.last,
         answer=answer,
         errors=errors,
         flags={str(flag): text for flag, text in FLAGS.items()},
@@ -277,10 +272,6 @@ def _render(
         whole_link=None if whole else links.part("/review", **asked, whole=1),
         room=Room(_TEXT_BYTES),
     )
-
-
-def _count_reviewed(desk: Desk) -> int:
-    return sum(desk.person in entry.standing.current.reviews for entry in desk.found.entries.values())
 
 
 def _describe(error: InvalidInput, visit: Visit) -> tuple[str, ...]:
