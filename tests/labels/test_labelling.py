@@ -147,6 +147,23 @@ def test_filters(two_limits):
         session(failed=True)
 
 
+def test_a_case_that_can_no_longer_be_read_is_left_out(labelled, monkeypatch):
+    """Its text was erased during the session, say."""
+    going = session()
+    total, find = going.total, going._run.find_case
+
+    def find_others(dataset, sample, *rest):
+        if sample == "s0":
+            raise InvalidInput("s0 was erased", "label another one")
+        return find(dataset, sample, *rest)
+
+    monkeypatch.setattr(going._run, "find_case", find_others)
+    with pytest.raises(InvalidInput, match="s0 was erased"):
+        going.open()
+    assert going.open().sample != "s0"
+    assert going.total == total - 1
+
+
 def test_a_label_on_an_equal_reply_of_another_run_need_not_be_repeated(labelled):
     labelled.say("s0", ada="good")
     labelled.run()

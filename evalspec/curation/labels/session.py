@@ -34,8 +34,16 @@ class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):
         super().__init__(run.list_targets(wanted), list_own(run, by))
 
     def open(self) -> Case | None:
-        """Return what to label now, with all texts; None at the end."""
-        return None if self.current is None else self._run.find_case(*self.current)
+        """Return what to label now, with all texts; None at the end.
+
+        Raises:
+            InvalidInput: It cannot be read. It is left out.
+        """
+        try:
+            return None if self.current is None else self._run.find_case(*self.current)
+        except InvalidInput:
+            self._waiting.popleft()
+            raise
 
     def count_decisions(self) -> Mapping[str, int]:
         """Return the number of labels of this session by verdict."""
