@@ -16,7 +16,7 @@ from evalspec.curation.gold.blocks import find_text, parse_pin
 from evalspec.curation.gold.curation import compute_curation
 from evalspec.curation.gold.data_card import render_card
 from evalspec.curation.gold.files import render_yaml, require_records, show, write_record
-from evalspec.curation.gold.gold_set import Entry, GoldSet, read_config
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, read_config
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.layout import EXCEPTIONS, SET_FILE
 from evalspec.curation.gold.linting import lint
@@ -24,7 +24,7 @@ from evalspec.curation.gold.permission import find_today
 from evalspec.curation.gold.publishing import PublicPart, describe_schema, name_annotators, select_public, to_public
 from evalspec.curation.gold.redaction import list_texts
 from evalspec.curation.gold.schema import Allowed
-from evalspec.curation.gold.scrubbing import CUSTOMER, Hit, Scrubber
+from evalspec.curation.gold.scrubbing import CUSTOMER, FoundTerm, Scrubber
 from evalspec.inputs.datasets.writing import put_written_in_place, refuse_existing
 from evalspec.runs.store.run_store import OWN_INPUTS
 
@@ -230,7 +230,7 @@ def _refuse_pointless(allow: Collection[tuple[str, str]], hits: Collection[tuple
             raise InvalidInput(Problem(message, "remove it", field="--allow"))
 
 
-def _describe_hit(entry: Entry | None, name: str, place: str, hit: Hit) -> Problem:
+def _describe_hit(entry: TripleEntry | None, name: str, place: str, hit: FoundTerm) -> Problem:
     fix = f"edit it, or if it may be published: --allow {name}:{hit.kind}"
     if hit.kind == CUSTOMER:
         fix = "redact it, or take the triple out of the set"
@@ -242,13 +242,13 @@ def _describe_hit(entry: Entry | None, name: str, place: str, hit: Hit) -> Probl
     return Problem(message, "re-review it without that text, or export without blocks", name)
 
 
-def _record_exception(root: Path, entry: Entry, kind: str, by: str) -> None:
+def _record_exception(root: Path, entry: TripleEntry, kind: str, by: str) -> None:
     values = {"triple": entry.id, "kind": kind, "content_hash": entry.content_hash, "by": by}
     made = Allowed.model_validate({**values, "at": find_today().isoformat()})
     write_record(root / EXCEPTIONS / f"{entry.id}-{kind}.yaml", made)
 
 
-def _read_exceptions(root: Path, entries: Mapping[str, Entry]) -> set[tuple[str, str]]:
+def _read_exceptions(root: Path, entries: Mapping[str, TripleEntry]) -> set[tuple[str, str]]:
     """Return the hits (id, kind) that somebody allowed in the current content of the triple."""
     return {
         (one.triple, one.kind)

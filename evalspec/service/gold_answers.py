@@ -7,7 +7,7 @@ from pydantic import AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from evalspec.curation.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.sight import Sight
 from evalspec.service.cursors import NextCursor
 from evalspec.service.places import hide_folder, hide_folder_within
@@ -149,17 +149,17 @@ def describe_gold_set(project: Project, found: GoldSet, sight: Sight) -> GoldSet
     return GoldSetAnswer(name=found.root.name, title=str(described["name"]), folder=folder, problems=problems, **known)
 
 
-def describe_triple(entry: Entry, sight: Sight) -> TripleAnswer:
+def describe_triple(entry: TripleEntry, sight: Sight) -> TripleAnswer:
     """Return a triple as a viewer may see it."""
     return TripleAnswer.model_validate(describe_entry(entry, sight))
 
 
-def describe_reviewed_triple(project: Project, root: Path, entry: Entry) -> ReviewedTriple:
+def describe_reviewed_triple(project: Project, root: Path, entry: TripleEntry) -> ReviewedTriple:
     """Return a triple with the texts of its blocks, as a reviewer may see it."""
     return ReviewedTriple.model_validate(hide_folder_within(describe_for_review(root, entry), project.folder))
 
 
-def describe_whole_triple(project: Project, root: Path, entry: Entry, sight: Sight) -> WholeTriple:
+def describe_whole_triple(project: Project, root: Path, entry: TripleEntry, sight: Sight) -> WholeTriple:
     """Return a triple with texts and history as a viewer may see it."""
     texts = hide_folder_within(describe_for_review(root, entry), project.folder)
     return WholeTriple.model_validate(

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_mod
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
-from evalspec.curation.gold.gold_set import Entry, open_set, read_set
+from evalspec.curation.gold.gold_set import TripleEntry, open_set, read_set
 from evalspec.curation.gold.protocol import resolve, review
 from evalspec.curation.gold.reviewers import list_reviewable
 from evalspec.curation.gold.schema import Category, Flag
@@ -201,7 +201,7 @@ def revise_triple(name: str, triple_id: str, asked: RevisionRequest, access: Rev
     return _describe(access, root, revised)
 
 
-def _find_revision(root: Path, id: str, revision: int) -> Entry:
+def _find_revision(root: Path, id: str, revision: int) -> TripleEntry:
     """Return a triple if the caller has seen its current revision.
 
     Raises:
@@ -214,5 +214,5 @@ def _find_revision(root: Path, id: str, revision: int) -> Entry:
     return entry
 
 
-def _describe(access: Access, root: Path, entry: Entry) -> TripleAnswer:
+def _describe(access: Access, root: Path, entry: TripleEntry) -> TripleAnswer:
     return describe_triple(entry, find_caller_sight(read_set(root), access))

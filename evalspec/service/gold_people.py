@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from pathlib import Path
 
-from evalspec.curation.gold.gold_set import Entry, GoldSet, list_sets, read_config, read_entry, read_set
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, list_sets, read_config, read_entry, read_set
 from evalspec.curation.gold.layout import SET_FILE
 from evalspec.curation.gold.schema import SetFile
 from evalspec.curation.gold.sight import Sight, find_sight
@@ -33,7 +33,7 @@ def find_project_set(project: Project, name: str) -> Path:
     return found[0]
 
 
-def find_project_triple(root: Path, id: str) -> Entry:
+def find_project_triple(root: Path, id: str) -> TripleEntry:
     """Return a triple of a set. Ids are never joined with paths before they are known to be one.
 
     Raises:
@@ -57,7 +57,7 @@ def find_caller_sight(found: GoldSet, access: Access) -> Sight:
     return find_sight(found, find_caller_person(found.config, access.caller.user))
 
 
-def require_no_withheld(entry: Entry, sight: Sight) -> None:
+def require_no_withheld(entry: TripleEntry, sight: Sight) -> None:
     """Refuse decisions about a triple that would show what others said while the caller can take a review back.
 
     Raises:
@@ -69,7 +69,7 @@ def require_no_withheld(entry: Entry, sight: Sight) -> None:
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
 
 
-def require_reviewed(entry: Entry, sight: Sight) -> None:
+def require_reviewed(entry: TripleEntry, sight: Sight) -> None:
     """Refuse a revision by somebody whose review is wanted, because its outcome would show what others said.
 
     Raises:

@@ -10,7 +10,7 @@ import yaml
 
 from evalspec import gold
 from evalspec.curation.gold.authoring import create_set
-from evalspec.curation.gold.gold_set import Entry, read_set
+from evalspec.curation.gold.gold_set import TripleEntry, read_set
 from evalspec.curation.gold.protocol import add_triple, review
 from evalspec.curation.gold.schema import GoldTriple, Person
 
@@ -23,7 +23,7 @@ class Curated:
 
     root: Path
 
-    def add(self, name: str, by: str = "ada", at: str | None = None, **metadata: Any) -> Entry:
+    def add(self, name: str, by: str = "ada", at: str | None = None, **metadata: Any) -> TripleEntry:
         """Add a triple."""
         content = {
             "question": f"What does {name} cost?",
@@ -127,7 +127,7 @@ class TeamSet:
 
     root: Path
 
-    def add(self, name: str, **content) -> Entry:
+    def add(self, name: str, **content) -> TripleEntry:
         """Add a pending triple of ada. Unknown keys are metadata."""
         own = {
             key: content.pop(key)
@@ -137,7 +137,7 @@ class TeamSet:
         filled = {"question": f"What is {name}?", "expected_block": {"block_id": f"block-{name}"}} | own
         return add_triple(self.root, name, GoldTriple.model_validate(filled | {"metadata": content}), "ada")
 
-    def accept(self, name: str, **content) -> Entry:
+    def accept(self, name: str, **content) -> TripleEntry:
         """Add a triple that ben and cleo confirm."""
         self.add(name, **content)
         review(self.root, name, "ben")

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
 from evalspec import gold
-from evalspec.curation.gold.flag_rates import Reviewed, Watch, compute_fisher, find_alarms, rate_person
+from evalspec.curation.gold.flag_rates import CountedReview, Watch, compute_fisher, find_alarms, rate_person
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def stream(flags, who="x"):
-    return [Reviewed(BEGIN + timedelta(hours=n), f"{who}{n}", bool(flag)) for n, flag in enumerate(flags)]
+    return [CountedReview(BEGIN + timedelta(hours=n), f"{who}{n}", bool(flag)) for n, flag in enumerate(flags)]
 
 
 def alarms_of(flags, team, *, alpha=0.01, newcomer=50, restarts=()):

@@ -16,7 +16,7 @@ from evalspec.cli.streams import notify
 from evalspec.curation.gold.authoring import create_set, find_edited, list_removed, read_triple
 from evalspec.curation.gold.blocks import read_documents
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.gold_set import Entry, read_entry
+from evalspec.curation.gold.gold_set import TripleEntry, read_entry
 from evalspec.curation.gold.layout import SET_FILE
 from evalspec.curation.gold.pins import pin_triple
 from evalspec.curation.gold.protocol import add_triple, revise_triple
@@ -132,7 +132,7 @@ def _has_block(drafted: RunSample, fields: dict[str, Any]) -> bool:
     return bool(fields["blocks"]) or "expected_block" in drafted.content
 
 
-def _tell_redacted(given: GoldTriple, entry: Entry) -> None:
+def _tell_redacted(given: GoldTriple, entry: TripleEntry) -> None:
     """Report how many terms of a customer's grant were redacted."""
     after = 0 if entry.triple is None else count_redacted(entry.triple)
     count = after - count_redacted(given)

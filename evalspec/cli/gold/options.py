@@ -13,7 +13,7 @@ from evalspec.cli.documents import emit_document
 from evalspec.cli.options import Command, json_option, option, person_option
 from evalspec.cli.streams import emit
 from evalspec.curation.gold.describing import describe_entry
-from evalspec.curation.gold.gold_set import Entry, find_set, read_config
+from evalspec.curation.gold.gold_set import TripleEntry, find_set, read_config
 from evalspec.curation.gold.identity import find_person
 from evalspec.curation.gold.schema import Source
 from evalspec.curation.gold.sight import Sight
@@ -54,7 +54,7 @@ def acting(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
 
 def tell_entries(
-    entries: Sequence[Entry], as_json: bool, viewer: str, *, more: Mapping[str, Any] | None = None
+    entries: Sequence[TripleEntry], as_json: bool, viewer: str, *, more: Mapping[str, Any] | None = None
 ) -> ExitCode:
     """Print what became of triples: a line each, or a document. `viewer`: who acted, and sees what they may see.
 
@@ -68,7 +68,7 @@ def tell_entries(
     return ExitCode.OK
 
 
-def render_states(entries: Iterable[Entry], viewer: str | None = None) -> list[str]:
+def render_states(entries: Iterable[TripleEntry], viewer: str | None = None) -> list[str]:
     """Return a line for each triple, in aligned columns: id and revision, state, what it needs next.
 
     `viewer`: who looks; sees no state while their own review is wanted.
@@ -80,7 +80,7 @@ def render_states(entries: Iterable[Entry], viewer: str | None = None) -> list[s
     ]
 
 
-def _list_cells(entry: Entry, viewer: str | None) -> list[str]:
+def _list_cells(entry: TripleEntry, viewer: str | None) -> list[str]:
     described = describe_entry(entry, Sight(viewer))
     state = entry.standing.describe() if described["resolution"] else described["state"]
     return [entry.reference, state, described["next"], "written by a model" if entry.is_stress else ""]

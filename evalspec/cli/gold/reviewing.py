@@ -16,7 +16,7 @@ from evalspec.curation.gold.blocks import read_texts
 from evalspec.curation.gold.describing import describe_for_review
 from evalspec.curation.gold.disputes import check_numbers, is_numeric
 from evalspec.curation.gold.files import render_yaml
-from evalspec.curation.gold.gold_set import Entry, read_set
+from evalspec.curation.gold.gold_set import TripleEntry, read_set
 from evalspec.curation.gold.protocol import assign, resolve, retire, review
 from evalspec.curation.gold.reviewers import list_reviewable
 from evalspec.curation.gold.schema import Category, Flag, Outcome
@@ -110,7 +110,7 @@ def review_command(
 
 
 def _compare_numbers(
-    root: Path, entry: Entry, category: str | None, texts: Mapping[str, str] | None
+    root: Path, entry: TripleEntry, category: str | None, texts: Mapping[str, str] | None
 ) -> dict[str, list[str]]:
     """Print what the answer says in numbers that the block does not say, and return it as a part of a document.
 

@@ -15,7 +15,7 @@ from evalspec.cli.screen import (
     render_keys,
     render_parts,
 )
-from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.gold_set import TripleEntry
 from evalspec.curation.gold.passages import BlockText, find_shared
 from evalspec.curation.gold.review_session import ReviewOutcome
 from evalspec.curation.gold.schema import GoldTriple
@@ -44,7 +44,13 @@ them."""
 
 
 def render_triple(
-    entry: Entry, texts: Sequence[BlockText], progress: str, screen: Screen, *, numbers: Sequence[str] = (), whole: bool
+    entry: TripleEntry,
+    texts: Sequence[BlockText],
+    progress: str,
+    screen: Screen,
+    *,
+    numbers: Sequence[str] = (),
+    whole: bool,
 ) -> str:
     """Return a triple for a reviewer: question, blocks, answer, metadata, keys. Nothing that others said about it.
 
@@ -75,7 +81,7 @@ def render_outcome(outcome: ReviewOutcome, screen: Screen) -> str:
     return render_parts([f"{inert(outcome.reference)} is {inert(outcome.summary)}", *said], screen)
 
 
-def _head(entry: Entry, progress: str, screen: Screen) -> list[Any]:
+def _head(entry: TripleEntry, progress: str, screen: Screen) -> list[Any]:
     question = entry.triple.question if entry.triple else ""
     return [*build_title(entry.reference, progress, screen), build_heading("Question"), *build_body(question), ""]
 

@@ -12,7 +12,7 @@ from evalspec.cli.options import warn_all
 from evalspec.cli.screen import Screen, find_screen
 from evalspec.curation.gold.blocks import read_texts
 from evalspec.curation.gold.disputes import check_numbers
-from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.gold_set import TripleEntry
 from evalspec.curation.gold.passages import read_block_text
 from evalspec.curation.gold.review_session import ReviewOutcome, ReviewSession
 from evalspec.curation.gold.wording import CATEGORIES, FLAGS
@@ -33,7 +33,7 @@ def run_session(root: Path, by: str, first: str | None, corpus: Path | None) -> 
     return _TripleSession(session, texts).run(shlex.join([*again, *(["--corpus", str(corpus)] if corpus else [])]))
 
 
-class _TripleSession(CaseSession[Entry]):
+class _TripleSession(CaseSession[TripleEntry]):
     """A session that reviews triples. `texts`: a corpus by id."""
 
     decision, whole = "the review of", KEYS["b"]
@@ -42,15 +42,15 @@ class _TripleSession(CaseSession[Entry]):
         super().__init__(session)
         self._session, self._texts = session, texts
 
-    def name(self, case: Entry) -> str:
+    def name(self, case: TripleEntry) -> str:
         """Return id and revision."""
         return case.reference
 
-    def list_keys(self, _case: Entry) -> Mapping[str, str]:
+    def list_keys(self, _case: TripleEntry) -> Mapping[str, str]:
         """Return the keys with their meanings."""
         return KEYS
 
-    def render(self, case: Entry, progress: str, screen: Screen, *, whole: bool) -> str:
+    def render(self, case: TripleEntry, progress: str, screen: Screen, *, whole: bool) -> str:
         """Return a triple with the texts of its blocks, and the numbers that these do not say."""
         root, blocks = self._session.root, case.triple.blocks if case.triple else ()
         texts = [read_block_text(root, block, self._texts) for block in blocks]
@@ -58,11 +58,11 @@ class _TripleSession(CaseSession[Entry]):
         numbers = [] if check.unknown is not None else check.render()
         return render_triple(case, texts, progress, screen, numbers=numbers, whole=whole)
 
-    def explain(self, _case: Entry) -> str:
+    def explain(self, _case: TripleEntry) -> str:
         """Return what confirmations and flags mean."""
         return explain_keys()
 
-    def answer(self, case: Entry, meaning: str) -> bool:
+    def answer(self, case: TripleEntry, meaning: str) -> bool:
         """Confirm a triple or flag it. If the person goes back, it is shown again."""
         if meaning == KEYS["c"]:
             self._record(case, f"confirmed {case.reference}", None)
@@ -74,7 +74,7 @@ class _TripleSession(CaseSession[Entry]):
         """Print what became of the last triple."""
         self._report(self._session.settle())
 
-    def _flag(self, entry: Entry) -> None:
+    def _flag(self, entry: TripleEntry) -> None:
         """Ask for flag, category and note, and record them."""
         flag = self.choose("What is wrong?", FLAGS, "Esc: nothing, go back")
         category = ESCAPE
@@ -90,7 +90,7 @@ class _TripleSession(CaseSession[Entry]):
         self._record(entry, f"flagged {entry.reference} as {flag}", flag, chosen, note or None)
 
     def _record(
-        self, entry: Entry, done: str, flag: str | None, category: str | None = None, note: str | None = None
+        self, entry: TripleEntry, done: str, flag: str | None, category: str | None = None, note: str | None = None
     ) -> None:
         self._report(self._session.record(entry, flag, category=category, note=note))
         self.say(f"{done}; u takes it back")

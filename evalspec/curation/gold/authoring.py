@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.files import read_record, show, to_plain, write_record
-from evalspec.curation.gold.gold_set import Entry, read_entry
+from evalspec.curation.gold.gold_set import TripleEntry, read_entry
 from evalspec.curation.gold.layout import EVENTS, SET_FILE, TRIPLES
 from evalspec.curation.gold.protocol import revise_triple
 from evalspec.curation.gold.samples import refuse_other_origin
@@ -101,7 +101,7 @@ def _parse_pair(pair: str) -> tuple[str, str]:
     return key, value
 
 
-def revise_edited(root: Path, name: str, by: str, *, note: str | None = None) -> Entry:
+def revise_edited(root: Path, name: str, by: str, *, note: str | None = None) -> TripleEntry:
     """Record the content of a triple that was edited in the set by hand as its next revision.
 
     Raises:
@@ -112,7 +112,7 @@ def revise_edited(root: Path, name: str, by: str, *, note: str | None = None) ->
 
 def revise_words(
     root: Path, name: str, by: str, words: Mapping[str, Any], *, replaces: str | None = None, note: str | None = None
-) -> Entry:
+) -> TripleEntry:
     """Replace words of a triple by a new revision. Its blocks and metadata stay.
 
     `words`: the new question, expected_answer or claims by key; None removes one. `replaces`: as of `revise_triple`.
@@ -127,7 +127,7 @@ def revise_words(
     return revise_triple(root, name, triple, by, replaces=replaces, note=note)
 
 
-def find_edited(entry: Entry) -> GoldTriple:
+def find_edited(entry: TripleEntry) -> GoldTriple:
     """Return the content of a triple as it is in its file.
 
     Raises:
@@ -138,7 +138,7 @@ def find_edited(entry: Entry) -> GoldTriple:
     return entry.triple
 
 
-def list_removed(entry: Entry, triple: GoldTriple) -> list[str]:
+def list_removed(entry: TripleEntry, triple: GoldTriple) -> list[str]:
     """Return the keys of a triple that its next content has not, also of its metadata and blocks."""
     before = {} if entry.triple is None else to_plain(entry.triple)
     after = to_plain(triple)

@@ -21,7 +21,7 @@ from evalspec.curation.gold.blocks import (
     replace_blocks,
     store_text,
 )
-from evalspec.curation.gold.gold_set import Entry, open_set
+from evalspec.curation.gold.gold_set import TripleEntry, open_set
 from evalspec.curation.gold.pins import (
     Changed,
     NewText,
@@ -87,7 +87,7 @@ def carry(
     root, found = Path(root), open_set(root)
     entries = [found.find(name) for name in names] if names else list_living(found)
     move = _match(_Side.read(old), _Side.read(new), entries, min_overlap)
-    wanted: list[tuple[Entry, Mapping[BlockKey, Sequence[Block]]]] = []
+    wanted: list[tuple[TripleEntry, Mapping[BlockKey, Sequence[Block]]]] = []
     left: dict[str, str] = {}
     for entry in entries:
         carried = _find_blocks(entry, move, by)
@@ -121,7 +121,7 @@ def _list_new_texts(carried: Mapping[BlockKey, Sequence[Block]], move: _Move) ->
     return found
 
 
-def _match(old: _Side, new: _Side, entries: Sequence[Entry], min_overlap: float) -> _Move:
+def _match(old: _Side, new: _Side, entries: Sequence[TripleEntry], min_overlap: float) -> _Move:
     judged = {block.block_id for entry in entries if entry.triple for block in entry.triple.blocks}
     if judged and judged.isdisjoint(old.documents):
         raise InvalidInput(Problem("no block of these triples is in this corpus", "name the old corpus", old.shown_as))
@@ -129,7 +129,7 @@ def _match(old: _Side, new: _Side, entries: Sequence[Entry], min_overlap: float)
     return _Move(old, new, matches)
 
 
-def _find_blocks(entry: Entry, move: _Move, by: str) -> dict[BlockKey, list[Block]] | str:
+def _find_blocks(entry: TripleEntry, move: _Move, by: str) -> dict[BlockKey, list[Block]] | str:
     """Return the new blocks by old one, none if all are unchanged, or why the triple cannot be carried over."""
     unable = explain_no_revision(entry)
     if unable is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.curation.gold.disputes import check_numbers
 from evalspec.curation.gold.files import to_plain
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.passages import read_block_text
 from evalspec.curation.gold.reviewers import describe_missing
 from evalspec.curation.gold.schema import Event
@@ -17,7 +17,7 @@ _HIDDEN = "hidden until you have reviewed the triple"
 _WITHHELD = "hidden while you can take your review back"
 
 
-def describe_content(entry: Entry) -> dict[str, Any]:
+def describe_content(entry: TripleEntry) -> dict[str, Any]:
     """Return what a reviewer sees: id, revision and content, nothing that another reviewer said.
 
     A triple without permission is shown without its content.
@@ -26,7 +26,7 @@ def describe_content(entry: Entry) -> dict[str, Any]:
     return {"id": entry.id, "revision": entry.standing.revision, **content}
 
 
-def describe_for_review(root: Path, entry: Entry, corpus: Mapping[str, str] | None = None) -> dict[str, Any]:
+def describe_for_review(root: Path, entry: TripleEntry, corpus: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return what a reviewer sees, with the texts of the blocks and the numbers that the answer says otherwise.
 
     `corpus`: texts by block, for blocks without a pinned text.
@@ -39,7 +39,7 @@ def describe_for_review(root: Path, entry: Entry, corpus: Mapping[str, str] | No
     return {**describe_content(entry), "texts": blocks, **numbers}
 
 
-def describe_entry(entry: Entry, sight: Sight = EVERYTHING) -> dict[str, Any]:
+def describe_entry(entry: TripleEntry, sight: Sight = EVERYTHING) -> dict[str, Any]:
     """Return the content of a triple and its standing, which is hidden from somebody whose review is blind."""
     standing = entry.standing
     if sight.is_blind(entry):
@@ -60,7 +60,7 @@ def describe_entry(entry: Entry, sight: Sight = EVERYTHING) -> dict[str, Any]:
     }
 
 
-def describe_history(entry: Entry, sight: Sight = EVERYTHING) -> list[dict[str, Any]]:
+def describe_history(entry: TripleEntry, sight: Sight = EVERYTHING) -> list[dict[str, Any]]:
     """Return the events of a triple in the order of revisions.
 
     Reviews are hidden from somebody whose own is blind, and the notes of a triple without permission from everybody.
@@ -68,7 +68,7 @@ def describe_history(entry: Entry, sight: Sight = EVERYTHING) -> list[dict[str, 
     return [_describe_event(one.event, entry, sight) for one in entry.events]
 
 
-def _describe_event(event: Event, entry: Entry, sight: Sight) -> dict[str, Any]:
+def _describe_event(event: Event, entry: TripleEntry, sight: Sight) -> dict[str, Any]:
     if sight.hides(event, entry):
         why = _WITHHELD if entry.id in sight.withheld else _HIDDEN
         return {"kind": "review", "revision": event.revision, "at": event.at, "note": why}

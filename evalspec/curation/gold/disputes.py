@@ -12,7 +12,7 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.blocks import find_texts, key_of
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.quantities import Quantity, list_quantities, list_words
 from evalspec.curation.gold.schema import Category, Event, GoldTriple, Kind, Outcome
 from evalspec.curation.gold.states import SETTLING
@@ -49,7 +49,7 @@ class NumericCheck(Struct, frozen=True):
         return [self.unknown] if self.unknown is not None else [one.render() for one in self.differences]
 
 
-def check_numbers(root: Path, entry: Entry, corpus: Mapping[str, str] | None = None) -> NumericCheck:
+def check_numbers(root: Path, entry: TripleEntry, corpus: Mapping[str, str] | None = None) -> NumericCheck:
     """Compare the numbers, units and modes of the answer with the pinned texts of its blocks.
 
     With alternatives, each of them has to say what the answer says. `corpus`: texts by block, for blocks without a
@@ -150,7 +150,7 @@ def _join_answer(triple: GoldTriple) -> str:
     return "\n".join(filter(None, [triple.expected_answer, *(triple.claims or ())]))
 
 
-def is_numeric(entry: Entry, category: Category | str | None = None) -> bool:
+def is_numeric(entry: TripleEntry, category: Category | str | None = None) -> bool:
     """Return whether the numeric rule applies: a flag is numeric, or the person who settles it says so."""
     current = entry.standing.current
     return category == Category.NUMERIC or any(
@@ -160,7 +160,7 @@ def is_numeric(entry: Entry, category: Category | str | None = None) -> bool:
 
 def refuse_upheld(
     root: Path,
-    entry: Entry,
+    entry: TripleEntry,
     kind: Kind,
     *,
     category: Category | str | None,

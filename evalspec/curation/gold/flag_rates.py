@@ -44,7 +44,7 @@ _UNKNOWN = "unknown"
 Role = Literal["author", "reviewer"]
 
 
-class Reviewed(NamedTuple):
+class CountedReview(NamedTuple):
     """One review by a person, or of their revision. `at`: when it was complete. `key`: makes the order unique."""
 
     at: datetime
@@ -78,18 +78,18 @@ def rate_flags(
     return found
 
 
-def list_streams(revisions: Sequence[RatedRevision]) -> dict[Role, dict[str, list[Reviewed]]]:
+def list_streams(revisions: Sequence[RatedRevision]) -> dict[Role, dict[str, list[CountedReview]]]:
     """Return the outcomes by role and person, in the order of their clocks."""
-    authors: dict[str, list[Reviewed]] = {}
-    reviewers: dict[str, list[Reviewed]] = {}
+    authors: dict[str, list[CountedReview]] = {}
+    reviewers: dict[str, list[CountedReview]] = {}
     for one in revisions:
         key = f"{one.triple}@{one.number}"
         times = {who: parse_time(review.at) or _UNDATED for who, review in one.blind.items()}
         for who, verdict in one.verdicts.items():
-            reviewers.setdefault(who, []).append(Reviewed(times[who], key, verdict == FLAGGED))
+            reviewers.setdefault(who, []).append(CountedReview(times[who], key, verdict == FLAGGED))
         if len(times) >= _PAIR:
             flagged = FLAGGED in one.verdicts.values()
-            authors.setdefault(one.by, []).append(Reviewed(max(times.values()), key, flagged))
+            authors.setdefault(one.by, []).append(CountedReview(max(times.values()), key, flagged))
     return {
         "author": {who: sorted(stream) for who, stream in authors.items()},
         "reviewer": {who: sorted(stream) for who, stream in reviewers.items()},
@@ -99,8 +99,8 @@ def list_streams(revisions: Sequence[RatedRevision]) -> dict[Role, dict[str, lis
 def rate_person(
     person: str,
     role: Role,
-    stream: Sequence[Reviewed],
-    others: Sequence[Reviewed],
+    stream: Sequence[CountedReview],
+    others: Sequence[CountedReview],
     watch: Watch,
     restarts: Sequence[int],
 ) -> FlagRate:
@@ -129,7 +129,7 @@ def rate_person(
 
 
 def find_alarms(
-    stream: Sequence[Reviewed], others: Sequence[Reviewed], watch: Watch, restarts: Sequence[int]
+    stream: Sequence[CountedReview], others: Sequence[CountedReview], watch: Watch, restarts: Sequence[int]
 ) -> Iterator[FlagAlarm]:
     """Yield the first alarm against each baseline since the last calibration."""
     counts = [0, *accumulate(one.flagged for one in stream)]
@@ -185,7 +185,7 @@ def _mean(flags: Sequence[bool]) -> float | None:
     return _share(sum(flags), len(flags))
 
 
-def _list_periods(stream: Sequence[Reviewed]) -> Iterator[FlagPeriod]:
+def _list_periods(stream: Sequence[CountedReview]) -> Iterator[FlagPeriod]:
     months: dict[str, list[bool]] = {}
     for one in stream:
         month = _UNKNOWN if one.at == _UNDATED else one.at.strftime("%Y-%m")

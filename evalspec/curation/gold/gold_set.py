@@ -43,7 +43,7 @@ class EventFile(Struct, frozen=True):
     path: Path
 
 
-class Entry(Struct):
+class TripleEntry(Struct):
     """One triple of a set. `triple`: None if its customer revoked it. `document`: its YAML, for lines in messages."""
 
     id: str
@@ -100,12 +100,12 @@ class GoldSet(Struct):
 
     root: Path
     config: SetFile
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, TripleEntry]
     has_events: bool
     problems: Sequence[Problem] = field(default_factory=list)
     grants: Mapping[str, Grant] = field(default_factory=dict)
 
-    def find(self, name: str) -> Entry:
+    def find(self, name: str) -> TripleEntry:
         """Return the entry of an id.
 
         Raises:
@@ -113,7 +113,7 @@ class GoldSet(Struct):
         """
         return _require(name, self.entries, self.problems, self.root)
 
-    def list_accepted(self) -> list[Entry]:
+    def list_accepted(self) -> list[TripleEntry]:
         """Return the triples that belong to the set, in the order of their ids."""
         return [entry for entry in self.entries.values() if entry.is_accepted]
 
@@ -184,7 +184,7 @@ def read_set(root: Path, today: date | None = None) -> GoldSet:
     config, problems = read_config(root), list[Problem]()
     require_file(root)
     has_events = _has_events(root)
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TripleEntry] = {}
     for path in list_files(root / TRIPLES, show(root / TRIPLES), problems):
         for name, triple, document in _read_triples(path, problems):
             if name in entries:
@@ -204,7 +204,7 @@ def read_set(root: Path, today: date | None = None) -> GoldSet:
     return GoldSet(root, config, permitted, has_events, problems, grants)
 
 
-def read_entry(root: Path, name: str, today: date | None = None) -> Entry:
+def read_entry(root: Path, name: str, today: date | None = None) -> TripleEntry:
     """Return one triple of a set without reading the others. `today`: as in read_set.
 
     Raises:
@@ -233,7 +233,7 @@ def hash_content(triple: GoldTriple) -> str:
     return compute_hash({key: value for key, value in content.items() if key != "id"})
 
 
-def _require(name: str, entries: Mapping[str, Entry], problems: Sequence[Problem], root: Path) -> Entry:
+def _require(name: str, entries: Mapping[str, TripleEntry], problems: Sequence[Problem], root: Path) -> TripleEntry:
     if name in entries:
         return entries[name]
     own = [problem for problem in problems if Path(problem.file).stem == name or name in Path(problem.file).parts]
@@ -304,13 +304,13 @@ def _make_entry(
     events: Sequence[EventFile],
     config: SetFile,
     has_events: bool,
-) -> Entry:
+) -> TripleEntry:
     content_hash = hash_content(triple)
     if has_events:
         standing = compute_standing([one.event for one in events], content_hash, config.people)
     else:
         standing = _read_standing(triple)
-    return Entry(name, path, triple, document, events, standing, content_hash)
+    return TripleEntry(name, path, triple, document, events, standing, content_hash)
 
 
 def _read_standing(triple: GoldTriple) -> Standing:
@@ -325,7 +325,7 @@ def _read_standing(triple: GoldTriple) -> Standing:
     return Standing(state, 1, metadata.added_by, metadata.resolution if accepted else None)
 
 
-def _read_tombstone(root: Path, name: str, problems: list[Problem]) -> dict[str, Entry]:
+def _read_tombstone(root: Path, name: str, problems: list[Problem]) -> dict[str, TripleEntry]:
     """Return the entry of a revoked triple, whose content is deleted. Other events without a triple are a problem."""
     events = _read_events(root, name, problems)
     revoked = [one for one in events if one.event.kind is Kind.REVOKE]
@@ -335,10 +335,10 @@ def _read_tombstone(root: Path, name: str, problems: list[Problem]) -> dict[str,
         problems.append(Problem(message, fix, show(root / EVENTS / name)))
         return {}
     standing = Standing(State.REVOKED, revoked[0].event.revision, resolution="revoked")
-    return {name: Entry(name, root / TRIPLES / f"{name}.yaml", None, None, events, standing)}
+    return {name: TripleEntry(name, root / TRIPLES / f"{name}.yaml", None, None, events, standing)}
 
 
-def _apply_grants(entry: Entry, grants: Mapping[str, Grant], today: date) -> Entry:
+def _apply_grants(entry: TripleEntry, grants: Mapping[str, Grant], today: date) -> TripleEntry:
     """Return an entry whose state is revoked, with the cause, if its customer does not permit its use."""
     if entry.triple is None or entry.state is State.REVOKED:
         return entry
@@ -351,7 +351,7 @@ def _apply_grants(entry: Entry, grants: Mapping[str, Grant], today: date) -> Ent
     return entry
 
 
-def _refuse_twins(entries: Mapping[str, Entry], problems: list[Problem]) -> None:
+def _refuse_twins(entries: Mapping[str, TripleEntry], problems: list[Problem]) -> None:
     """Report ids that some file systems treat as one."""
     seen: dict[str, str] = {}
     for name, entry in entries.items():

@@ -11,7 +11,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.authoring import parse_pairs
 from evalspec.curation.gold.blocks import read_documents
 from evalspec.curation.gold.files import show, to_plain
-from evalspec.curation.gold.gold_set import Entry, open_set, read_config
+from evalspec.curation.gold.gold_set import TripleEntry, open_set, read_config
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.layout import BLOCKS_KEY, DISPUTE_KEY, EVENTS, SET_FILE, find_root
 from evalspec.curation.gold.pins import pin_triple
@@ -54,7 +54,7 @@ class Imported(Struct):
     by id, why reviews were not kept. `warnings`: about the dataset.
     """
 
-    added: list[Entry] = field(default_factory=list)
+    added: list[TripleEntry] = field(default_factory=list)
     known: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     losses: list[str] = field(default_factory=list)
@@ -153,7 +153,9 @@ def _import_sample(
         _keep_reviews(root, entry, sample, config, done, at)
 
 
-def _keep_reviews(root: Path, entry: Entry, sample: Sample, config: SetFile, done: Imported, at: str | None) -> None:
+def _keep_reviews(
+    root: Path, entry: TripleEntry, sample: Sample, config: SetFile, done: Imported, at: str | None
+) -> None:
     """Record the reviews of a triple that was accepted elsewhere. Those by people outside the set are not kept."""
     given = sample.metadata.get("reviewed_by")
     if given is None:

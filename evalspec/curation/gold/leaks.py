@@ -11,7 +11,7 @@ from msgspec import Struct
 from evalspec.base.errors import Problem
 from evalspec.base.plural import counted, pluralize
 from evalspec.curation.gold.files import read_records, show
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.layout import BLOCKS, EXCEPTIONS, EXPORTS, GRANTS, TRIPLES
 from evalspec.curation.gold.permission import grant_path
 from evalspec.curation.gold.quotes import walk_files
@@ -77,7 +77,7 @@ def is_bare(event: Event) -> bool:
     return event.note is None and event.content_hash == NO_HASH
 
 
-def _check_revoked(entry: Entry) -> Iterator[Problem]:
+def _check_revoked(entry: TripleEntry) -> Iterator[Problem]:
     if not any(one.event.kind is Kind.REVOKE for one in entry.events):
         return
     fix = "run again: evalspec gold revoke --customer NAME"

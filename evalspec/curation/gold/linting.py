@@ -11,7 +11,7 @@ from evalspec.curation.gold.calibration import read_calibrations
 from evalspec.curation.gold.disputes import check_numbers, is_numeric
 from evalspec.curation.gold.event_files import event_name
 from evalspec.curation.gold.files import YamlFile, list_unread, show
-from evalspec.curation.gold.gold_set import Entry, EventFile, GoldSet, read_set
+from evalspec.curation.gold.gold_set import EventFile, GoldSet, TripleEntry, read_set
 from evalspec.curation.gold.layout import BLOCKS, DISPUTE_KEY, EVENTS, OF_RECORDS
 from evalspec.curation.gold.leaks import list_broken_records, list_ended_grants, list_leaks, list_missing_grants
 from evalspec.curation.gold.reviewers import describe_missing, is_dead_end
@@ -84,11 +84,11 @@ def _list_copies(found: GoldSet) -> Iterator[Problem]:
             yield Problem(message, fix, show(entry.path))
 
 
-def _list_living(found: GoldSet) -> Iterator[Entry]:
+def _list_living(found: GoldSet) -> Iterator[TripleEntry]:
     return (one for one in found.entries.values() if one.triple is not None and one.state not in _ENDED)
 
 
-def _check_events(entry: Entry) -> Iterator[Problem]:
+def _check_events(entry: TripleEntry) -> Iterator[Problem]:
     for one in entry.events:
         if one.path.name != event_name(one.event):
             message = "the event was edited after it was written"
@@ -108,7 +108,7 @@ def _check_events(entry: Entry) -> Iterator[Problem]:
             yield Problem(message, "remove it", show(entry.path), line, f"metadata.{key}")
 
 
-def _explain_foreign_content(entry: Entry) -> Problem:
+def _explain_foreign_content(entry: TripleEntry) -> Problem:
     """Return the problem of a content that is of no revision: never recorded, edited by hand, or merged."""
     fix = f"record it: evalspec gold revise {entry.id}"
     claims = _list_latest_authoring(entry)
@@ -126,7 +126,7 @@ def _name_rivals(claims: Sequence[EventFile]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]} both" if len(names) > 1 else f"{names[0]} twice"
 
 
-def _list_rivals(entry: Entry) -> Iterator[Problem]:
+def _list_rivals(entry: TripleEntry) -> Iterator[Problem]:
     """Yield a warning if two edits were merged by keeping one of them."""
     claims = _list_latest_authoring(entry)
     kept = {one.event.by for one in claims if one.event.content_hash == entry.content_hash}
@@ -138,13 +138,13 @@ def _list_rivals(entry: Entry) -> Iterator[Problem]:
         yield Problem(message, fix, show(entry.path))
 
 
-def _list_latest_authoring(entry: Entry) -> list[EventFile]:
+def _list_latest_authoring(entry: TripleEntry) -> list[EventFile]:
     written = [one for one in entry.events if one.event.kind in AUTHORING]
     latest = max((one.event.revision for one in written), default=0)
     return [one for one in written if one.event.revision == latest]
 
 
-def _check_content(entry: Entry, found: GoldSet) -> Iterator[Problem]:
+def _check_content(entry: TripleEntry, found: GoldSet) -> Iterator[Problem]:
     if entry.triple is None or entry.document is None:
         return
     metadata, document = entry.triple.metadata, entry.document
@@ -169,7 +169,7 @@ def _check_content(entry: Entry, found: GoldSet) -> Iterator[Problem]:
                 yield Problem(f"'{child}', which replaces {entry.id}, is missing", "restore it", show(one.path))
 
 
-def _check_customer(entry: Entry, metadata: TripleMetadata, document: YamlFile) -> Iterator[Problem]:
+def _check_customer(entry: TripleEntry, metadata: TripleMetadata, document: YamlFile) -> Iterator[Problem]:
     others = " and ".join(sorted(entry.customers - {metadata.customer}))
     if others:
         message, fix = f"the triple was a question of {others}, and stays so", "restore `customer`"
@@ -180,7 +180,7 @@ def _check_customer(entry: Entry, metadata: TripleMetadata, document: YamlFile) 
     yield Problem(message, fix, show(entry.path), document.line(("metadata",)), "metadata.customer")
 
 
-def _check_numbers(entry: Entry, found: GoldSet) -> Iterator[Problem]:
+def _check_numbers(entry: TripleEntry, found: GoldSet) -> Iterator[Problem]:
     """Yield the differences of an answer that was upheld in a numeric dispute although the block says otherwise."""
     if not entry.is_accepted or entry.standing.resolution != "upheld" or entry.document is None:
         return
@@ -194,7 +194,7 @@ def _check_numbers(entry: Entry, found: GoldSet) -> Iterator[Problem]:
         yield Problem(message, fix, show(entry.path), line, "expected_answer")
 
 
-def _list_doubts(entry: Entry, found: GoldSet) -> Iterator[Problem]:
+def _list_doubts(entry: TripleEntry, found: GoldSet) -> Iterator[Problem]:
     if entry.triple is None or entry.document is None:
         return
     yield from _list_rivals(entry)

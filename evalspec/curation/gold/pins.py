@@ -12,7 +12,7 @@ from evalspec.curation.gold.authoring import find_edited
 from evalspec.curation.gold.block_checks import STALE, BlockCheck, Fit, check_blocks
 from evalspec.curation.gold.blocks import key_of, read_documents, render_document, replace_blocks, store_text
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.gold_set import Entry, GoldSet, open_set
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set
 from evalspec.curation.gold.protocol import record, revise_triple
 from evalspec.curation.gold.schema import Block, GoldTriple, Kind, Triple
 from evalspec.curation.gold.states import State
@@ -72,12 +72,12 @@ def compare_set(found: GoldSet, documents: Mapping[str, Document], shown_as: str
     )
 
 
-def list_living(found: GoldSet) -> list[Entry]:
+def list_living(found: GoldSet) -> list[TripleEntry]:
     """Return the triples that have not ended, with their content."""
     return [entry for entry in found.entries.values() if is_living(entry)]
 
 
-def is_living(entry: Entry) -> bool:
+def is_living(entry: TripleEntry) -> bool:
     """Return whether a triple has not ended, and has its content."""
     return entry.state in _LIVING and entry.triple is not None
 
@@ -104,7 +104,7 @@ class NewText(Struct, frozen=True):
 class Changed(Struct, frozen=True):
     """Triples that were changed. By id: `left` says why others were not, `texts` what reviewers should look at."""
 
-    entries: Sequence[Entry]
+    entries: Sequence[TripleEntry]
     left: Mapping[str, str]
     texts: Mapping[str, Sequence[NewText]] = {}
 
@@ -171,7 +171,9 @@ def refuse_left(left: Mapping[str, str], found: GoldSet) -> None:
         raise InvalidInput(Problem(f"{name}: {why}", file=show(found.find(name).path)) for name, why in left.items())
 
 
-def revise_computed(root: Path, entry: Entry, triple: GoldTriple, by: str, note: str, at: str | None) -> Entry:
+def revise_computed(
+    root: Path, entry: TripleEntry, triple: GoldTriple, by: str, note: str, at: str | None
+) -> TripleEntry:
     """Record a triple with other blocks as a revision that nobody wrote.
 
     Raises:
@@ -180,7 +182,7 @@ def revise_computed(root: Path, entry: Entry, triple: GoldTriple, by: str, note:
     return revise_triple(root, entry.id, triple, by, replaces=entry.content_hash, note=note, at=at, is_computed=True)
 
 
-def explain_no_revision(entry: Entry) -> str | None:
+def explain_no_revision(entry: TripleEntry) -> str | None:
     """Return why no revision of a triple can be computed, whatever its blocks are; None if one can be."""
     if not is_living(entry):
         return f"the triple is {entry.state}"
@@ -189,7 +191,7 @@ def explain_no_revision(entry: Entry) -> str | None:
     return None
 
 
-def explain_unsettled(entry: Entry, by: str) -> str | None:
+def explain_unsettled(entry: TripleEntry, by: str) -> str | None:
     """Return why a person may not revise a disputed triple without reading it; None if they may."""
     current = entry.standing.current
     if entry.state is not State.DISPUTED or by in current.writers | current.flaggers:
@@ -198,7 +200,7 @@ def explain_unsettled(entry: Entry, by: str) -> str | None:
 
 
 def _explain_no_pin(
-    entry: Entry, documents: Mapping[str, Document], by: str, *, is_named: bool, reviewed: bool
+    entry: TripleEntry, documents: Mapping[str, Document], by: str, *, is_named: bool, reviewed: bool
 ) -> str | None:
     """Return why a triple is not pinned, None if it can be."""
     unable = explain_no_revision(entry)

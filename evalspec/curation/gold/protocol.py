@@ -14,7 +14,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.disputes import refuse_upheld
 from evalspec.curation.gold.event_files import make_event, write_event
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.gold_set import Entry, hash_content, read_config, read_entry
+from evalspec.curation.gold.gold_set import TripleEntry, hash_content, read_config, read_entry
 from evalspec.curation.gold.granting import admit, redact_note
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.layout import EVENTS, SET_FILE, TRIPLES
@@ -43,7 +43,7 @@ _DECIDED_BY_REVIEWS = OPEN | {State.ACCEPTED, State.DROPPED}
 
 def add_triple(
     root: Path, name: str, triple: GoldTriple, by: str, at: str | None = None, *, authors: Sequence[str] = ()
-) -> Entry:
+) -> TripleEntry:
     """Add a triple to the set. It is pending until two other people confirm it.
 
     The terms of a customer's grant are redacted. `at`: when it was added, as ISO 8601; now by default. `authors`: who
@@ -68,7 +68,7 @@ def add_triple(
         return _write(root, root / TRIPLES / f"{name}.yaml", _sign(triple, by, at), head, name)
 
 
-def find_added(root: Path, name: str, triple: GoldTriple, by: str) -> Entry | None:
+def find_added(root: Path, name: str, triple: GoldTriple, by: str) -> TripleEntry | None:
     """Return the entry of a triple that a person has added already with the same content, None if there is none."""
     if not has_triple(root / TRIPLES / f"{name}.yaml", name):
         return None
@@ -92,7 +92,7 @@ def revise_triple(
     note: str | None = None,
     at: str | None = None,
     is_computed: bool = False,
-) -> Entry:
+) -> TripleEntry:
     """Replace the content of a triple by a new revision, whose reviews start again.
 
     The author or the flagger of a disputed triple settles the dispute so. The terms of a customer's grant are redacted.
@@ -130,7 +130,7 @@ def revise_triple(
         return _write(root, entry.path, changed, {**head, "is_computed": is_computed or None}, name)
 
 
-def _find_recorded(entry: Entry, people: Collection[str]) -> Entry:
+def _find_recorded(entry: TripleEntry, people: Collection[str]) -> TripleEntry:
     """Return an entry as it was before its file was edited by hand, which settles no dispute and revives nothing."""
     written = [one.event for one in entry.events if one.event.kind in AUTHORING]
     if entry.standing.revision or not written:
@@ -140,13 +140,13 @@ def _find_recorded(entry: Entry, people: Collection[str]) -> Entry:
     return replace(entry, standing=standing, content_hash=before)
 
 
-def _keep_authorship(entry: Entry, triple: GoldTriple) -> GoldTriple:
+def _keep_authorship(entry: TripleEntry, triple: GoldTriple) -> GoldTriple:
     before = TripleMetadata() if entry.triple is None else entry.triple.metadata
     kept = {"added_by": before.added_by, "added_at": before.added_at}
     return triple.model_copy(update={"metadata": triple.metadata.model_copy(update=kept), "id": None})
 
 
-def _refuse_other_customer(entry: Entry, triple: GoldTriple) -> None:
+def _refuse_other_customer(entry: TripleEntry, triple: GoldTriple) -> None:
     others = entry.customers - {triple.metadata.customer}
     if others:
         message = f"the triple is a question of {' and '.join(sorted(others))}, and stays so in every revision"
@@ -154,7 +154,7 @@ def _refuse_other_customer(entry: Entry, triple: GoldTriple) -> None:
         raise InvalidInput(Problem(message, fix, show(entry.path), field="metadata.customer"))
 
 
-def refuse_dead_end(entry: Entry, by: str, people: Collection[str], what: str) -> None:
+def refuse_dead_end(entry: TripleEntry, by: str, people: Collection[str], what: str) -> None:
     """Refuse a revision or split that too few people could review, if a writer of the triple could make it.
 
     Raises:
@@ -170,7 +170,7 @@ def refuse_dead_end(entry: Entry, by: str, people: Collection[str], what: str) -
     raise InvalidInput(Problem(message, fix, show(entry.path)))
 
 
-def _write(root: Path, path: Path, triple: GoldTriple, head: Mapping[str, Any], name: str) -> Entry:
+def _write(root: Path, path: Path, triple: GoldTriple, head: Mapping[str, Any], name: str) -> TripleEntry:
     """Write a content and its event. The event comes last: if it is missing, repeating the command records it."""
     replace_triple(path, name, triple)
     known = {"content_hash": hash_content(triple), "customer": triple.metadata.customer}
@@ -187,7 +187,7 @@ def review(
     category: Category | str | None = None,
     note: str | None = None,
     at: str | None = None,
-) -> Entry:
+) -> TripleEntry:
     """Confirm a triple, or flag it with what is wrong. A flag also takes back a confirmation of the same person.
 
     `verdict`: None to confirm. `category`: what a flag is about, which decides the rule of the dispute.
@@ -211,7 +211,7 @@ def review(
     return record(root, entry, Kind.FLAG, by, verdict=verdict, category=category, note=note, at=at, is_informed=seen)
 
 
-def _can_see_others(entry: Entry) -> bool:
+def _can_see_others(entry: TripleEntry) -> bool:
     """Return whether a reviewer may know what others said: two reviews are shown to everybody, and so are decisions."""
     current = entry.standing.current
     settling = current.has(Kind.RESOLVE) or current.has(Kind.ADJUDICATE)
@@ -228,7 +228,7 @@ def resolve(
     note: str | None = None,
     at: str | None = None,
     corpus: Mapping[str, str] | None = None,
-) -> Entry:
+) -> TripleEntry:
     """Settle a dispute. The author and the flagger have to agree to uphold a triple; each of them may drop it.
 
     A person who neither wrote nor reviewed the triple adjudicates: `upheld` or `dropped`. A numeric dispute is only
@@ -251,7 +251,7 @@ def resolve(
     return record(root, entry, kind, by, verdict=outcome, category=category, note=note, at=at, settles=flags)
 
 
-def _refuse_adjudication(entry: Entry, by: str, outcome: Outcome | str) -> None:
+def _refuse_adjudication(entry: TripleEntry, by: str, outcome: Outcome | str) -> None:
     """Refuse to let a person adjudicate who should review. The reason is the same whatever others have said."""
     if outcome not in (Outcome.UPHELD, Outcome.DROPPED):
         raise InvalidInput(Problem("a third person upholds or drops a triple", "leave changes to its author"))
@@ -260,7 +260,7 @@ def _refuse_adjudication(entry: Entry, by: str, outcome: Outcome | str) -> None:
         raise InvalidInput(Problem("a third person adjudicates only after two reviews", fix, show(entry.path)))
 
 
-def retire(root: Path, name: str, by: str, *, note: str | None = None, at: str | None = None) -> Entry:
+def retire(root: Path, name: str, by: str, *, note: str | None = None, at: str | None = None) -> TripleEntry:
     """Take a triple out of the set for good.
 
     Raises:
@@ -269,7 +269,7 @@ def retire(root: Path, name: str, by: str, *, note: str | None = None, at: str |
     return record(root, read_entry(root, name), Kind.RETIRE, by, note=note, at=at)
 
 
-def assign(root: Path, names: Sequence[str], to: str, by: str, *, at: str | None = None) -> list[Entry]:
+def assign(root: Path, names: Sequence[str], to: str, by: str, *, at: str | None = None) -> list[TripleEntry]:
     """Ask a person to review triples. `gold next` offers them first.
 
     Raises:
@@ -284,7 +284,7 @@ def assign(root: Path, names: Sequence[str], to: str, by: str, *, at: str | None
     return [record(root, entry, Kind.ASSIGN, by, to=to, at=at) for entry in entries]
 
 
-def record(root: Path, entry: Entry, kind: Kind, by: str, **more: Any) -> Entry:
+def record(root: Path, entry: TripleEntry, kind: Kind, by: str, **more: Any) -> TripleEntry:
     """Add an event to a triple, and return the triple in its new state.
 
     Raises:
@@ -319,7 +319,7 @@ def require_events(root: Path) -> None:
     raise InvalidInput(Problem(message, f"{fix} --keep-reviews", show(root)))
 
 
-def _refuse_state(entry: Entry, kind: Kind) -> None:
+def _refuse_state(entry: TripleEntry, kind: Kind) -> None:
     if entry.state not in _POSSIBLE[kind]:
         possible = " or ".join(sorted(_POSSIBLE[kind]))
         message = f"cannot {kind} a triple that is {entry.state}; it has to be {possible}"
@@ -331,7 +331,7 @@ def _refuse_state(entry: Entry, kind: Kind) -> None:
         raise InvalidInput(Problem(message, f"record it: evalspec gold revise {entry.id}", show(entry.path)))
 
 
-def _refuse_faulty(entry: Entry, event: Event, standing: Standing) -> None:
+def _refuse_faulty(entry: TripleEntry, event: Event, standing: Standing) -> None:
     for fault in standing.faults:
         if fault.event is event:
             raise InvalidInput(Problem(fault.reason, f"see: evalspec gold log {entry.id}", show(entry.path)))

@@ -9,7 +9,7 @@ from msgspec import Struct
 from pydantic import Field, StrictStr
 
 from evalspec.curation.gold.files import to_plain
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.revoking import list_derived
 from evalspec.curation.gold.schema import Provenance, Source, Triple
 from evalspec.curation.gold.states import State
@@ -54,7 +54,7 @@ class PublicPart(Struct, frozen=True):
     `keys_left_out`: metadata keys of these triples that are not published.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[TripleEntry]
     left_out: Mapping[str, int]
     keys_left_out: Sequence[str]
 
@@ -67,7 +67,7 @@ def select_public(found: GoldSet) -> PublicPart:
     owned = {name for name, entry in found.entries.items() if entry.customers or entry.source is Source.CUSTOMER}
     owned |= {name for name, entry in found.entries.items() if entry.triple is None}
     derived = list_derived(found, owned)
-    entries: list[Entry] = []
+    entries: list[TripleEntry] = []
     causes: Counter[str] = Counter()
     for entry in found.entries.values():
         cause = "of a customer" if entry.id in derived else _explain_private(entry)
@@ -79,7 +79,7 @@ def select_public(found: GoldSet) -> PublicPart:
     return PublicPart(entries, dict(sorted(causes.items())), sorted(keys))
 
 
-def _explain_private(entry: Entry) -> str | None:
+def _explain_private(entry: TripleEntry) -> str | None:
     """Return why a triple is not published, None if it may be."""
     if entry.is_stress:
         return "stress: written by a model, confirmed by too few people"
@@ -88,11 +88,11 @@ def _explain_private(entry: Entry) -> str | None:
     return None if entry.source in (Source.PUBLIC, Source.SYNTHETIC) else "without a source"
 
 
-def _list_keys(entry: Entry) -> set[str]:
+def _list_keys(entry: TripleEntry) -> set[str]:
     return set() if entry.triple is None else set(to_plain(entry.triple.metadata)) - _OWN
 
 
-def name_annotators(entries: Sequence[Entry]) -> dict[str, str]:
+def name_annotators(entries: Sequence[TripleEntry]) -> dict[str, str]:
     """Return a pseudonym for each person, numbered at random: the order says nothing about the names."""
     people = {name for entry in entries for name in _list_people(entry)}
     shuffled = sorted(people)
@@ -100,22 +100,22 @@ def name_annotators(entries: Sequence[Entry]) -> dict[str, str]:
     return {name: f"annotator-{number}" for number, name in enumerate(shuffled, 1)}
 
 
-def _list_people(entry: Entry) -> Iterator[str]:
+def _list_people(entry: TripleEntry) -> Iterator[str]:
     yield from entry.standing.reviewed_by or _list_written(entry, "reviewed_by")
     author = _find_author(entry)
     if author is not None:
         yield author
 
 
-def _find_author(entry: Entry) -> str | None:
+def _find_author(entry: TripleEntry) -> str | None:
     return entry.standing.author or (entry.triple.metadata.added_by if entry.triple else None)
 
 
-def _list_written(entry: Entry, key: str) -> list[str]:
+def _list_written(entry: TripleEntry, key: str) -> list[str]:
     return (getattr(entry.triple.metadata, key) if entry.triple else None) or []
 
 
-def to_public(entry: Entry, names: Mapping[str, str]) -> dict[str, Any]:
+def to_public(entry: TripleEntry, names: Mapping[str, str]) -> dict[str, Any]:
     """Return a triple as it is published, in the form of PublicTriple."""
     if entry.triple is None:
         raise ValueError(f"{entry.id} is revoked")

@@ -8,7 +8,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.gold_set import TripleEntry
 from evalspec.curation.gold.ratings import RatedRevision, parse_time
 from evalspec.curation.gold.schema import Event, Kind, Outcome, Targets
 from evalspec.curation.gold.states import SETTLING, State
@@ -104,7 +104,7 @@ def summarise_settling(disputes: Sequence[Dispute]) -> SettlingTime:
     )
 
 
-def list_dropped(entries: Sequence[Entry]) -> list[DroppedTriple]:
+def list_dropped(entries: Sequence[TripleEntry]) -> list[DroppedTriple]:
     """Return the quality tracker: the triples that two people flagged, with what they said."""
     return [
         DroppedTriple(entry.id, entry.standing.revision, entry.standing.author, tuple(_list_objections(entry)))
@@ -113,14 +113,14 @@ def list_dropped(entries: Sequence[Entry]) -> list[DroppedTriple]:
     ]
 
 
-def _list_objections(entry: Entry) -> Iterator[Objection]:
+def _list_objections(entry: TripleEntry) -> Iterator[Objection]:
     reviews = entry.standing.current.reviews
     for who in sorted(entry.standing.current.open_flags):
         flag: Event = reviews[who]
         yield Objection(who, str(flag.verdict), flag.category and str(flag.category), flag.note)
 
 
-def compare_sources(entries: Sequence[Entry], targets: Targets) -> list[SourceShare]:
+def compare_sources(entries: Sequence[TripleEntry], targets: Targets) -> list[SourceShare]:
     """Return the share of each source among accepted triples that name one, against the targets.
 
     A source is unbalanced if its share is further from the target than the tolerance, and its interval excludes all
@@ -152,7 +152,7 @@ def _compare(source: str, count: int, total: int, target: float, tolerance: floa
     )
 
 
-def cover(entries: Sequence[Entry], needed: int) -> Coverage:
+def cover(entries: Sequence[TripleEntry], needed: int) -> Coverage:
     """Return the thin cells of the accepted triples."""
     accepted = [entry.triple.metadata for entry in entries if entry.is_accepted and entry.triple is not None]
     return compute_coverage([one.model_dump(include=set(CELL_KEYS)) for one in accepted], needed)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.schema import Event, Kind
 from evalspec.curation.gold.states import AUTHORING, REVIEWING, Revision, find_writers
 
@@ -62,7 +62,7 @@ def _explain_seen(review: Event) -> str | None:
     return "written after other reviews could be seen" if review.is_informed else None
 
 
-def _list_revisions(entry: Entry, people: Collection[str]) -> Iterator[RatedRevision]:
+def _list_revisions(entry: TripleEntry, people: Collection[str]) -> Iterator[RatedRevision]:
     by_number: dict[int, list[Event]] = {}
     for one in entry.events:
         by_number.setdefault(one.event.revision, []).append(one.event)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.case_queue import CaseQueue
-from evalspec.curation.gold.gold_set import Entry, EventFile, read_entry, read_set
+from evalspec.curation.gold.gold_set import EventFile, TripleEntry, read_entry, read_set
 from evalspec.curation.gold.protocol import require_events, review
 from evalspec.curation.gold.reviewers import describe_missing, explain_no_review, list_reviewable
 from evalspec.curation.gold.schema import Category, Event, Flag, Kind
@@ -25,7 +25,7 @@ class Reviewed(Struct, frozen=True):
     event: Event
     path: Path
     content: bytes
-    entry: Entry
+    entry: TripleEntry
 
 
 class ReviewOutcome(Struct, frozen=True):
@@ -37,7 +37,7 @@ class ReviewOutcome(Struct, frozen=True):
     said: Sequence[str] = ()
 
 
-class ReviewSession(CaseQueue[str, Entry, Reviewed]):
+class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
     """The triples that a person can review, one after the other. `found`: the set as it was when the session began."""
 
     noun, past = "review", "reviewed"
@@ -62,7 +62,7 @@ class ReviewSession(CaseQueue[str, Entry, Reviewed]):
         kinds = [done.event.kind for _, done in self._done]
         return {"confirmed": kinds.count(Kind.CONFIRM), "flagged": kinds.count(Kind.FLAG)}
 
-    def open(self) -> Entry | None:
+    def open(self) -> TripleEntry | None:
         """Return the current triple as it is now, None at the end. Triples that need no review any more are left out.
 
         Raises:
@@ -80,7 +80,12 @@ class ReviewSession(CaseQueue[str, Entry, Reviewed]):
         return None
 
     def record(
-        self, shown: Entry, verdict: Flag | str | None = None, *, category: str | None = None, note: str | None = None
+        self,
+        shown: TripleEntry,
+        verdict: Flag | str | None = None,
+        *,
+        category: str | None = None,
+        note: str | None = None,
     ) -> ReviewOutcome | None:
         """Record a review of the current triple, and return what became of the one before. `verdict`: None to confirm.
 
@@ -104,11 +109,11 @@ class ReviewSession(CaseQueue[str, Entry, Reviewed]):
         reviewed, self._last = self._last, None
         return None if reviewed is None else describe_outcome(reviewed.entry)
 
-    def _withdraw(self, done: Reviewed) -> Entry:
+    def _withdraw(self, done: Reviewed) -> TripleEntry:
         return take_back(self.root, done.entry.id, EventFile(done.event, done.path), done.content, ask_git)
 
 
-def describe_outcome(entry: Entry) -> ReviewOutcome:
+def describe_outcome(entry: TripleEntry) -> ReviewOutcome:
     """Return what became of a triple, for people who have reviewed it. For a disputed one, who should talk."""
     standing = entry.standing
     summary = ": ".join(filter(None, [standing.describe(), describe_missing(entry)]))
@@ -126,7 +131,7 @@ def _render_review(event: Event) -> str:
     return f"{event.by} flagged it as {event.verdict}{about}{note}"
 
 
-def _require_reviewable(entry: Entry, by: str) -> None:
+def _require_reviewable(entry: TripleEntry, by: str) -> None:
     why = explain_no_review(entry, by)
     if why is not None:
         raise InvalidInput(Problem(f"{by} cannot review '{entry.id}': {why}", f"see: evalspec gold log {entry.id}"))

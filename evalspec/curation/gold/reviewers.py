@@ -1,7 +1,7 @@
 """Who may review a triple, who sees what others said, and what a triple needs next."""
 
 from evalspec.base.plural import counted
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.layout import SET_FILE
 from evalspec.curation.gold.schema import Kind, Outcome
 from evalspec.curation.gold.states import CONFIRMATIONS, State
@@ -13,7 +13,7 @@ TO_REVIEW = "to review"
 SHOWN_STATES = (TO_REVIEW, *map(str, State))
 
 
-def explain_no_review(entry: Entry, by: str) -> str | None:
+def explain_no_review(entry: TripleEntry, by: str) -> str | None:
     """Return why a person cannot review a triple now, None if they can."""
     current = entry.standing.current
     if by in current.writers:
@@ -29,7 +29,7 @@ def explain_no_review(entry: Entry, by: str) -> str | None:
     return None
 
 
-def explain_no_settling(entry: Entry, by: str) -> str | None:
+def explain_no_settling(entry: TripleEntry, by: str) -> str | None:
     """Return why a person cannot settle a dispute now, None if they can: as writer, flagger, or a third person."""
     current = entry.standing.current
     if entry.state is not State.DISPUTED:
@@ -41,20 +41,20 @@ def explain_no_settling(entry: Entry, by: str) -> str | None:
     return "a third person adjudicates only after two reviews" if is_blind(entry, by) else None
 
 
-def wants_reviews(entry: Entry) -> bool:
+def wants_reviews(entry: TripleEntry) -> bool:
     """Return whether a triple has fewer reviews than it needs, so that those it has are hidden from reviewers."""
     return entry.state in OPEN and len(entry.standing.current.reviews) < CONFIRMATIONS
 
 
-def is_blind(entry: Entry, viewer: str | None) -> bool:
+def is_blind(entry: TripleEntry, viewer: str | None) -> bool:
     """Return whether a viewer may not see the reviews of others, because their own is still wanted."""
     return viewer is not None and wants_reviews(entry) and explain_no_review(entry, viewer) is None
 
 
-def list_reviewable(found: GoldSet, by: str) -> list[Entry]:
+def list_reviewable(found: GoldSet, by: str) -> list[TripleEntry]:
     """Return the triples that a person can review: assigned ones first, then those with the fewest missing reviews."""
 
-    def rank(entry: Entry) -> tuple[bool, int, str]:
+    def rank(entry: TripleEntry) -> tuple[bool, int, str]:
         assigned = {event.to for event in entry.standing.current.events if event.kind is Kind.ASSIGN}
         return by not in assigned, -len(entry.standing.current.reviews), entry.id
 
@@ -63,7 +63,7 @@ def list_reviewable(found: GoldSet, by: str) -> list[Entry]:
     return sorted(wanted, key=rank)
 
 
-def describe_missing(entry: Entry) -> str:
+def describe_missing(entry: TripleEntry) -> str:
     """Return what a triple needs next, in words."""
     current = entry.standing.current
     if entry.state is State.PENDING and not entry.standing.revision:
@@ -83,7 +83,7 @@ def describe_missing(entry: Entry) -> str:
     return ""
 
 
-def is_dead_end(entry: Entry) -> bool:
+def is_dead_end(entry: TripleEntry) -> bool:
     """Return whether a pending triple needs more reviews than there are people who may review it."""
     current, candidates = entry.standing.current, entry.standing.candidates
     if entry.state is not State.PENDING or candidates is None:
@@ -91,7 +91,7 @@ def is_dead_end(entry: Entry) -> bool:
     return CONFIRMATIONS - len(current.in_favour) > len(candidates)
 
 
-def _describe_dead_end(entry: Entry) -> str:
+def _describe_dead_end(entry: TripleEntry) -> str:
     if not is_dead_end(entry):
         return ""
     able = " and ".join(sorted(entry.standing.candidates or ()))

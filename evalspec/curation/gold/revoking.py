@@ -14,7 +14,7 @@ from evalspec.base.registry import near_miss
 from evalspec.curation.gold.blocks import list_block_files
 from evalspec.curation.gold.event_files import event_name, write_event
 from evalspec.curation.gold.files import read_record, read_records, require_records, show, to_plain, write_record
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.layout import BLOCKS, EVENTS, EXCEPTIONS, EXPORTS, GRANTS, SLICES, TRIPLES
 from evalspec.curation.gold.leaks import NO_HASH, is_bare
 from evalspec.curation.gold.permission import grant_path
@@ -36,7 +36,7 @@ class Content(Struct, frozen=True):
     """
 
     customer: str
-    entries: list[Entry]
+    entries: list[TripleEntry]
     tombstones: list[str]
     shared: Collection[str] = frozenset()
 
@@ -62,7 +62,7 @@ class Content(Struct, frozen=True):
         return found
 
 
-def _list_metadata(entry: Entry) -> Iterator[str]:
+def _list_metadata(entry: TripleEntry) -> Iterator[str]:
     """Yield the texts in the metadata of a triple that are not keys of evalspec with a fixed vocabulary."""
     plain = {} if entry.triple is None else to_plain(entry.triple.metadata)
     yield from (text for _, text in list_texts({key: plain[key] for key in plain.keys() - STRUCTURE - _SLICE_KEYS}))
@@ -146,7 +146,7 @@ def find_exceptions(found: GoldSet, content: Content) -> list[Path]:
     return [path for path, allowed in read if allowed.triple in content.ids]
 
 
-def bury(found: GoldSet, entry: Entry, by: str, today: date) -> None:
+def bury(found: GoldSet, entry: TripleEntry, by: str, today: date) -> None:
     """Replace a triple by a tombstone: its events without notes and hashes, and one that says that it is revoked.
 
     A set without events gets no tombstone. The file of the triple is deleted last.
@@ -161,7 +161,7 @@ def bury(found: GoldSet, entry: Entry, by: str, today: date) -> None:
     delete_triple(path, entry.id)
 
 
-def bury_notes(found: GoldSet, entry: Entry) -> None:
+def bury_notes(found: GoldSet, entry: TripleEntry) -> None:
     """Remove notes and hashes from the events of a triple. A merge may add some to a tombstone."""
     for one in entry.events:
         if not is_bare(one.event):

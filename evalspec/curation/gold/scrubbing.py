@@ -73,7 +73,7 @@ _LETTERS_OF_NAME = 3
 Finder = Callable[[str], Iterator[str]]
 
 
-class Hit(Struct, frozen=True):
+class FoundTerm(Struct, frozen=True):
     """Something that must not be published. `shown`: its beginning, never all of it."""
 
     kind: str
@@ -109,7 +109,7 @@ class Scrubber:
         }
         _load_detectors()
 
-    def find(self, text: str) -> list[Hit]:
+    def find(self, text: str) -> list[FoundTerm]:
         """Return the hits in a text, by kind. Each kind is reported once.
 
         The text is searched as it is, where a zero-width space separates words, and folded, where it does not. Both are
@@ -120,7 +120,7 @@ class Scrubber:
         found = {
             kind: next((hit for form in forms for hit in finder(form)), "") for kind, finder in self._finders.items()
         }
-        return [Hit(kind, _mask(hit)) for kind, hit in found.items() if hit]
+        return [FoundTerm(kind, _mask(hit)) for kind, hit in found.items() if hit]
 
 
 def _to_plain(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.reviewers import SHOWN_STATES, TO_REVIEW, is_blind, wants_reviews
 from evalspec.curation.gold.schema import Event
 from evalspec.curation.gold.states import REVIEWING, SETTLING, compute_standing
@@ -30,19 +30,19 @@ class Sight(Struct, frozen=True):
     withheld: frozenset[str] = frozenset()
     is_public: bool = False
 
-    def is_blind(self, entry: Entry) -> bool:
+    def is_blind(self, entry: TripleEntry) -> bool:
         """Return whether the reviews of others are hidden."""
         if self.is_public:
             return wants_reviews(entry)
         return entry.id in self.withheld or is_blind(entry, self.person)
 
-    def show_state(self, entry: Entry) -> str:
+    def show_state(self, entry: TripleEntry) -> str:
         """Return the state of a triple, as it may be seen."""
         if entry.id in self.withheld:
             return REVIEWED
         return TO_REVIEW if self.is_blind(entry) else str(entry.state)
 
-    def hides(self, event: Event, entry: Entry) -> bool:
+    def hides(self, event: Event, entry: TripleEntry) -> bool:
         """Return whether an event is hidden: a review by somebody else, or what it led to."""
         is_current = event.kind in _SAID and event.revision == entry.standing.revision
         return is_current and event.by != self.person and self.is_blind(entry)
@@ -60,7 +60,7 @@ class Sight(Struct, frozen=True):
         """Return the number of triples that have hidden events."""
         return sum(any(self.hides(one.event, entry) for one in entry.events) for entry in found.entries.values())
 
-    def _hide(self, entry: Entry, found: GoldSet) -> Entry:
+    def _hide(self, entry: TripleEntry, found: GoldSet) -> TripleEntry:
         events = [one for one in entry.events if not self.hides(one.event, entry)]
         if len(events) == len(entry.events):
             return entry

@@ -10,7 +10,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
 from evalspec.base.trust import require_file
 from evalspec.curation.gold.files import read_records, show, write_record
-from evalspec.curation.gold.gold_set import Entry, GoldSet, open_set, read_config, read_entry
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set, read_config, read_entry
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.layout import SLICES, TRIPLES
 from evalspec.curation.gold.locking import hold
@@ -38,7 +38,7 @@ class Slice(Struct, frozen=True):
     """
 
     file: SliceFile
-    entries: Sequence[Entry]
+    entries: Sequence[TripleEntry]
     missing: Mapping[str, Sequence[str]]
 
     @property
@@ -61,7 +61,7 @@ class Pool(Struct, frozen=True):
     `held_out`: number of accepted triples in the held-out share. `used`: number in slices of this round.
     """
 
-    entries: Sequence[Entry]
+    entries: Sequence[TripleEntry]
     round: int
     held_out: int
     used: int
@@ -84,7 +84,7 @@ def is_held_out(name: str, share: float) -> bool:
     return int.from_bytes(digest[:8]) < share * 2**64
 
 
-def list_held_out(found: GoldSet) -> list[Entry]:
+def list_held_out(found: GoldSet) -> list[TripleEntry]:
     """Return the accepted triples of the held-out share."""
     return [entry for entry in found.list_accepted() if is_held_out(entry.id, found.config.rules.held_out)]
 
@@ -158,7 +158,7 @@ def open_slice(found: GoldSet, name: str) -> Slice:
         raise InvalidInput(
             Problem(f"there is no slice '{name}'", near_miss(name, slices) if slices else fix, folder, field="--slice")
         )
-    entries: list[Entry] = []
+    entries: list[TripleEntry] = []
     missing: dict[str, list[str]] = {}
     for one, revision in slices[name].revisions.items():
         cause = _explain_missing(found, one, revision)
@@ -200,9 +200,9 @@ def find_pool(found: GoldSet, slices: Mapping[str, SliceFile]) -> Pool:
     return Pool(left, latest, held_out, len(free) - len(left))
 
 
-def group_by_stratum(entries: Sequence[Entry]) -> dict[Stratum, list[Entry]]:
+def group_by_stratum(entries: Sequence[TripleEntry]) -> dict[Stratum, list[TripleEntry]]:
     """Return the triples by domain, difficulty and source; `none` where a triple has no value."""
-    strata: dict[Stratum, list[Entry]] = {}
+    strata: dict[Stratum, list[TripleEntry]] = {}
     for entry in entries:
         metadata = None if entry.triple is None else entry.triple.metadata
         values = (getattr(metadata, key, None) for key in STRATA)

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.files import read_documents, show, to_plain
-from evalspec.curation.gold.gold_set import Entry, read_config, read_entry
+from evalspec.curation.gold.gold_set import TripleEntry, read_config, read_entry
 from evalspec.curation.gold.protocol import add_triple, find_added, record, refuse_dead_end, refuse_taken
 from evalspec.curation.gold.reviewers import is_blind
 from evalspec.curation.gold.samples import ORIGIN
@@ -52,7 +52,7 @@ def _cut_sentence(sentence: str) -> Iterator[str]:
     yield sentence[start:].strip()
 
 
-def propose_children(entry: Entry) -> list[dict[str, Any]]:
+def propose_children(entry: TripleEntry) -> list[dict[str, Any]]:
     """Return the proposed parts of a triple as they can be edited and given to `split`.
 
     Raises:
@@ -96,7 +96,7 @@ def split(
     category: Category | str | None = None,
     note: str | None = None,
     at: str | None = None,
-) -> list[Entry]:
+) -> list[TripleEntry]:
     """Replace a disputed triple by parts: it is dropped, and the parts are pending as `<id>-1`, `<id>-2` and so on.
 
     A part has source, customer, provenance and `generated_by` of the whole, also question, blocks, domain, difficulty
@@ -142,7 +142,7 @@ def split(
     return added
 
 
-def _make_child(entry: Entry, whole: Mapping[str, Any], part: str | Mapping[str, Any], place: int) -> GoldTriple:
+def _make_child(entry: TripleEntry, whole: Mapping[str, Any], part: str | Mapping[str, Any], place: int) -> GoldTriple:
     own: dict[str, Any] = {"expected_answer": part} if isinstance(part, str) else dict(part)
     metadata, of_whole = dict(own.get("metadata") or {}), whole.get("metadata", {})
     kept = {key: of_whole[key] for key in _DEFAULTS if key in of_whole} | metadata

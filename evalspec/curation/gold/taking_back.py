@@ -11,7 +11,7 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.event_files import event_name
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.gold_set import Entry, EventFile, GoldSet, read_config, read_entry
+from evalspec.curation.gold.gold_set import EventFile, GoldSet, TripleEntry, read_config, read_entry
 from evalspec.curation.gold.ratings import parse_time
 from evalspec.curation.gold.states import REVIEWING, State, compute_standing
 
@@ -29,7 +29,7 @@ ExplainGit = Callable[[Path], str | None]
 class LastReview(Struct, frozen=True):
     """A review of a person. `is_open`: whether it can still be taken back, after those that are later."""
 
-    entry: Entry
+    entry: TripleEntry
     file: EventFile
     is_open: bool
 
@@ -68,7 +68,7 @@ def _is_recent(one: EventFile, now: datetime) -> bool:
     return at is not None and abs(now - at) < UNDO_TIME
 
 
-def take_back(root: Path, name: str, file: EventFile, content: bytes, explain_git: ExplainGit) -> Entry:
+def take_back(root: Path, name: str, file: EventFile, content: bytes, explain_git: ExplainGit) -> TripleEntry:
     """Delete the event file of a review, and return the triple without it. `content`: of the file as it was written.
 
     Raises:
@@ -79,7 +79,7 @@ def take_back(root: Path, name: str, file: EventFile, content: bytes, explain_gi
     return read_entry(root, name)
 
 
-def take_last_back(found: GoldSet, by: str, file_name: str) -> Entry:
+def take_last_back(found: GoldSet, by: str, file_name: str) -> TripleEntry:
     """Take the latest review of a person back, without running git. `file_name`: of its event, as the person saw it.
 
     Raises:

@@ -53,7 +53,7 @@ class ShownCandidate(Struct, frozen=True):
     passing_count: int
 
 
-class Outcome(Struct, frozen=True):
+class ComparedOutcome(Struct, frozen=True):
     """A comparison: its content, or why there is none (yet). `can_force`: the runs are not comparable."""
 
     content: ComparisonContent | None = None
@@ -76,22 +76,22 @@ def compare(
         place = visit.link("/compare", baseline=first, candidate=",".join(others))
         return see_other(place)
     candidates = [name for given in [*candidate, *run] for name in given.split(",") if name][:_MOST_CANDIDATES]
-    outcome = Outcome()
+    outcome = ComparedOutcome()
     if baseline and candidates:
         outcome = _compare(visit, describe_request(baseline, candidates, allow_mismatch=bool(force)))
     return _render(visit, baseline, candidates, outcome)
 
 
-def _compare(visit: Visit, asked: dict[str, Any]) -> Outcome:
+def _compare(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:
     kept = load_content(visit.project, asked)
     if kept is not None:
-        return Outcome(kept)
+        return ComparedOutcome(kept)
     try:
         if _count_samples(visit, asked) <= SMALL:
-            return Outcome(compute_content(visit.project, asked))
+            return ComparedOutcome(compute_content(visit.project, asked))
     except InvalidInput as error:
         messages = tuple(hide_folder(problem.message, visit.project.folder) for problem in error.problems)
-        return Outcome(errors=messages, can_force=not asked["allow_mismatch"])
+        return ComparedOutcome(errors=messages, can_force=not asked["allow_mismatch"])
     return _follow_job(visit, asked)
 
 
@@ -100,17 +100,17 @@ def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
     return sum(visit.access.runs.find(folder.name).samples for folder in folders if folder is not None)
 
 
-def _follow_job(visit: Visit, asked: dict[str, Any]) -> Outcome:
+def _follow_job(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:
     """Let a worker compare large runs, unless one does already."""
     job = find_same_job(visit.access, KIND, asked)
     if job is not None and job.status == jobs.FAILED:
-        return Outcome(errors=((job.error or "the comparison failed"),), can_force=not asked["allow_mismatch"])
+        return ComparedOutcome(errors=((job.error or "the comparison failed"),), can_force=not asked["allow_mismatch"])
     if job is None or not job.is_open:
         start_job(visit.access, KIND, asked, "compare")
-    return Outcome(is_waiting=True)
+    return ComparedOutcome(is_waiting=True)
 
 
-def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: Outcome) -> HTMLResponse:
+def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: ComparedOutcome) -> HTMLResponse:
     content = outcome.content
     offered = visit.access.runs.list(RunFilter(status="finished"), _RUNS_OFFERED)
     if not baseline and len(offered) > 1:  # the newest two are offered

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import HTMLResponse
 
 from evalspec.base.errors import InvalidInput
-from evalspec.curation.gold.gold_set import Entry, open_set, read_set
+from evalspec.curation.gold.gold_set import TripleEntry, open_set, read_set
 from evalspec.curation.gold.schema import Category, Outcome
 from evalspec.curation.gold.sight import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
@@ -74,7 +74,7 @@ def show_gold_set(
     chosen = {key: given[key] for key in ("state", "text") if given.get(key)}
     place = decode_cursor(cursor, str)
 
-    def is_wanted(entry: Entry) -> bool:
+    def is_wanted(entry: TripleEntry) -> bool:
         state, text = chosen.get("state"), chosen.get("text", "").casefold()
         question = entry.triple.question if entry.triple is not None else ""
         has_state = can_settle(entry, sight) if state == _TO_SETTLE else state in (None, sight.show_state(entry))

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from evalspec.curation.gold.disputes import check_numbers, is_numeric
 from evalspec.curation.gold.files import compute_hash
-from evalspec.curation.gold.gold_set import Entry, GoldSet
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.passages import BlockText, find_shared, read_block_text
 from evalspec.curation.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
 from evalspec.curation.gold.schema import Event, Flag, Kind
@@ -156,14 +156,14 @@ def show_set(project: Project, found: GoldSet, sight: Sight) -> ShownSet:
     )
 
 
-def can_settle(entry: Entry, sight: Sight) -> bool:
+def can_settle(entry: TripleEntry, sight: Sight) -> bool:
     """Return whether a person can settle a dispute that they may see."""
     if sight.person is None or sight.is_blind(entry):
         return False
     return explain_no_settling(entry, sight.person) is None
 
 
-def list_triple(entry: Entry, sight: Sight) -> ListedTriple:
+def list_triple(entry: TripleEntry, sight: Sight) -> ListedTriple:
     """Return the row of a triple."""
     has_content = entry.triple is not None and entry.state is not State.REVOKED
     state = sight.show_state(entry)
@@ -177,7 +177,7 @@ def list_triple(entry: Entry, sight: Sight) -> ListedTriple:
     )
 
 
-def show_triple(project: Project, root: Path, entry: Entry, *, whole: bool) -> ShownTriple | None:
+def show_triple(project: Project, root: Path, entry: TripleEntry, *, whole: bool) -> ShownTriple | None:
     """Return a triple without what others said about it. None: it has no content, for lack of permission."""
     triple = entry.triple
     if triple is None or entry.state is State.REVOKED:
@@ -234,7 +234,7 @@ def _mark(text: str, spans: Sequence[tuple[int, int]], start: int, end: int) -> 
     return tuple(piece for piece in pieces if piece.text)
 
 
-def list_history(entry: Entry) -> list[ShownEvent]:
+def list_history(entry: TripleEntry) -> list[ShownEvent]:
     """Return the events of a triple, in the order of revisions. Notes of a triple without permission are left out."""
     has_notes = entry.state is not State.REVOKED
     return [show_event(one.event, has_note=has_notes) for one in entry.events]
@@ -254,7 +254,7 @@ def show_event(event: Event, *, has_note: bool = True) -> ShownEvent:
     )
 
 
-def show_dispute(root: Path, entry: Entry, sight: Sight) -> ShownDispute | None:
+def show_dispute(root: Path, entry: TripleEntry, sight: Sight) -> ShownDispute | None:
     """Return the dispute about a triple. None: there is none, or the person may not see it."""
     if entry.state is not State.DISPUTED or sight.is_blind(entry):
         return None
@@ -275,7 +275,7 @@ def show_dispute(root: Path, entry: Entry, sight: Sight) -> ShownDispute | None:
     )
 
 
-def _list_words(entry: Entry) -> Words | None:
+def _list_words(entry: TripleEntry) -> Words | None:
     """Return the words of a triple for a form. None: a form cannot show them as they are."""
     triple = entry.triple
     if triple is None or any("\n" in claim for claim in triple.claims or ()):
@@ -285,6 +285,6 @@ def _list_words(entry: Entry) -> Words | None:
     return words if max(map(len, (words.question, words.answer, claims or ""))) <= MOST_WORDS else None
 
 
-def sign_events(entry: Entry) -> str:
+def sign_events(entry: TripleEntry) -> str:
     """Return a hash of content and events of a triple. Names of events have a hash of all that they say."""
     return compute_hash([entry.content_hash, *sorted(one.path.name for one in entry.events)])

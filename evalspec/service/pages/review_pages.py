@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
-from evalspec.curation.gold.gold_set import Entry
+from evalspec.curation.gold.gold_set import TripleEntry
 from evalspec.curation.gold.protocol import resolve, review
 from evalspec.curation.gold.review_session import ReviewSession
 from evalspec.curation.gold.reviewers import explain_no_review
@@ -199,7 +199,7 @@ def revise_disputed(
     return done
 
 
-def _is_revision(entry: Entry, person: str, words: Mapping[str, Any]) -> bool:
+def _is_revision(entry: TripleEntry, person: str, words: Mapping[str, Any]) -> bool:
     """Return whether the person has just written these words: a form that was sent twice."""
     written = [one.event for one in entry.events if one.event.kind is Kind.REVISE]
     own = bool(written) and written[-1].by == person and written[-1].revision == entry.standing.revision
@@ -226,7 +226,7 @@ def _try(visit: Visit, record: Callable[[], object], *, is_current: bool) -> Ref
     return None
 
 
-def _is_decision(event: Event, person: str, outcome: Outcome, entry: Entry) -> bool:
+def _is_decision(event: Event, person: str, outcome: Outcome, entry: TripleEntry) -> bool:
     """Return whether an event is this decision about the flags that there are now: a form that was sent twice."""
     if event.kind not in SETTLING or event.by != person or event.verdict != outcome:
         return False
@@ -235,7 +235,7 @@ def _is_decision(event: Event, person: str, outcome: Outcome, entry: Entry) -> b
 
 def _render(
     opened: OpenReview,
-    entry: Entry | None,
+    entry: TripleEntry | None,
     *,
     after: str = "",
     whole: bool = False,

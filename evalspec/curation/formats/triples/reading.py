@@ -12,7 +12,7 @@ from evalspec.base.plural import counted
 from evalspec.curation.gold.block_checks import STALE, Fit, check_blocks
 from evalspec.curation.gold.disputes import find_categories
 from evalspec.curation.gold.files import YamlFile, list_files, read_documents, show, to_plain
-from evalspec.curation.gold.gold_set import Entry, GoldSet, read_set
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, read_set
 from evalspec.curation.gold.layout import BLOCKS_KEY, CALIBRATIONS, DISPUTE_KEY, SET_FILE, find_root
 from evalspec.curation.gold.reviewers import wants_reviews
 from evalspec.curation.gold.samples import make_sample
@@ -164,7 +164,7 @@ def _read_set(source: Source, notes: ReadingNotes, excluded: _Excluded) -> Itera
         yield make_sample(entry.id, entry.triple, metadata), entry.triple
 
 
-def _explain(entry: Entry) -> str:
+def _explain(entry: TripleEntry) -> str:
     """Return the state of a triple that is not accepted, with the cause if its customer does not permit its use.
 
     Whoever reads it may still have to review the triple, so one with too few reviews is not called disputed.
