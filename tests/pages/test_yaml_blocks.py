@@ -1,5 +1,6 @@
 """Every block of YAML in the documents: manifests and parts of them are valid, workflows run commands that exist."""
 
+import json
 import re
 import subprocess
 from collections.abc import Iterator
@@ -44,6 +45,9 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "evals").mkdir()
     for path in (ROOT / "evals").iterdir():
         (tmp_path / "evals" / path.name).symlink_to(path)
+    lines = [json.loads(line) for line in (ROOT / "evals" / "regression.jsonl").read_text().splitlines()]
+    tenants = [line | {"metadata": {**line.get("metadata", {}), "tenant": "acme"}} for line in lines]
+    (tmp_path / "part.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in tenants))
     for name, text in EXTRA_FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -81,7 +85,7 @@ def complete(data: dict[str, Any]) -> dict[str, Any]:
         return data
     spec = data.get("spec") or (data if data.keys() & {"api", "evaluation"} else {"evaluation": data})
     api = {"chatEndpoint": {"response": {"answer": "$.a", "contexts": "$.c[*].text", "contextIds": "$.c[*].id"}}}
-    regression = {"name": "regression", "path": "evals/regression.jsonl", "metrics": ["string_match"]}
+    regression = {"name": "regression", "path": "part.jsonl", "metrics": ["string_match"]}
     evaluation = {"datasets": [regression]} | spec.get("evaluation", {})
     named = {dataset["retriever"] for dataset in evaluation["datasets"] if "retriever" in dataset}
     if named and "retrievers" not in evaluation:

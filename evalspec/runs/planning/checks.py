@@ -240,7 +240,8 @@ def _check_needs(
         given = needs_from_mapping(endpoint)
         for key in (key for key in list_metadata_keys(endpoint) if key not in keys):
             message = f"spec.api.chatEndpoint has {{{{metadata.{key}}}}}, but no sample has metadata '{key}'"
-            draft.problems.append(Problem(message, near_miss(key, keys), data.shown_as, field="metadata"))
+            fix = near_miss(key, keys) if keys else "add it to the samples, or take it out of the request"
+            draft.problems.append(Problem(message, fix, data.shown_as, field="metadata"))
         if not draft.options.is_selective:
             refuse_dropped(draft, dataset.survey.conversations, dataset.survey.count, data.shown_as)
     draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))
