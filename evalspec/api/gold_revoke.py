@@ -199,8 +199,8 @@ def _erase_runs(
         runs.other |= {one.name for one in stored.fingerprint.datasets} - own
         if samples:
             runs.folders.append(folder.resolve())
-    for folder in store.list_all():
-        quoting, _ = ((), None) if (folder / DESCRIPTION_NAME).is_file() else find_quoting(folder, quotes)
+    for folder in (one for one in store.list_all() if not (one / DESCRIPTION_NAME).is_file()):
+        quoting, _ = find_quoting(folder, quotes)
         if quoting:
             done.removed_runs.append(folder.name)
             runs.removed.append(folder.resolve())

@@ -30,12 +30,29 @@ class CaseQueue(ABC, Generic[Key, Case, Done]):
         self._last: Done | None = None
 
     @abstractmethod
-    def open(self) -> Case | None:
-        """Return the current case as it is now; None at the end.
+    def _read(self, key: Key) -> Case | None:
+        """Return a case as it is now, with all texts; None if it needs no decision any more.
 
         Raises:
             InvalidInput: It cannot be read.
         """
+
+    def open(self) -> Case | None:
+        """Return the current case as it is now; None at the end. Cases that need no decision any more are left out.
+
+        Raises:
+            InvalidInput: It cannot be read. It is left out.
+        """
+        while self._waiting:
+            try:
+                case = self._read(self._waiting[0])
+            except InvalidInput:
+                self._waiting.popleft()
+                raise
+            if case is not None:
+                return case
+            self._waiting.popleft()
+        return None
 
     @abstractmethod
     def count_decisions(self) -> Mapping[str, int]:

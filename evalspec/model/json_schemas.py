@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import fingerprints
+from evalspec.model.fingerprints import Fingerprint
 
 
 def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, Any]:
@@ -16,9 +17,10 @@ def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, 
     from msgspec.json import schema_components
 
     _, found = schema_components(tuple(records), ref_template=places)
-    for name in found.keys() & vars(fingerprints).keys():  # what a fingerprint says may change at any time
+    for name in found.keys() & vars(fingerprints).keys() - {Fingerprint.__name__}:
         del found[name]
-    found["Fingerprint"] = {"title": "Fingerprint", "type": "object"}
+    if Fingerprint.__name__ in found:  # what it says may change at any time
+        found[Fingerprint.__name__] = {"title": Fingerprint.__name__, "type": "object"}
     for definition in found.values():
         _require_what_is_written(definition)
     return found

@@ -1,7 +1,6 @@
 """A review session: one person goes through the triples that need their review, and can take the last one back.
 
-What others said about a triple is
-hidden until one's own review can no longer be taken back.
+What others said about a triple is hidden until one's own review can no longer be taken back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,22 +61,9 @@ class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
         kinds = [done.event.kind for _, done in self._done]
         return {"confirmed": kinds.count(Kind.CONFIRM), "flagged": kinds.count(Kind.FLAG)}
 
-    def open(self) -> TripleEntry | None:
-        """Return the current triple as it is now, None at the end. Triples that need no review any more are left out.
-
-        Raises:
-            InvalidInput: Its files are invalid. The triple is left out.
-        """
-        while self._waiting:
-            try:
-                entry = read_entry(self.root, self._waiting[0])
-            except InvalidInput:
-                self._waiting.popleft()
-                raise
-            if explain_no_review(entry, self.by) is None:
-                return entry
-            self._waiting.popleft()
-        return None
+    def _read(self, key: str) -> TripleEntry | None:
+        entry = read_entry(self.root, key)
+        return entry if explain_no_review(entry, self.by) is None else None
 
     def record(
         self,

@@ -33,17 +33,8 @@ class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):
         self._run, self.by, self._verdicts = run, by, OF_SCORES if wanted.metric else OF_REPLIES
         super().__init__(run.list_targets(wanted), list_own(run, by))
 
-    def open(self) -> Case | None:
-        """Return what to label now, with all texts; None at the end.
-
-        Raises:
-            InvalidInput: It cannot be read. It is left out.
-        """
-        try:
-            return None if self.current is None else self._run.find_case(*self.current)
-        except InvalidInput:
-            self._waiting.popleft()
-            raise
+    def _read(self, key: Target) -> Case:
+        return self._run.find_case(*key)
 
     def count_decisions(self) -> Mapping[str, int]:
         """Return the number of labels of this session by verdict."""

@@ -245,19 +245,17 @@ def _render(
 ) -> HTMLResponse:
     visit, links, session = opened.visit, opened.links, opened.session
     done = session.total - session.remaining
-    refusal = explain_no_review(entry, opened.session.by) if entry is not None else None
+    refusal = explain_no_review(entry, session.by) if entry is not None else None
     asked: dict[str, Any] = {"id": entry.id if entry else None, "after": after or None}
     return render_page(
         "gold_review.html",
         visit,
         status,
-        set_name=opened.session.found.config.name,
-        person=opened.session.by,
+        set_name=session.found.config.name,
+        person=session.by,
         entry=entry,
         refusal=refusal,
-        shown=show_triple(visit.project, opened.session.root, entry, whole=whole)
-        if entry and refusal is None
-        else None,
+        shown=show_triple(visit.project, session.root, entry, whole=whole) if entry and refusal is None else None,
         position=session.position,
         total=session.total,
         left=session.remaining,

@@ -32,16 +32,10 @@ from evalspec.verdict.comparison.stored_scores import StoredDataset, from_stored
 KIND = "evalspec baseline"
 FOLDER = Path("evals") / "baselines"
 
-_LEFT_OUT: Mapping[str, Any] = dict.fromkeys(("manifest", "agent", "responses", "replies", "ci", "embeddings")) | {
-    "retrievers": {},
-    "retrievers_sha256": None,
-    "no_judge": False,
-    "no_content": False,
-    "judge_system_fingerprints": {},
-    "rescored_from": None,
-    "baseline_sha256": None,
-    "references": {},
-}
+_LEFT_OUT = (
+    *("manifest", "agent", "responses", "replies", "ci", "embeddings", "retrievers", "retrievers_sha256", "no_judge"),
+    *("no_content", "judge_system_fingerprints", "rescored_from", "baseline_sha256", "references"),
+)
 """Fields of a fingerprint that do not decide comparability: paths, addresses except the judge's, and origins."""
 _OF_LIMIT = ("metric", "min", "max", "slice", "stat", "confidence")
 
@@ -229,7 +223,8 @@ def _keep_comparable(run: Run) -> Fingerprint:
     datasets = tuple(
         replace(one, file=None, samples_sha256=None, metrics=(), part=None) for one in run.fingerprint.datasets
     )
-    return replace(run.fingerprint, **_LEFT_OUT, datasets=datasets, runs=tuple(list_pooled(run)))
+    unset = {name: getattr(Fingerprint(), name) for name in _LEFT_OUT}
+    return replace(run.fingerprint, **unset, datasets=datasets, runs=tuple(list_pooled(run)))
 
 
 def _render_dataset(dataset: DatasetResult) -> str:

@@ -98,21 +98,11 @@ def add_texts(comparison: Comparison, runs: Sequence[NamedRun], most: int) -> Co
 
 def _add(baseline: NamedRun, candidate: NamedRun, one: CandidateComparison, most: int) -> CandidateComparison:
     texts = _read_texts(baseline, candidate, one, most)
-    return replace(
-        one,
-        datasets=tuple(
-            replace(
-                dataset,
-                samples=tuple(
-                    replace(change, texts=texts[dataset.name, change.id])
-                    if (dataset.name, change.id) in texts
-                    else change
-                    for change in dataset.samples
-                ),
-            )
-            for dataset in one.datasets
-        ),
-    )
+    datasets = []
+    for dataset in one.datasets:
+        samples = (replace(change, texts=texts.get((dataset.name, change.id))) for change in dataset.samples)
+        datasets.append(replace(dataset, samples=tuple(samples)))
+    return replace(one, datasets=tuple(datasets))
 
 
 def _read_texts(
