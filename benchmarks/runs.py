@@ -1,8 +1,8 @@
 """Measure CPU and peak memory of whole runs.
 
-The runs have one sample, 100,000 recorded replies, and 100,000 samples over HTTP with `report` and `rescore` of that
-run. The agent is slow_agent.py, a separate process, which answers immediately. Recorded replies are as long as its
-answers.
+The runs have one sample, 100,000 recorded replies of 500 characters, and 100,000 samples over HTTP with `report` and
+`rescore` of that run. The agent is slow_agent.py, a separate process, which answers immediately. The runs of one sample
+are interleaved with a script that imports what such a run needs and posts once: their CPU is a ratio of medians.
 """
 
 import argparse
@@ -11,21 +11,42 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
-from harness import EVALSPEC, cpu, describe_machine, peak, print_table, run_child, wall, write_project
+from harness import (
+    EVALSPEC,
+    PYTHON,
+    cpu,
+    describe_machine,
+    interleave,
+    peak,
+    print_goal,
+    print_table,
+    run_child,
+    wall,
+    write_project,
+)
 from slow_agent import running_agent
 
 ONE = "string_match, exact_match"
 TWO = "string_match, rouge"
 FIVE = "string_match, exact_match, rouge, latency_p95, error_rate"
+ONE_NAMES = ("1 sample over HTTP", "a script that imports the same and posts once")
+POST_ONCE = """
+import sys, click, httpx, msgspec, pydantic, yaml
+httpx.post(sys.argv[1] + "/chat", json={"message": "How long?"}).raise_for_status()
+"""
 ANSWER = "To the mainland a parcel takes two working days."
+WORDS = (*ANSWER.rstrip(".").split(), "unless", "customs", "keeps", "it", "longer")
 
 
 def write_replies(path: Path, samples: Path) -> Path:
-    """Write a recorded reply for each sample of a dataset with ids."""
+    """Write a recorded reply of 500 characters for each sample of a dataset with ids."""
+    chance = Random(1)
     with path.open("w", encoding="utf-8") as lines, samples.open(encoding="utf-8") as questions:
         for number, question in enumerate(questions):
-            reply = {"id": json.loads(question)["id"], "response": f"{ANSWER} {number}", "latencyMs": 50 + number % 7}
+            text = f"{ANSWER} {' '.join(chance.choices(WORDS, k=150))}"[:500]
+            reply = {"id": json.loads(question)["id"], "response": text, "latencyMs": 50 + number % 7}
             lines.write(json.dumps(reply) + "\n")
     return path
 
@@ -54,7 +75,9 @@ def measure(folder: Path, count: int, rounds: int, parts: Sequence[str]) -> list
         if "one" in parts:
             one = write_identified(folder / "one", 1, url, ONE).parent
             write_replies(one / "replies.jsonl", one / "samples.jsonl")
-            run("1 sample over HTTP", 5 * rounds, "evaluate", "agent.yaml", inside=one)
+            posting = [PYTHON, "-c", POST_ONCE, url]
+            costs = interleave({"one": [EVALSPEC, "evaluate", "agent.yaml"], "post": posting}, 5 * rounds, cwd=one)
+            rows += [(name, cpu(c), wall(c), peak(c)) for name, c in zip(ONE_NAMES, costs.values(), strict=True)]
             run("1 recorded reply", 5 * rounds, "evaluate", "agent.yaml", "--responses", "replies.jsonl", inside=one)
         if "recorded" in parts:
             recorded = write_identified(folder / "recorded", count, url, TWO).parent
@@ -79,6 +102,9 @@ def main() -> None:
         rows = measure(Path(scratch), chosen.samples, chosen.rounds, chosen.parts)
     print(f"{describe_machine('msgspec')}; medians of {chosen.rounds} rounds, one of the run over HTTP\n")
     print_table(["command", "CPU s", "wall s", "peak MiB"], [[n, *(f"{x:.2f}" for x in rest)] for n, *rest in rows])
+    if "one" in chosen.parts:
+        print()
+        print_goal("1 sample against the script, CPU", rows[0][1] / rows[1][1], 1.35, " ×")
 
 
 if __name__ == "__main__":
