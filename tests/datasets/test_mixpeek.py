@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dataset_contents import JSON, METADATA, SAMPLES_OF_ANY_KIND, TEXT, samples, there_and_back
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetDefaults, Source
 from evalspec.inputs.datasets.load import load_dataset
-from evalspec.inputs.formats.mixpeek.measures import compute_overall
+from evalspec.inputs.formats.mixpeek import compute_overall
 from evalspec.model import Document, Sample
 
 FILES = Path(__file__).parent / "files" / "mixpeek"

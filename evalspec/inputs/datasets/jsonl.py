@@ -1,11 +1,18 @@
-"""The native format: one JSON object per line, with AgentSpec's field names."""
+"""The native format: one JSON object per line, with AgentSpec's field names.
 
+Common lines are decoded with msgspec. Other lines (groups, nulls, lone surrogates, deep nesting, errors) are left to
+the strict reader, which reports all errors.
+"""
+
+import difflib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
+from msgspec import Meta, MsgspecError, Struct
+from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 from pydantic import (
     BaseModel,
@@ -20,13 +27,95 @@ from pydantic import (
 )
 
 from evalspec.base.errors import Problem
-from evalspec.base.foreign_text import normalize
-from evalspec.inputs.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written
+from evalspec.base.foreign_text import inert, normalize
+from evalspec.base.jsonl import MAX_DEPTH
+from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
-from evalspec.inputs.datasets.plain_samples import PlainSample, PlainTurn, parse_plain_sample
 from evalspec.inputs.datasets.record_files import read_native_lines
+from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.model import HIGHEST_GRADE, Message, Sample
+from evalspec.model.base import built
+
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
+    """A line with the keys of the strict record; None for absent keys."""
+
+    input: Text | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
+    expected: str | Annotated[tuple[Text, ...], Meta(min_length=1)]
+    context: tuple[str, ...] | None = None
+    reference_contexts: tuple[str, ...] | None = None
+    relevant: dict[Text, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[Text] | None = None
+    tags: tuple[Text, ...] | None = None
+    metadata: dict[str, Any] | None = None
+    id: Text | None = None
+    answerable: bool | None = None
+
+
+_decode = Decoder(built(PlainSample)).decode
+_encode = Encoder().encode
+
+
+def parse_plain_sample(line: bytes) -> PlainSample | None:
+    r"""Return the sample of a line, or None if the strict reader has to read the line.
+
+    This is safe because msgspec accepts nothing that the strict reader refuses, with two exceptions that are checked
+    here. One is a conversation whose last turn is not the user's. The other is a duplicate key: msgspec keeps the last
+    value and drops the others. Each colon of a line follows a key or is part of a text. The encoded sample has the
+    colons of all keys and texts that were kept, so the line has more of them if a key was dropped. Only a colon written
+    as \u003a would spoil the count, so a line with such an escape is read strictly.
+    """
+    try:
+        sample = _decode(line)
+        colons = _encode(sample).count(b":")
+    except (MsgspecError, ValueError, OverflowError, RecursionError):
+        return None
+    if sample.metadata and line.count(b"[") + line.count(b"{") > MAX_DEPTH:
+        return None
+    if colons != line.count(b":") or line.find(rb"\u003") >= 0:
+        return None
+    return sample if isinstance(sample.input, str) or sample.input[-1].role == "user" else None
+
+
+_SHOWN = 8
+_ALIKE = 0.8
+
+
+def explain_unknown_form(columns: Collection[str], shown_as: str, line: int) -> Problem:
+    """Return the problem of a file whose records no format has."""
+    named = ", ".join(map(inert, list(columns)[:_SHOWN])) + (", …" if len(columns) > _SHOWN else "")
+    message = f"no format has records with the keys {named}" if columns else "the record has no keys"
+    nearest = find_nearest(columns)
+    hint = f"the nearest is {nearest.name} ({nearest.summary}); " if nearest is not None else ""
+    fix = f"{hint}{NAME_COLUMNS}, or write input and expected"
+    return Problem(message, fix, shown_as, line)
+
+
+def find_nearest(columns: Collection[str]) -> DatasetFormat | None:
+    """Return the format that shares the most names with a record, or has similar ones; None if none does."""
+    known = [one for one in DATASETS if one.columns and not one.is_generic]
+    best = max(known, key=lambda one: (_compute_likeness(columns, one.columns), -len(one.columns)), default=None)
+    return best if best is not None and _compute_likeness(columns, best.columns) > 0 else None
+
+
+def _compute_likeness(columns: Collection[str], names: Collection[str]) -> float:
+    """Return how many columns have a name of the format. Similar ones count half."""
+    shared = sum(column in names for column in columns)
+    similar = sum(
+        bool(difflib.get_close_matches(column.casefold(), names, n=1, cutoff=_ALIKE))
+        for column in columns
+        if column not in names
+    )
+    return shared + similar / 2
 
 
 def _relevant_shape(value: Any) -> str:
@@ -118,8 +207,6 @@ def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     is_first = True
     for line.number, value in read_native_lines(source.path, source.shown_as, notes.problems, parse_plain_sample):
         if is_first and isinstance(value, dict) and not value.keys() & _OWN_KEYS:
-            from evalspec.inputs.datasets.nearest import explain_unknown_form
-
             notes.problems.append(explain_unknown_form(value.keys(), source.shown_as, line.number))
             return
         is_first = False
@@ -190,7 +277,7 @@ def _judgements(
     if _relevant_shape(relevant) == "groups":
         groups = tuple(tuple(dict.fromkeys(group)) for group in relevant)
         return dict.fromkeys(chain(*groups), 1), groups
-    return dict.fromkeys(cast(list[str], relevant), 1), None
+    return dict.fromkeys(cast("list[str]", relevant), 1), None
 
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:

@@ -6,9 +6,9 @@ from evalspec.inputs.formats.promptfoo.recognition import recognises
 PROMPTFOO = DatasetFormat(
     name="promptfoo",
     summary="promptfoo's tests: vars and asserts (YAML, JSON or CSV)",
-    read=when_used("evalspec.inputs.formats.promptfoo.reading", "read_promptfoo"),
+    read=when_used("evalspec.inputs.formats.promptfoo.cases", "read_promptfoo"),
     recognises=recognises,
-    list_losses=when_used("evalspec.inputs.formats.promptfoo.writing", "list_losses"),
-    write=when_used("evalspec.inputs.formats.promptfoo.writing", "write_promptfoo"),
+    list_losses=when_used("evalspec.inputs.formats.promptfoo.cases", "list_losses"),
+    write=when_used("evalspec.inputs.formats.promptfoo.cases", "write_promptfoo"),
     takes_fields=True,
 )
