@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.scoring.judge.grading import CURRENT, Grading
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.stats import compute_statistic
 
@@ -36,10 +37,11 @@ async def score_exchange(
             keep(new)
 
     families = _families([metric for metric in metrics if metric.name not in known])
+    gradings = [Grading() for _ in range(judge_repeats)]
     at_once: dict[str, Score] = {}
     waiting = []
     for root, members in families:
-        started = known.get(root.name) or _start(root, exchange, judge_repeats)
+        started = known.get(root.name) or _start(root, exchange, gradings)
         if isinstance(started, Score):
             at_once |= _derive(members, started)
         else:
@@ -72,11 +74,11 @@ async def _finish_family(
     add(_derive(members, await pending))
 
 
-def _start(metric: Metric, exchange: Exchange, judge_repeats: int) -> Score | Awaitable[Score]:
-    """Return the score, or an awaitable of it. A judged metric is graded `judge_repeats` times."""
-    if judge_repeats == 1 or Need.JUDGE not in metric.needs:
-        return _start_once(metric, exchange)
-    started = [_start_once(metric, exchange) for _ in range(judge_repeats)]
+def _start(metric: Metric, exchange: Exchange, gradings: Sequence[Grading]) -> Score | Awaitable[Score]:
+    """Return the score, or an awaitable of it. A judged metric has one score per grading."""
+    if len(gradings) == 1 or Need.JUDGE not in metric.needs:
+        return _start_once(metric, exchange, gradings[0])
+    started = [_start_once(metric, exchange, grading) for grading in gradings]
     return _join([item if not isinstance(item, Score) else _ready(item) for item in started])
 
 
@@ -96,7 +98,7 @@ async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
     )
 
 
-def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
+def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score | Awaitable[Score]:
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:
@@ -109,10 +111,11 @@ def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
         if ends_the_run(error):
             raise
         return _failed(error)
-    return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result)
+    return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result, grading)
 
 
-async def _finish(metric: Metric, pending: Awaitable[Score]) -> Score:
+async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -> Score:
+    CURRENT.set(grading)  # each score has a task, and so a context, of its own
     try:
         return _within_bounds(metric, await pending)
     except InvalidInput:

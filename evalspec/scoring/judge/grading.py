@@ -1,0 +1,30 @@
+"""One grading of one reply: its metrics share the judge's answers to the same question."""
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any
+
+
+class Grading:
+    """The answers of one grading, by question and by how often the same score had asked it before.
+
+    One answer never stands for two draws: a score that asks a question three times has three answers, and another
+    grading of the reply has its own.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str, int], asyncio.Task[Any]] = {}
+
+    def add(self, question: tuple[str, str, int], answer: "asyncio.Task[Any]") -> None:
+        """Keep an answer. Its failure is raised by whoever awaits it, and is no warning if nobody does."""
+        answer.add_done_callback(_retrieve)
+        self.answers[question] = answer
+
+
+def _retrieve(answer: "asyncio.Task[Any]") -> None:
+    if not answer.cancelled():
+        answer.exception()
+
+
+CURRENT: ContextVar[Grading | None] = ContextVar("current grading", default=None)
+"""The grading that the running task belongs to. Scorers have no parameter for it: plug-ins need none."""
