@@ -13,7 +13,7 @@ from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Direction, Exchange, Sample, Score, ScoreStatus
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.metrics.base import BuildContext, Metric
-from evalspec.scoring.metrics.custom import check_scorer, define_scorer
+from evalspec.scoring.metrics.own import check_scorer, define_scorer
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("It is Paris [1]", latency_ms=12.0))
 
@@ -27,7 +27,7 @@ def write(folder: Path, **modules: str) -> Path:
 def build(folder: Path, scorer: str = "scorers:score", **options):
     entry = MetricEntry(name="own", scorer=scorer, **options)
     definition = define_scorer(entry, folder)
-    return definition.build(BuildContext(entry, None, folder, services=None))
+    return definition.build(BuildContext(None, folder, services=None, parameters=entry.model_extra))
 
 
 def score(folder: Path, scorer: str = "scorers:score", **options):
@@ -72,7 +72,8 @@ def test_what_is_no_score_is_an_error(tmp_path, result, message):
 def test_a_value_outside_its_range_is_a_failed_score(tmp_path, value, shown):
     write(tmp_path, scorers=f"def score(exchange): return {value}")
     definition = define_scorer(MetricEntry(name="own", scorer="scorers:score", range=(0.0, 1.0)), tmp_path)
-    metric = Metric("own", definition, definition.build(None), definition.needs, definition.bounds)
+    scorer = definition.build(BuildContext(None, tmp_path, services=None))
+    metric = Metric("own", definition, scorer, definition.needs, definition.bounds)
     scores = asyncio.run(score_exchange([metric], EXCHANGE, lambda _new: None, known={}))
     assert scores["own"] == Score.failed(f"own gave {shown}, outside its range [0, 1]")
 

@@ -8,7 +8,6 @@ import pytest
 from evalspec import METRICS, Cause, Direction, Exchange, MetricError, Need, Score, metric
 from evalspec.base.registry import Registry
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Sample
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.judge.services import JudgeServices
@@ -17,10 +16,10 @@ from evalspec.scoring.metrics.base import BuildContext, Metric, build_scorer
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("Paris it is"))
 
 
-def score(function, exchange=EXCHANGE, **entry):
+def score(function, exchange=EXCHANGE, **parameters):
     definition = function.definition
     services = JudgeServices(JudgeConfig(), EmbeddingsConfig())
-    context = BuildContext(MetricEntry(name=definition.name, **entry), None, Path(), services)
+    context = BuildContext(None, Path(), services, parameters=parameters)
     scorer = build_scorer(definition, definition.needs, context)
     planned = Metric(definition.name, definition, scorer, definition.needs, definition.bounds)
     return asyncio.run(score_exchange([planned], exchange, lambda _new: None, known={}))[definition.name]
@@ -57,10 +56,10 @@ def test_sync_and_async_functions_give_numbers():
     assert (score(is_short).value, score(count_words).value) == (1.0, 3.0)
 
 
-def test_the_entry_is_in_the_second_parameter():
+def test_the_parameters_are_keyword_arguments_and_in_the_context():
     @metric
-    def as_named(_exchange, context):
-        return context.entry.match == "substring"
+    def as_named(_exchange, context, *, match: str = "word"):
+        return match == "substring" == context.parameters.get("match")
 
     assert (score(as_named).value, score(as_named, match="substring").value) == (0.0, 1.0)
 
