@@ -66,7 +66,8 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
     try:
         name = find_metric(metric, known)
     except ValueError as error:
-        raise InvalidInput(Problem(*str(error).split("; "), field="--best-by")) from error
+        message, _, fix = str(error).partition("; ")
+        raise InvalidInput(Problem(message, fix, field="--best-by")) from error
     if name is None:
         raise InvalidInput(Problem(f"no dataset computes '{metric}'", near_miss(metric, known), field="--best-by"))
     return BestBy(name, max_latency)

@@ -1,7 +1,9 @@
 """A function as a metric, scored as a run does it."""
 
 import asyncio
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -117,3 +119,31 @@ def test_a_registry_without_a_type_is_given_to_a_function():
     registry: Registry[int] = Registry("thing", "evalspec.nothing")
     registry.add_from(lambda known: known.add("one", 1))
     assert registry.names() == ["one"]
+
+
+def test_a_signature_that_does_not_fit_is_refused_with_one_that_does():
+    with pytest.raises(TypeError, match=r"write def two\(exchange, \*, style: str = 'strict'\)"):
+
+        @metric
+        def two(exchange, style="strict"): ...
+
+
+def test_annotations_may_be_text():
+    source = """
+from __future__ import annotations
+from typing import TYPE_CHECKING, Literal
+from evalspec import metric
+if TYPE_CHECKING:
+    from evalspec import Exchange
+Style = Literal["strict", "lax"]
+@metric
+def styled(exchange: Exchange, *, style: Style = "lax", top: int): ...
+"""
+    module = ModuleType("of_a_plugin")
+    sys.modules["of_a_plugin"] = module
+    try:
+        exec(compile(source, "of_a_plugin.py", "exec", dont_inherit=True), vars(module))
+    finally:
+        del sys.modules["of_a_plugin"]
+    found = [(one.name, one.describe()) for one in module.styled.definition.parameters]
+    assert found == [("style", "strict | lax, default lax"), ("top", "whole number, required")]

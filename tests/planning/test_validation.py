@@ -71,6 +71,7 @@ def test_manifest_and_datasets_are_reported_together(project):
         (["string_match(match)"], "metrics[0]", "no list of name=value"),
         ([{"name": "pass_rate", "match": "word"}], "metrics[0].match", "'pass_rate' sets match already"),
         ([{"name": "exact_match", "range": [0, 2]}], "metrics[0].range", "is [0, 1] already"),
+        (["exact_match(range=[0, 2])"], "metrics[0].range", "is [0, 1] already"),
         ([{"name": "bleu", "reference": "expected"}], "metrics[0].reference", "no parameter 'reference'"),
         ([{"name": "bleu", "rubric": "x", "labels": {"a": 1, "b": 0}}], "metrics[0]", "built-in metric"),
         (

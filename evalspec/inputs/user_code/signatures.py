@@ -59,15 +59,19 @@ def _list_constants(statements: Iterable[ast.AST]) -> Iterator[tuple[str, ast.ex
 
 
 def _list_parameters(given: ast.arguments, constants: Mapping[str, ast.expr]) -> Iterator[Parameter]:
-    positional = [(one, Parameter.POSITIONAL_ONLY) for one in given.posonlyargs]
-    positional += [(one, Parameter.POSITIONAL_OR_KEYWORD) for one in given.args]
-    defaults = [None] * (len(positional) - len(given.defaults)) + given.defaults
-    groups = [(one, kind, default) for (one, kind), default in zip(positional, defaults, strict=True)]
-    groups += [(given.vararg, Parameter.VAR_POSITIONAL, None)] if given.vararg else []
-    named = zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    groups += [(one, Parameter.KEYWORD_ONLY, default) for one, default in named]
-    groups += [(given.kwarg, Parameter.VAR_KEYWORD, None)] if given.kwarg else []
+    by_position = (*given.posonlyargs, *given.args)
+    defaults: list[ast.expr | None] = [None] * (len(by_position) - len(given.defaults)) + given.defaults
+    only: list[Any] = [Parameter.POSITIONAL_ONLY] * len(given.posonlyargs)
+    kinds = only + [Parameter.POSITIONAL_OR_KEYWORD] * len(given.args)
+    groups: list[tuple[ast.arg | None, Any, ast.expr | None]] = [
+        *zip(by_position, kinds, defaults, strict=True),
+        (given.vararg, Parameter.VAR_POSITIONAL, None),
+        *((one, Parameter.KEYWORD_ONLY, value) for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)),
+        (given.kwarg, Parameter.VAR_KEYWORD, None),
+    ]
     for one, kind, default in groups:
+        if one is None:
+            continue
         value = Parameter.empty if default is None else _read_value(default, constants)
         annotation = Parameter.empty if one.annotation is None else _read_type(one.annotation, constants)
         yield Parameter(one.arg, kind, default=value, annotation=annotation)

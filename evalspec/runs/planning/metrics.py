@@ -13,22 +13,31 @@ from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, 
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.scoring.judge.services import JudgeServices
-from evalspec.scoring.metrics.base import METRICS, BuildContext, Metric, MetricDefinition, RelevanceRules, build_scorer
+from evalspec.scoring.metrics.base import (
+    METRICS,
+    Bounds,
+    BuildContext,
+    Metric,
+    MetricDefinition,
+    RelevanceRules,
+    build_scorer,
+)
 from evalspec.scoring.metrics.columns import ParameterError, find_definition, name_column, read_values
 from evalspec.scoring.metrics.own import check_rubric, check_scorer, define_rubric, define_scorer
-from evalspec.scoring.metrics.parameters import RANGE, RESERVED, Value
+from evalspec.scoring.metrics.parameters import RANGE, RESERVED, Value, render_value
 
 STANDARD = RelevanceRules()
 
 
-def _lies_within(given: tuple[float, float], bounds: tuple[float | None, float | None]) -> bool:
-    low, high = bounds
-    return (low is None or given[0] >= low) and (high is None or given[1] <= high)
+def _lies_within(given: Bounds, bounds: Bounds) -> bool:
+    (low, high), (lowest, highest) = given, bounds
+    above = lowest is None or (low is not None and low >= lowest)
+    return above and (highest is None or (high is not None and high <= highest))
 
 
 def _describe_own(entry: MetricEntry) -> dict[str, Any]:
     """Return what an entry says about a metric that it defines, as JSON."""
-    return entry.model_dump(mode="json", exclude_none=True, include=RESERVED - {"name"})
+    return entry.model_dump(mode="json", exclude_none=True, include={*RESERVED} - {"name"})
 
 
 class MetricFinder(Struct):
@@ -117,10 +126,11 @@ class MetricFinder(Struct):
             message, _, fix = str(error).partition("; ")
             self._add((*place, error.key), message, fix)
             return None
-        if RANGE in values and not _lies_within(entry.range or definition.bounds, definition.bounds):
-            own = ", ".join("…" if end is None else f"{end:g}" for end in definition.bounds)
+        narrow = values.get(RANGE)
+        if isinstance(narrow, tuple) and not _lies_within(narrow, definition.bounds):
+            own = render_value(definition.bounds)
             fix = "narrow yours, or remove it"
-            self._add((*place, RANGE), f"the range of {definition.name} is [{own}] already", fix)
+            self._add((*place, RANGE), f"the range of {definition.name} is {own} already", fix)
             return None
         return values
 
@@ -157,14 +167,15 @@ class MetricFinder(Struct):
         if root is not None:
             needs = root.needs
         skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
-        own = {key: value for key, value in values.items() if key != RANGE}
+        narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key != RANGE}
+        bounds = definition.bounds_of(rules) if definition.bounds_of else definition.bounds
         context = BuildContext(spec.cutoff, self.loaded.path.parent, self.services, rules, own)
         return Metric(
             name=str(name_column(definition, spec, values)),
             definition=definition,
             scorer=build_scorer(definition, needs, context) if not skip else None,
             needs=needs,
-            bounds=entry.range or (definition.bounds_of(rules) if definition.bounds_of else definition.bounds),
+            bounds=narrow if isinstance(narrow, tuple) else bounds,
             root=root,
             skip_reason=skip,
             settings={

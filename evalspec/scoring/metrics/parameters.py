@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Struct, UnsetType
 
-Value = str | int | float | bool | tuple[float, float]
+Value = str | int | float | bool | tuple[float | None, float | None]
 
 RANGE = "range"
 """The parameter of every metric: [lowest, highest] value."""
@@ -102,7 +102,7 @@ def render_value(value: Value) -> str:
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else json.dumps(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(map(render_value, value))}]"
+        return f"[{', '.join('…' if end is None else render_value(end) for end in value)}]"
     return repr(value).removesuffix(".0")
 
 
@@ -178,7 +178,8 @@ def _rename(argument: Argument) -> str:
 def _suggest_type(argument: Argument) -> str:
     """Return the annotation and default of an argument: its own if a manifest can write them, else text."""
     default, annotation = argument.default, argument.annotation
-    is_plain = type(default) in _TYPES
-    own = annotation if annotation in _TYPES else type(default) if is_plain else str
-    literal = f"Literal{list(get_args(annotation))}" if get_origin(annotation) is Literal else own.__name__
-    return f": {literal} = {default!r}" if is_plain else f": {literal}"
+    choices = get_args(annotation) if get_origin(annotation) is Literal else ()
+    own = annotation if annotation in _TYPES else type(default) if type(default) in _TYPES else str
+    shown = f"Literal{list(choices)}" if choices else own.__name__
+    keeps_default = default in choices if choices else type(default) is own
+    return f": {shown} = {default!r}" if keeps_default else f": {shown}"

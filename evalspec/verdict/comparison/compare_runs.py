@@ -254,7 +254,8 @@ def _check_metrics(
         try:
             found = find_metric(name, common)
         except ValueError as error:
-            raise InvalidInput(Problem(*str(error).split("; "), field="--metric")) from error
+            message, _, fix = str(error).partition("; ")
+            raise InvalidInput(Problem(message, fix, field="--metric")) from error
         if common and found is None:
             message = f"{candidate.name} and the baseline have no metric '{name}' in common"
             raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
