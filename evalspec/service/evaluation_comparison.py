@@ -17,7 +17,7 @@ from evalspec.service.evaluations import (
     find_of_means,
 )
 from evalspec.service.settings import Project
-from evalspec.verdict.comparison.comparability import list_cutoff_mismatches
+from evalspec.verdict.comparison.comparability import list_column_mismatches
 from evalspec.verdict.comparison.compare_runs import Choice, compare_runs
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.wording import render_p, render_statement
@@ -137,7 +137,7 @@ def _describe(
     datasets: Sequence[DatasetResult],
 ) -> ComparedCandidate:
     before, after = datasets
-    cutoffs = set(list_cutoff_mismatches(before.name, before.metrics, after.metrics))  # the table has common ones only
+    cutoffs = set(list_column_mismatches(before.name, before.metrics, after.metrics))  # the table has common ones only
     mismatches = [mismatch for mismatch in part.mismatches if mismatch not in cutoffs]
     if baseline.request.dataset_name != one.request.dataset_name:
         mismatches.insert(0, f"the datasets differ: {baseline.request.dataset_name} and {one.request.dataset_name}")

@@ -157,6 +157,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         alone = DatasetLimits("", finder.find_all(evaluation.metrics, _METRICS_PLACE, STANDARD), Survey(), False)
         thresholds.shared([alone], evaluation.thresholds)
         return []
+    if all(config.metrics is not None for config in evaluation.datasets):
+        finder.check_parameters(evaluation.metrics or (), _METRICS_PLACE)
     gated: list[DatasetLimits] = []
     files: dict[str, LoadedDataset] = {}
     asked: dict[str, ResolvedRetriever | None] = {}

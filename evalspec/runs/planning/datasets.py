@@ -11,17 +11,19 @@ from evalspec.inputs.datasets.load import LoadedDataset, load_dataset, pass_on
 from evalspec.inputs.datasets.located import render_ids
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.inputs.manifest.references import UnresolvedReference
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.runs.planning.copies import open_copy_finder
 from evalspec.runs.planning.draft import Draft, ResolvedRetriever
-from evalspec.runs.planning.metrics import MetricFinder, find_definition
+from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import SAME
 from evalspec.runs.planning.retrievers import add_stages, choose_cutoffs
 from evalspec.runs.planning.survey import Survey
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.scoring.metrics.columns import find_definition
 from evalspec.scoring.metrics.retrieval import compat_formulas
 from evalspec.targets.agents.replay import RecordedReply
 from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
@@ -180,8 +182,12 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
     sections = (evaluation, *evaluation.datasets)
     names = [name for section in sections for name in section.thresholds]
     names += [entry.name for section in sections for entry in section.metrics or ()]
-    found = {name: find_definition(name) for name in names}
-    return {definition.name: name for name, definition in found.items() if definition is not None}
+    found: dict[str, str] = {}
+    for name, spec in zip(names, map(split_column, names), strict=True):
+        definition = None if spec.cutoff else find_definition(spec.base)
+        if definition is not None and found.get(definition.name) != definition.name:
+            found[definition.name] = name
+    return found
 
 
 def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:

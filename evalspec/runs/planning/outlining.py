@@ -29,7 +29,7 @@ LEFT_OUT = "the run leaves out all samples of this slice"
 _KEY_LENGTH = 16
 _MARK_LENGTH = 12
 
-_OTHER_PARTS = ("name", "rubric", "scorer")
+_OTHER_PARTS = ("rubric", "scorer")
 """Keys of a metric's entry that are no options, or are identified separately."""
 
 
@@ -109,11 +109,12 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     judge calls and the version of evalspec: if the scores of a definition change, its own version changes.
     """
     entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
+    settings = _keep_settings(entry, _OTHER_PARTS) | metric.settings.get("parameters", {})
     scorer, rubric = entry.get("scorer"), entry.get("rubric")
     package, _, prompt = metric.definition.engine.partition(", ")
     installed = None if package == evalspec.__name__ else _installed(package)
     parts = {
-        "settings": _mark(_keep_settings(entry, _OTHER_PARTS) | _keep_settings(rules, (), asdict(RelevanceRules()))),
+        "settings": _mark(settings | _keep_settings(rules, (), asdict(RelevanceRules()))),
         "version": ".".join(str(one.definition.version) for one in (root, metric) if one is not None),
         "engine": " ".join(filter(None, [package, installed])),
     }

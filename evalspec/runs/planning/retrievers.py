@@ -16,9 +16,10 @@ from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.runs.planning.draft import Draft, PlannedRetriever, ResolvedRetriever
-from evalspec.runs.planning.metrics import MetricFinder, find_definition
+from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import choose_first
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.scoring.metrics.columns import find_definition
 from evalspec.targets.retrievers.agent import DEFAULT
 
 if TYPE_CHECKING:

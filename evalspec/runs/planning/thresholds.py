@@ -5,7 +5,7 @@ override those of the dataset's file. A threshold that is enforced in no dataset
 unlisted metric if it is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -16,14 +16,14 @@ from evalspec.inputs.datasets.base import DatasetDefaults
 from evalspec.inputs.datasets.load import LoadedDataset
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
-from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Direction, Need, StatedLimit, Threshold
 from evalspec.runs.planning.doubts import list_doubts
-from evalspec.runs.planning.metrics import STANDARD, MetricFinder, describe_entry
+from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.survey import Survey
 from evalspec.scoring.metrics.base import METRICS, Metric, RelevanceRules
-from evalspec.scoring.metrics.retrieval import define_f_beta
+from evalspec.scoring.metrics.columns import canonical_spec, find_column
 from evalspec.verdict.outline import close
 
 Status = Literal["overridden", "lifted"]
@@ -102,13 +102,13 @@ class ThresholdFinder(Struct):
     def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> None:
         """Add the dataset's own thresholds, and what it lifts."""
         decided: dict[Identity, Decision] = {}
-        for name, key, given in self._name_all(limits, place):
-            if not self._ensure(dataset, name, key, (*place, key)):
+        for name, key, given in self._name_all(limits, place, [dataset]):
+            if not self._ensure(dataset, name, (*place, key)):
                 if name in self.finder.unusable:
                     continue
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
-            self._append([dataset], name, key, given, (*place, key))
+            self._append([dataset], name, given, (*place, key))
             bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
             for index, limit in enumerate(given):
                 where = self._place_of(index, (*place, key))
@@ -145,17 +145,17 @@ class ThresholdFinder(Struct):
         """Add the evaluation's thresholds to every dataset that computes their metrics."""
         place: Place = ("spec", "evaluation", "thresholds")
         stated: list[tuple[Sequence[DatasetLimits], str, Sequence[Limit], Place]] = []
-        for name, key, given in self._name_all(limits, place):
+        for name, key, given in self._name_all(limits, place, datasets):
             for index, limit in enumerate(given):
                 if limit.lifts:
                     fix = "lift it in a dataset, or remove this line"
                     self._add(self._place_of(index, (*place, key)), "null lifts a threshold of the evaluation", fix)
-            computing = self._computing(datasets, name, key, (*place, key))
+            computing = self._computing(datasets, name, (*place, key))
             if not computing and name not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
                 fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
-            self._append(computing, name, key, given, (*place, key))
+            self._append(computing, name, given, (*place, key))
             stated.append((computing, name, given, (*place, key)))
         for one in stated:
             self._override_files(*one)
@@ -174,12 +174,13 @@ class ThresholdFinder(Struct):
         return f"{self.loaded.source.file}:{self.loaded.source.line(place)}"
 
     def _name_all(
-        self, limits: Mapping[str, Sequence[Limit]], place: Place
+        self, limits: Mapping[str, Sequence[Limit]], place: Place, datasets: Sequence[DatasetLimits]
     ) -> Iterator[tuple[str, str, Sequence[Limit]]]:
-        """Yield the printed name of each metric, its key and its limits. Two keys of one metric are an error."""
+        """Yield the column of each metric, its key and its limits. Two keys of one column are an error."""
         keys: dict[str, str] = {}
+        columns = self.finder.unusable.union(*(dataset.metrics for dataset in datasets))
         for key, given in limits.items():
-            name = self._printed_name(key, (*place, key))
+            name = self._find_column(key, columns, (*place, key))
             if name in keys:
                 self._add(
                     (*place, key), f"'{key}' and '{keys[name]}' are one metric, {name}", "write one list of limits"
@@ -188,16 +189,17 @@ class ThresholdFinder(Struct):
                 keys[name] = key
                 yield name, key, given
 
-    def _printed_name(self, key: str, place: Place) -> str | None:
-        """Return the printed name of a metric. Custom metrics keep their spelling."""
+    def _find_column(self, key: str, columns: Collection[str], place: Place) -> str | None:
+        """Return the column that a key means: a computed one, else that of a metric which may be free to compute."""
         try:
-            spec = parse_metric_spec(key)
+            found = find_column(key, columns, self.finder.own)
+            return found or str(canonical_spec(parse_metric_spec(key), self.finder.own))
         except ValueError as error:
-            self._add(place, str(error))
+            message, _, fix = str(error).partition("; ")
+            self._add(place, message, fix)
             return None
-        return _printed(spec) or key
 
-    def _computing(self, datasets: Sequence[DatasetLimits], name: str, key: str, place: Place) -> list[DatasetLimits]:
+    def _computing(self, datasets: Sequence[DatasetLimits], name: str, place: Place) -> list[DatasetLimits]:
         """Return the datasets that a shared threshold applies to: those that list the metric, otherwise all that can.
 
         A metric that needs only a reply (latency, error rate) is gated in all datasets, whichever list it.
@@ -208,9 +210,9 @@ class ThresholdFinder(Struct):
         if listing and not everywhere:
             return listing
         fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.is_staged)]
-        return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
+        return [dataset for dataset in fit if self._ensure(dataset, name, place)]
 
-    def _ensure(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> bool:
+    def _ensure(self, dataset: DatasetLimits, name: str, place: Place) -> bool:
         """Return whether the dataset computes the metric. Add the metric if it is free to compute."""
         if name in dataset.metrics:
             return True
@@ -219,7 +221,7 @@ class ThresholdFinder(Struct):
             return False
         if definition.base is not None and definition.base not in dataset.metrics:
             return False
-        metric = self._find(dataset, key, place)
+        metric = self._find(dataset, name, place)
         if metric is not None:
             dataset.metrics[name] = metric
         return metric is not None
@@ -227,14 +229,11 @@ class ThresholdFinder(Struct):
     def _find(self, dataset: DatasetLimits, name: str, place: Place) -> Metric | None:
         return self.finder.find(MetricEntry(name=name), place, dataset.rules)
 
-    def _append(
-        self, datasets: Sequence[DatasetLimits], name: str, key: str, limits: Sequence[Limit], place: Place
-    ) -> None:
+    def _append(self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place) -> None:
         """Add thresholds to datasets. A threshold on a slice is added only to datasets with samples in it."""
         bound = [limit for limit in limits if not limit.lifts]
         for dataset in datasets:
             if any(dataset.identify(name, limit) not in dataset.decided for limit in bound):
-                self._check_alias(dataset, name, key, place)
                 self._warn_of_doubts(dataset.metrics[name], limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
@@ -291,19 +290,6 @@ class ThresholdFinder(Struct):
         for number, message, fix in list_doubts(metric, thresholds):
             where = self._place_of(bound[number][0], place)
             _add_new(self.loaded.problem(where, message, fix), self.warnings)
-
-    def _check_alias(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> None:
-        """Reject a threshold whose alias implies other options than the computed metric has."""
-        metric = dataset.metrics[name]
-        named_by_itself = key.casefold() == name.casefold()
-        if named_by_itself and name in dataset.listed:
-            return
-        meant = describe_entry(MetricEntry(name=key), metric.definition)
-        if not metric.definition.alias_options or meant == metric.settings["entry"]:
-            return
-        message = f"'{key}' means match: {meant['match']}, but dataset '{dataset.name}' computes {name} with match: "
-        fix = "use one name in metrics and thresholds"
-        self._add(place, f"{message}{metric.settings['entry']['match']}", fix)
 
     def _check_range(self, metric: Metric, limit: Limit, place: Place) -> None:
         low, high = metric.bounds
@@ -365,8 +351,3 @@ def _how_to_compute(name: str) -> str:
     definition = METRICS.find(parse_metric_spec(name).base)
     is_staged = definition is not None and Need.CANDIDATE_IDS in definition.needs
     return "set mode: retrieve+rerank" if is_staged else "add it to its metrics"
-
-
-def _printed(spec: MetricSpec) -> str | None:
-    known = METRICS.find(spec.base) or define_f_beta(spec.base)
-    return str(MetricSpec(known.name, spec.cutoff)) if known else None

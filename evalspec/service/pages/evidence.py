@@ -6,6 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from evalspec.inputs.manifest.metric_spec import split_column
+
 _VERDICTS = {
     "faithfulness": ("supported", "not supported"),
     "hallucination": ("supported", "not supported"),
@@ -103,5 +105,5 @@ def _describe_verdict(metric: str, item: Mapping[str, Any]) -> ShownVerdict:
 def _describe_outcome(metric: str, verdict: Any) -> tuple[str, str, str]:
     if isinstance(verdict, str) and verdict in _WORDS:
         return (*_WORDS[verdict], verdict)
-    yes, no = _VERDICTS.get(metric, _YES_NO)
+    yes, no = _VERDICTS.get(split_column(metric).base, _YES_NO)
     return ("pass", "✓", yes) if verdict else ("fail", "✗", no)
