@@ -95,7 +95,7 @@ def test_pass_rate_is_a_substring_match_that_prints_as_string_match(project, met
     project.dataset("qa", [{}], **({"metrics": metrics} if metrics else {}))
     project.evaluation["thresholds"] = thresholds
     (dataset,) = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1")).datasets
-    found = next(metric for metric in dataset.metrics if metric.name == "string_match")
+    found = dataset.metrics["string_match"]
     assert found.settings["entry"] == {**found.settings["entry"], "name": "string_match", "match": match}
 
 

@@ -145,7 +145,7 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
 def _list_large(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetResult], policy: CiGate) -> Iterator[str]:
     """Yield a line for each dataset whose largest cluster allows no interval, where the gate needs one."""
     for dataset, after in zip(datasets, planned, strict=True):
-        clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
+        clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
         needs_one = policy.regression == "notWorse" or any(limit.confidence for limit in dataset.thresholds)
         if clusters and needs_one and (reason := describe_dominance(clusters)):
             yield f"{dataset.name}: {reason}"
@@ -174,12 +174,12 @@ def _describe(
 ) -> DatasetForecast:
     before = baseline.find_dataset(after.name) if baseline else after
     known = {sample.id for sample in before.samples} if before else set()
-    clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
+    clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
     return DatasetForecast(
         name=dataset.name,
         samples=len(dataset.samples),
         units=len(after.samples) if clusters is None else len(set(clusters)),
-        cluster=dataset.cluster,
+        cluster=dataset.config.cluster,
         retriever=dataset.retriever.settings.name if dataset.retriever else None,
         requests=len(dataset.samples) * options.repeat,
         judge_calls=_count_judge_calls(dataset, options),
@@ -191,7 +191,7 @@ def _describe(
 
 def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:
     """Return the metrics that call the judge, by name. Derived metrics make no calls of their own."""
-    roots = {(one.root or one).name: one.root or one for one in dataset.metrics if not one.skip_reason}
+    roots = {(one.root or one).name: one.root or one for one in dataset.computed}
     return {name: root for name, root in roots.items() if root.definition.judge_calls}
 
 

@@ -43,20 +43,18 @@ def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
         name=dataset.name,
         samples=samples,
         metrics={
-            metric.name: compute_summary(
+            name: compute_summary(
                 [], metric.definition.statistic, metric.definition.direction, bounds=close(metric.bounds)
             )
-            for metric in dataset.metrics
+            for name, metric in dataset.metrics.items()
         },
-        cluster=dataset.cluster,
+        cluster=dataset.config.cluster,
     )
 
 
 def leave_skipped_out(dataset: PlannedDataset, outlined: DatasetResult) -> DatasetResult:
     """Return the outline without skipped metrics."""
-    skipped = {metric.name for metric in dataset.metrics if metric.skip_reason}
-    summaries = {name: summary for name, summary in outlined.metrics.items() if name not in skipped}
-    return replace(outlined, metrics=summaries)
+    return replace(outlined, metrics={one.name: outlined.metrics[one.name] for one in dataset.computed})
 
 
 def list_foregone(

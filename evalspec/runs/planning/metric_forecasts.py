@@ -91,7 +91,7 @@ class PlannedComparison(Struct, frozen=True):
         """Return the metrics of a dataset with a maxDrop, each with its noise or the reason why it is unknown."""
         before, policy = baseline.find_dataset(after.name) if baseline else None, self.policy
         blocked = explain_block(baseline, self.outlined, after.name) if baseline is not None else None
-        metrics = {metric.name: metric for metric in dataset.metrics}
+        metrics = dataset.metrics
         limited = []
         for name, limit in resolve_limits(policy, before or after, after).items():
             if before is None and not isinstance(policy.max_drop, dict) and not _may_be_within_one(metrics[name]):
