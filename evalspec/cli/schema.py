@@ -1,4 +1,4 @@
-"""`evalspec schema`: JSON Schemas of the manifest, the datasets and the report."""
+"""`evalspec schema`: JSON Schemas of the manifest, the datasets, the report and the plan."""
 
 from collections.abc import Callable
 from typing import Any
@@ -48,13 +48,25 @@ def _report() -> dict[str, Any]:
     return report_json_schema()
 
 
-_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"manifest": _manifest, "dataset": _dataset, "report": _report}
+def _plan() -> dict[str, Any]:
+    from evalspec.model.forecasts import Forecast
+    from evalspec.model.json_schemas import describe_document
+
+    return describe_document(Forecast)
+
+
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "manifest": _manifest,
+    "dataset": _dataset,
+    "report": _report,
+    "plan": _plan,
+}
 
 
 @click.command("schema", cls=OrderedCommand)
 @click.argument("what", type=click.Choice(list(_SCHEMAS)))
 def command(what: str) -> None:
-    """Print the JSON Schema of the manifest, of one dataset line, or of the JSON report.
+    """Print the JSON Schema of the manifest, of one dataset line, of the JSON report, or of `plan --json`.
 
     \b
     Examples:

@@ -26,6 +26,13 @@ def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, 
     return found
 
 
+def describe_document(record: type[Struct]) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a document that is a record."""
+    definitions = describe_records([record], "#/$defs/{name}")
+    reference = f"#/$defs/{record.__name__}"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": reference, "$defs": definitions}
+
+
 def _require_what_is_written(definition: dict[str, Any]) -> None:
     """Make fields with a default required, because documents contain them. Remove optional fields, which they omit."""
     required = set(definition.get("required", ()))

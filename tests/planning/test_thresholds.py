@@ -11,10 +11,11 @@ from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Threshold
 from evalspec.runs.planning.build import build_plan
+from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.survey import Survey
-from evalspec.runs.planning.thresholds import DatasetLimits, ThresholdFinder
+from evalspec.runs.planning.thresholds import ThresholdFinder
 from evalspec.scoring.judge.services import JudgeServices
 
 
@@ -102,7 +103,7 @@ def test_a_file_states_limits_where_the_manifest_states_none(unrag, own, shared,
 
 def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
     unrag.evaluation["datasets"][0]["minGrade"] = 2
-    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    metrics = datasets_of(unrag)["qa"].metrics
     assert metrics["Recall@5"].settings["rules"]["min_grade"] == 2
     assert "latency_p95" in metrics, "the file's limits bring it"
 
@@ -110,7 +111,7 @@ def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
 def test_a_metric_that_the_file_s_limits_bring_follows_the_dataset_s_rules(unrag):
     """Recall of the relevant and recall of the highly relevant are not the same number."""
     unrag.evaluation["datasets"][0] |= {"minGrade": 2, "metrics": ["Precision@5"]}
-    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    metrics = datasets_of(unrag)["qa"].metrics
     assert {metrics[name].settings["rules"]["min_grade"] for name in ("Precision@5", "Recall@5")} == {2}
 
 
@@ -121,11 +122,12 @@ def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told
     finder = MetricFinder(loaded, JudgeServices(None, EmbeddingsConfig()), no_judge=True, problems=problems)
     own = finder.find(MetricEntry(**OWN), ())
     named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
-    dataset = DatasetLimits("qa", {"own": own}, Survey(count=1), is_retrieved=False)
     file = LoadedDataset("s.json", DatasetContent((), defaults=DatasetDefaults(thresholds=named)), "", (), ())
+    config = loaded.manifest.spec.evaluation.datasets[0]
+    dataset = PlannedDataset(config, data=file, survey=Survey(count=1), metrics={"own": own})
     thresholds = ThresholdFinder(loaded, finder, [])
-    thresholds.add_metrics_of_file(dataset, file.content.defaults)
-    thresholds.of_file(dataset, file)
+    thresholds.add_metrics_of_file(dataset)
+    thresholds.of_file(dataset)
     assert [limit.metric for limit in dataset.thresholds] == ["own", "latency_p95"]
     assert list(dataset.metrics) == ["own", "latency_p95"]
     (problem,) = problems

@@ -109,7 +109,7 @@ def test_a_column_is_a_metric_with_its_parameters(project, metrics, thresholds, 
     project.dataset("qa", [{"relevant": ["d"]}] if metrics else [{}], **({"metrics": metrics} if metrics else {}))
     project.evaluation["thresholds"] = thresholds
     (dataset,) = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1")).datasets
-    assert [metric.name for metric in dataset.metrics] == columns
+    assert [*dataset.metrics] == columns
 
 
 @pytest.mark.parametrize(

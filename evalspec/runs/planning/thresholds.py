@@ -6,85 +6,23 @@ unlisted metric if it is free to compute (`implicit`): latency, error rate, and 
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
 from evalspec.base.errors import Problem
-from evalspec.inputs.datasets.base import DatasetDefaults
-from evalspec.inputs.datasets.load import LoadedDataset
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Direction, Need, StatedLimit, Threshold
+from evalspec.model import Direction, Need, Threshold
 from evalspec.runs.planning.doubts import list_doubts
-from evalspec.runs.planning.metrics import STANDARD, MetricFinder
-from evalspec.runs.planning.survey import Survey
-from evalspec.scoring.metrics.base import METRICS, Metric, RelevanceRules
+from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset, Status
+from evalspec.runs.planning.metrics import MetricFinder
+from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.scoring.metrics.columns import canonical_spec, find_column
 from evalspec.verdict.outline import close
 
-Status = Literal["overridden", "lifted"]
 _NO_LIFT = "remove it, or write the slice and stat of the threshold that it is meant for"
-
-Identity = tuple[str, str, str | None]
-"""What a limit is about: printed name of the metric, statistic, slice. A limit overrides those of the same identity."""
-
-
-class Decision(Struct):
-    """What a dataset, or the evaluation, says on an identity. `is_used`: it overrides or lifts a limit."""
-
-    status: Status
-    place: str
-    problem: Problem
-    is_used: bool = False
-
-
-class DatasetLimits(Struct):
-    """A dataset while its thresholds are resolved. Implicit metrics are added to `metrics`, beside the listed ones.
-
-    `is_retrieved`: whether it queries a retriever, which has stages. `rules`: of its retrieval metrics.
-    """
-
-    name: str
-    metrics: dict[str, Metric]
-    survey: Survey
-    is_retrieved: bool
-    rules: RelevanceRules = STANDARD
-    thresholds: list[Threshold] = field(default_factory=list)
-    listed: frozenset[str] = frozenset()
-    ledger: list[StatedLimit] = field(default_factory=list)
-    decided: dict[Identity, Decision] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.listed = frozenset(self.metrics)
-
-    @property
-    def is_read(self) -> bool:
-        """Return whether its samples are known: those of a dataset that is not selected are not."""
-        return self.survey.count > 0
-
-    def identify(self, name: str, limit: Limit) -> Identity:
-        """Return what a limit is about: metric, statistic and slice."""
-        return name, limit.stat or self.metrics[name].definition.statistic, limit.slice
-
-    def record(self, identity: Identity, limit: Threshold, place: str) -> StatedLimit:
-        """Add a limit to the ledger, and to the thresholds if it is enforced."""
-        name, stat, slice = identity
-        stated = StatedLimit(
-            metric=name, stat=stat, slice=slice, min=limit.min, max=limit.max, place=place, status="enforced"
-        )
-        if (decision := self.decided.get(identity)) is not None:
-            decision.is_used = True
-            stated = replace(stated, status=decision.status, by=decision.place)
-        elif self.survey.has_slice(slice):
-            self.thresholds.append(limit)
-        elif self.is_read:
-            stated = replace(stated, status="dead")
-        self.ledger.append(stated)
-        return stated
 
 
 class ThresholdFinder(Struct):
@@ -99,10 +37,11 @@ class ThresholdFinder(Struct):
         """Return the gate's confidence, which a threshold may override."""
         return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
-    def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> None:
+    def own(self, dataset: PlannedDataset) -> None:
         """Add the dataset's own thresholds, and what it lifts."""
         decided: dict[Identity, Decision] = {}
-        for name, key, given in self._name_all(limits, place, [dataset]):
+        place = (*dataset.place, "thresholds")
+        for name, key, given in self._name_all(dataset.config.thresholds, place, [dataset]):
             if not self._ensure(dataset, name, (*place, key)):
                 if name in self.finder.unusable:
                     continue
@@ -121,30 +60,30 @@ class ThresholdFinder(Struct):
                 decided.setdefault(identity, Decision(status, self._shown_place(where), problem))
         dataset.decided.update(decided)
 
-    def add_metrics_of_file(self, dataset: DatasetLimits, defaults: DatasetDefaults) -> None:
+    def add_metrics_of_file(self, dataset: PlannedDataset) -> None:
         """Add the metrics that the dataset's file limits."""
-        for name in defaults.thresholds:
+        for name in dataset.data.content.defaults.thresholds:
             metric = dataset.metrics.get(name) or self._find(dataset, name, ("spec", "evaluation"))
             if metric is not None:
                 dataset.metrics[name] = metric
 
-    def of_file(self, dataset: DatasetLimits, file: LoadedDataset) -> None:
+    def of_file(self, dataset: PlannedDataset) -> None:
         """Add the thresholds of the dataset's file, which those of the manifest override."""
-        for name, (minimum, maximum) in file.content.defaults.thresholds.items():
+        for name, (minimum, maximum) in dataset.data.content.defaults.thresholds.items():
             if name in dataset.metrics:
                 limit = Threshold(name, minimum, maximum, confidence=self._confidence)
-                dataset.record((name, dataset.metrics[name].definition.statistic, None), limit, file.shown_as)
+                dataset.record((name, dataset.metrics[name].definition.statistic, None), limit, dataset.file)
 
-    def check_lifts(self, dataset: DatasetLimits) -> None:
+    def check_lifts(self, dataset: PlannedDataset) -> None:
         """Reject each null that lifts nothing."""
-        for decision in dataset.decided.values() if dataset.is_read else ():
+        for decision in dataset.decided.values() if dataset.available else ():
             if decision.status == "lifted" and not decision.is_used:
                 _add_new(decision.problem, self.finder.problems)
 
-    def shared(self, datasets: Sequence[DatasetLimits], limits: Mapping[str, Sequence[Limit]]) -> None:
+    def shared(self, datasets: Sequence[PlannedDataset], limits: Mapping[str, Sequence[Limit]]) -> None:
         """Add the evaluation's thresholds to every dataset that computes their metrics."""
         place: Place = ("spec", "evaluation", "thresholds")
-        stated: list[tuple[Sequence[DatasetLimits], str, Sequence[Limit], Place]] = []
+        stated: list[tuple[Sequence[PlannedDataset], str, Sequence[Limit], Place]] = []
         for name, key, given in self._name_all(limits, place, datasets):
             for index, limit in enumerate(given):
                 if limit.lifts:
@@ -161,7 +100,7 @@ class ThresholdFinder(Struct):
             self._override_files(*one)
 
     def _override_files(
-        self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place
+        self, datasets: Sequence[PlannedDataset], name: str, limits: Sequence[Limit], place: Place
     ) -> None:
         """Let the evaluation's thresholds override those of the datasets' files."""
         for index, limit in enumerate(limits):
@@ -174,7 +113,7 @@ class ThresholdFinder(Struct):
         return f"{self.loaded.source.file}:{self.loaded.source.line(place)}"
 
     def _name_all(
-        self, limits: Mapping[str, Sequence[Limit]], place: Place, datasets: Sequence[DatasetLimits]
+        self, limits: Mapping[str, Sequence[Limit]], place: Place, datasets: Sequence[PlannedDataset]
     ) -> Iterator[tuple[str, str, Sequence[Limit]]]:
         """Yield the column of each metric, its key and its limits. Two keys of one column are an error."""
         keys: dict[str, str] = {}
@@ -199,7 +138,7 @@ class ThresholdFinder(Struct):
             self._add(place, message, fix)
             return None
 
-    def _computing(self, datasets: Sequence[DatasetLimits], name: str, place: Place) -> list[DatasetLimits]:
+    def _computing(self, datasets: Sequence[PlannedDataset], name: str, place: Place) -> list[PlannedDataset]:
         """Return the datasets that a shared threshold applies to: those that list the metric, otherwise all that can.
 
         A metric that needs only a reply (latency, error rate) is gated in all datasets, whichever list it.
@@ -209,10 +148,12 @@ class ThresholdFinder(Struct):
         everywhere = definition is not None and not definition.needs
         if listing and not everywhere:
             return listing
-        fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.is_staged)]
+        fit = [
+            dataset for dataset in datasets if dataset.asked is not None or not (definition and definition.is_staged)
+        ]
         return [dataset for dataset in fit if self._ensure(dataset, name, place)]
 
-    def _ensure(self, dataset: DatasetLimits, name: str, place: Place) -> bool:
+    def _ensure(self, dataset: PlannedDataset, name: str, place: Place) -> bool:
         """Return whether the dataset computes the metric. Add the metric if it is free to compute."""
         if name in dataset.metrics:
             return True
@@ -226,10 +167,10 @@ class ThresholdFinder(Struct):
             dataset.metrics[name] = metric
         return metric is not None
 
-    def _find(self, dataset: DatasetLimits, name: str, place: Place) -> Metric | None:
+    def _find(self, dataset: PlannedDataset, name: str, place: Place) -> Metric | None:
         return self.finder.find(MetricEntry(name=name), place, dataset.rules)
 
-    def _append(self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place) -> None:
+    def _append(self, datasets: Sequence[PlannedDataset], name: str, limits: Sequence[Limit], place: Place) -> None:
         """Add thresholds to datasets. A threshold on a slice is added only to datasets with samples in it."""
         bound = [limit for limit in limits if not limit.lifts]
         for dataset in datasets:
@@ -248,7 +189,7 @@ class ThresholdFinder(Struct):
                 self._enforce(datasets, name, limit, where)
         self._refuse_looser(datasets, name, limits, place)
 
-    def _enforce(self, datasets: Sequence[DatasetLimits], name: str, limit: Limit, place: Place) -> None:
+    def _enforce(self, datasets: Sequence[PlannedDataset], name: str, limit: Limit, place: Place) -> None:
         """Add a limit to the ledgers. A limit that all datasets override or lift is an error."""
         found = [
             dataset.record(
@@ -263,7 +204,7 @@ class ThresholdFinder(Struct):
             self._add(place, f"this threshold is enforced in no dataset: {', '.join(causes)}", "remove it")
 
     def _refuse_looser(
-        self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place
+        self, datasets: Sequence[PlannedDataset], name: str, limits: Sequence[Limit], place: Place
     ) -> None:
         """Reject a limit that another one of the same list implies, so that it can decide nothing."""
         for dataset in datasets:
@@ -310,9 +251,9 @@ class ThresholdFinder(Struct):
         declared = f"{{name: {metric.name}, range: [0, 1000]}}"
         self._add(place, message, f"declare one, as in {declared}, limit a percentile, or set confidence: null")
 
-    def _refuse_slice(self, datasets: Sequence[DatasetLimits], name: str | None, place: Place) -> None:
+    def _refuse_slice(self, datasets: Sequence[PlannedDataset], name: str | None, place: Place) -> None:
         """Add a problem for an unknown slice, unless an unread dataset may have it."""
-        if not all(dataset.survey.count for dataset in datasets):
+        if not all(dataset.available for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for tag in dataset.survey.tags})
         fix = f"use a tag or key=value of the metadata; tags: {', '.join(tags) or 'none'}"

@@ -123,7 +123,7 @@ class Execution(Struct):
             return None
         dataset = self.plan.datasets[job.dataset]
         key = AttemptKey(dataset.name, sample.id, job.attempt)
-        found = self.known_attempts.find(key, [metric.name for metric in dataset.metrics])
+        found = self.known_attempts.find(key, list(dataset.metrics))
         if last:
             self.known_attempts.index.attempts.pop(key, None)
         return found
@@ -174,7 +174,7 @@ class Execution(Struct):
         """Return the execution of as many further attempts at the samples of an outline, on its metrics."""
         chosen = {dataset.name: {metric.name for metric in dataset.metrics} for dataset in outline.datasets}
         datasets = tuple(
-            structs.replace(one, metrics=tuple(metric for metric in one.metrics if metric.name in chosen[one.name]))
+            structs.replace(one, metrics={name: one.metrics[name] for name in one.metrics if name in chosen[one.name]})
             for one in self.plan.datasets
             if one.name in chosen
         )
@@ -280,13 +280,13 @@ class Execution(Struct):
     async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
         dataset, sample = self.plan.datasets[job.dataset], exchange.sample
         scores = await score_exchange(
-            dataset.metrics,
+            tuple(dataset.metrics.values()),
             exchange,
             lambda new: self._keep_scores(dataset, job, sample, new),
             known=known,
             judge_repeats=self.plan.options.judge_repeat,
         )
-        judged = [scores[metric.name] for metric in dataset.metrics if Need.JUDGE in metric.needs]
+        judged = [scores[metric.name] for metric in dataset.metrics.values() if Need.JUDGE in metric.needs]
         self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
         is_failed = any(map(_failed_by_judge, scores.values()))
         if is_failed and self.failed is not None and len(self.failed) < _MOST_FAILED:
@@ -356,7 +356,7 @@ class Execution(Struct):
 
     async def _preload(self) -> None:
         """Load the packages for scoring, which would otherwise delay the first scores and requests in flight."""
-        modules = {module for d in self.plan.datasets for m in d.metrics for module in m.definition.imports}
+        modules = {module for d in self.plan.datasets for m in d.metrics.values() for module in m.definition.imports}
         for module in sorted(modules):
             await asyncio.to_thread(import_module, module)
         await self.plan.services.preload(needs_of(self.plan.datasets))
