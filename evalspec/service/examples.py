@@ -3,11 +3,21 @@
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from evalspec.model import Curation, DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
 from evalspec.model.base import built
+from evalspec.model.fingerprints import CiBuild
 from evalspec.service.answers import describe
-from evalspec.service.run_heads import RunHead
+from evalspec.service.run_records import (
+    DatasetRow,
+    RunEntry,
+    RunHead,
+    RunOrigin,
+    RunStatus,
+    WholeRun,
+    list_value,
+)
 
 RUN_ID = "20261121T061500.000Z-0123456789ab"
 MOMENT = "2026-11-21T06:15:00.000+00:00"
@@ -30,8 +40,30 @@ _SAMPLE = SampleResult(
     scores={"exact_match": Score.scored(1.0)},
 )
 
-RUN_RESULT: dict[str, Any] = describe(
-    msgspec.json.decode(msgspec.json.encode(_RUN), type=built(RunHead)), ("id", "schema_version")
+LISTED_RUN = RunEntry(
+    RUN_ID,
+    RunStatus.FINISHED,
+    MOMENT,
+    verdict="PASS",
+    partial=False,
+    manifest="agent.yaml",
+    labels=("main",),
+    origin=RunOrigin(
+        CiBuild(
+            service="GitHub Actions",
+            branch="main",
+            commit="2f0c1c5e",
+            url="https://github.com/example/bot/actions/runs/1",
+        ),
+        "ci@example.com",
+        MOMENT,
+    ),
+    datasets=(DatasetRow("qa", 4, {"exact_match": list_value(_SUMMARY, "5f2b6a90c1d47e38")}),),
+)
+WHOLE_RUN = WholeRun(
+    **structs.asdict(LISTED_RUN),
+    job_id="run_0123456789ab",
+    result=msgspec.json.decode(msgspec.json.encode(_RUN), type=built(RunHead)),
 )
 SAMPLE: dict[str, Any] = describe(_SAMPLE, ("attempts",))
 CURATION: dict[str, Any] = describe(Curation(name="help"))
