@@ -1,14 +1,11 @@
 """Examples of answers for the OpenAPI document, made of records, so that they always have every field."""
 
-from typing import Any
-
 import msgspec
 from msgspec import structs
 
-from evalspec.model import Curation, DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
+from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
-from evalspec.service.answers import describe
 from evalspec.service.run_records import (
     DatasetRow,
     RunEntry,
@@ -31,7 +28,7 @@ _RUN = Run(
     verdict=VerdictStatus.PASS,
     datasets=(DatasetResult(name="qa", file="qa.jsonl", selected=4, metrics={"exact_match": _SUMMARY}, samples=()),),
 )
-_SAMPLE = SampleResult(
+SAMPLE = SampleResult(
     id="refund",
     line=1,
     tags=("policy",),
@@ -65,5 +62,3 @@ WHOLE_RUN = WholeRun(
     job_id="run_0123456789ab",
     result=msgspec.json.decode(msgspec.json.encode(_RUN), type=built(RunHead)),
 )
-SAMPLE: dict[str, Any] = describe(_SAMPLE, ("attempts",))
-CURATION: dict[str, Any] = describe(Curation(name="help"))

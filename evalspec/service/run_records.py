@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import FieldInfo, fields
 
-from evalspec.model import DatasetResult, Direction, Run, Summary
+from evalspec.model import DatasetResult, Direction, Run, Summary, Threshold
 from evalspec.model.base import Interval, Number, Record
 from evalspec.model.fingerprints import CiBuild
 
@@ -45,6 +45,11 @@ class ListedValue(Record, frozen=True, kw_only=True):
             "Values of different series are not comparable; null: unknown."
         ),
     ]
+
+    def find_limit(self, metric: str) -> Threshold | None:
+        """Return the limit as a threshold of a metric."""
+        limit = self.threshold
+        return None if limit is None else Threshold(metric, min=limit.get("min"), max=limit.get("max"))
 
 
 _SHOWN = tuple(name for name in ListedValue.__struct_fields__ if name != "series")

@@ -100,7 +100,10 @@ def test_a_trend_has_the_values_of_finished_runs_newest_last(client, pair, add_r
     assert [point["metrics"]["exact_match"]["value"] for point in trend["points"]] == [0.0, 1.0, 1.0]
     assert [point["selected"] for point in trend["points"]] == [40, 40, 5]
     assert trend["points"][0]["runId"] == pair[0].id
-    assert tuple(trend["points"][0]["metrics"]["exact_match"]["interval"]) == pair[0].datasets[0].metrics["exact_match"].interval
+    assert (
+        tuple(trend["points"][0]["metrics"]["exact_match"]["interval"])
+        == pair[0].datasets[0].metrics["exact_match"].interval
+    )
     assert [point["partial"] for point in trend["points"]] == [False, False, True]
     newest = client.get("/v1/trends?dataset=qa&metric=exact_match&limit=1").json()["points"]
     assert newest == trend["points"][-1:]

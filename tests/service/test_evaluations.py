@@ -221,7 +221,7 @@ def test_large_evaluations_are_compared_by_one_job(server, client, retriever, mo
         at_once = remote.get(COMPARE, params=ids).json()
         answers = [client.get(COMPARE, params=ids) for _ in range(2)]
         done = wait_for(lambda: (one := client.get(COMPARE, params=ids)).status_code == 200 and one)
-        jobs = client.get("/v1/jobs", params={"kind": "evaluation_comparison"}).json()["jobs"]
+        jobs = client.get("/v1/jobs", params={"kind": "comparison"}).json()["jobs"]
         shown = client.get(COMPARE, params={**ids, "format": "markdown"}).text
         assert shown == remote.get(COMPARE, params={**ids, "format": "markdown"}).text
     assert [(one.status_code, one.headers["Location"]) for one in answers[:1]] == [

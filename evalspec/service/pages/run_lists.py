@@ -7,7 +7,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from evalspec.base.plural import counted
-from evalspec.model import Threshold, VerdictStatus
+from evalspec.model import VerdictStatus
 from evalspec.service.pages.drawing import TrendDrawing, draw_trend
 from evalspec.service.run_records import DatasetRow, ListedValue, RunEntry, RunStatus, TrendPoint
 from evalspec.verdict.wording import MARKS, render_known, render_limit
@@ -101,8 +101,7 @@ def _list_dataset(dataset: DatasetRow) -> ShownDataset:
 
 
 def _list_value(metric: str, found: ListedValue) -> ShownValue:
-    limit = Threshold(metric, **found.threshold) if found.threshold else None
-    shown = render_known(metric, found.value, limit)
+    shown = render_known(metric, found.value, found.find_limit(metric))
     return ShownValue(metric, shown, _PASSED[found.passed], _TONES[found.passed])
 
 
@@ -117,14 +116,15 @@ def build_trends(points: Sequence[TrendPoint]) -> tuple[list[Trend], int]:
 
 def _build_trend(metric: str, newest: ListedValue, points: Sequence[TrendPoint]) -> Trend | None:
     found = [point.metrics.get(metric) for point in points]
-    values, series = [one and one.value for one in found], [one and one.series for one in found]
-    limit = newest.threshold or {}
-    drawing = draw_trend(values, series, tuple(limit.values()))
+    values = [None if one is None else one.value for one in found]
+    series = [None if one is None else one.series for one in found]
+    drawing = draw_trend(values, series, tuple((newest.threshold or {}).values()))
     if drawing is None:
         return None
     known = [value for value in values if value is not None]
     shown = render_known(metric, newest.value)
-    caption = f"{shown}, limit {render_limit(Threshold(metric, **limit))}" if limit else shown
+    limit = newest.find_limit(metric)
+    caption = f"{shown}, limit {render_limit(limit)}" if limit else shown
     spread = f"from {render_known(metric, min(known))} to {render_known(metric, max(known))}"
     label = f"Trend of {metric} over {counted(len(known), 'run')}, {spread}, newest {shown}"
     measured = [one.series for one in found if one is not None and one.value is not None]

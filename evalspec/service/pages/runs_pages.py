@@ -226,9 +226,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         charts_of=_choose_charts(content, layout) if content else {},
         jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
-        can_retry=may_change
-        and entry.status is RunStatus.FINISHED
-        and _has_failures(visit, run_id),
+        can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),
         build_url=None if entry.origin.ci is None else entry.origin.ci.url,
         pushed_by=entry.origin.pushed_by,
