@@ -10,6 +10,7 @@ from evalspec.service.run_records import (
     DatasetRow,
     RunEntry,
     RunHead,
+    RunKind,
     RunOrigin,
     RunStatus,
     WholeRun,
@@ -44,6 +45,7 @@ LISTED_RUN = RunEntry(
     verdict="PASS",
     partial=False,
     manifest="agent.yaml",
+    kind=RunKind.AGENT,
     labels=("main",),
     origin=RunOrigin(
         CiBuild(

@@ -21,7 +21,16 @@ from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME,
 from evalspec.runs.store.series import Recorded
 from evalspec.service.moments import render_time
 from evalspec.service.places import show_place
-from evalspec.service.run_records import DatasetRow, ListedValue, RunEntry, RunHead, RunOrigin, RunStatus, list_value
+from evalspec.service.run_records import (
+    DatasetRow,
+    ListedValue,
+    RunEntry,
+    RunHead,
+    RunKind,
+    RunOrigin,
+    RunStatus,
+    list_value,
+)
 from evalspec.service.settings import Project
 
 _NAMED_TIME = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-")
@@ -34,6 +43,7 @@ class _Manifest(Struct):
 class _Fingerprint(Recorded, frozen=True, rename="camel", kw_only=True):
     manifest: _Manifest | None = None
     ci: dict[str, Any] | None = None
+    retrievers: dict[str, Any] | None = None
 
 
 class _Description(Struct, rename="camel"):
@@ -61,6 +71,7 @@ def _read(project: Project, folder: Path) -> tuple[RunEntry, Any]:
     known = replace(
         _start_entry(folder, find_status(folder)),
         manifest=None if fingerprint.manifest is None else show_place(fingerprint.manifest.path, project.folder),
+        kind=RunKind.RETRIEVER if fingerprint.retrievers else RunKind.AGENT,
         datasets=tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets),
         origin=_read_origin(folder, described),
     )

@@ -35,6 +35,7 @@ from evalspec.service.run_records import (
     ListedValue,
     RunEntry,
     RunHead,
+    RunKind,
     RunOrigin,
     RunStatus,
     TrendPoint,
@@ -66,6 +67,7 @@ class RunFilter(Struct, frozen=True):
     until: float | None = None
     before: tuple[float, str] | None = None
     branch: str | None = None
+    kind: str | None = None
 
 
 class _Known(NamedTuple):
@@ -303,6 +305,7 @@ def _select_runs(namespace: str, wanted: RunFilter) -> Select[Any]:
 
 def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
     equal = {RUNS.c.verdict: wanted.verdict, RUNS.c.status: wanted.status, RUNS.c.manifest: wanted.manifest}
+    equal |= {RUNS.c.kind: wanted.kind}
     found = found.where(*(column == value for column, value in equal.items() if value is not None))
     if wanted.branch is not None:
         found = found.where(RUNS.c.branch.is_(None) if wanted.branch == NO_BRANCH else RUNS.c.branch == wanted.branch)
@@ -340,6 +343,7 @@ def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow]) -> RunEntry:
         row.verdict,
         row.partial,
         row.manifest,
+        None if row.kind is None else RunKind(row.kind),
         error=row.error,
         origin=msgspec.convert(row.origin or {}, built(RunOrigin)),
         datasets=tuple(datasets),
@@ -370,6 +374,7 @@ def _to_row(namespace: str, entry: RunEntry, head: Any, signature: str) -> dict[
         "verdict": entry.verdict,
         "partial": entry.partial,
         "manifest": entry.manifest,
+        "kind": None if entry.kind is None else str(entry.kind),
         "samples": entry.samples,
         "error": entry.error,
         "branch": entry.origin.branch,

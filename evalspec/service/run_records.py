@@ -26,6 +26,13 @@ class RunStatus(StrEnum):
     DAMAGED = "damaged"
 
 
+class RunKind(StrEnum):
+    """What a run evaluates."""
+
+    AGENT = "agent"
+    RETRIEVER = "retriever"
+
+
 class ListedValue(Record, frozen=True, kw_only=True):
     """The value of a metric over one dataset: a part of its summary."""
 
@@ -94,6 +101,7 @@ class RunEntry(Record, frozen=True):
         bool | None, Meta(description="Whether the verdict is PARTIAL: something was left out on purpose.")
     ] = None
     manifest: Annotated[str | None, Meta(description="Path in the project.")] = None
+    kind: Annotated[RunKind | None, Meta(description="What is evaluated; null: not known yet, or damaged.")] = None
     labels: tuple[str, ...] = ()
     error: Annotated[str | None, Meta(description="What is damaged.")] = None
     origin: RunOrigin = RunOrigin()

@@ -26,7 +26,7 @@ from evalspec.service.moments import Since, Until, to_seconds
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
-from evalspec.service.run_records import RunEntry, RunStatus, WholeRun
+from evalspec.service.run_records import RunEntry, RunKind, RunStatus, WholeRun
 from evalspec.service.settings import MANIFEST, Project
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
@@ -112,6 +112,7 @@ def list_runs(
     access: Reading,
     verdict: VerdictStatus | None = None,
     status: RunStatus | None = None,
+    kind: Annotated[RunKind | None, Query(description="`retriever`: evaluations of retrievers.")] = None,
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
     since: Since = None,
@@ -123,7 +124,7 @@ def list_runs(
     """Return runs of the service and of the command line, newest first."""
     before: Any = decode_cursor(cursor, float, str)
     times = to_seconds(since), to_seconds(until)
-    wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch)
+    wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch, kind)
     found = access.runs.list(wanted, limit + 1)
     labels = _read_labels(access.project)
     following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None
