@@ -25,7 +25,8 @@ from evalspec.runs.store.damage import list_damage
 from evalspec.runs.store.log_records import REPLY, TEXT, read_log
 from evalspec.runs.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
 from evalspec.runs.store.stored_run import StoredRun, open_run
-from evalspec.service.run_heads import RunHead, RunStatus, read_entry
+from evalspec.service.run_heads import read_entry
+from evalspec.service.run_records import RunHead, RunStatus
 from evalspec.service.settings import Project
 
 MOST_UNFOLDED = 2 * 1024**3
@@ -55,7 +56,7 @@ def list_faults(folder: Path) -> list[str]:
 
 def _list_oddities(folder: Path) -> Iterator[str]:
     """Yield what is wrong with a run whose checksums are right."""
-    entry = read_entry(Project("", folder.parent), folder)
+    entry, _ = read_entry(Project("", folder.parent), folder)
     if entry.status is not RunStatus.FINISHED:
         yield entry.error or "the run is not finished"
         return

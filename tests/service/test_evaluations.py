@@ -174,16 +174,58 @@ def test_failed_queries_are_counted_and_never_zero(server, retriever):
         assert broken["error"].startswith("every query failed (2); the first, q0: ")
 
 
+def round_numbers(body):
+    return json.loads(json.dumps(body), parse_float=lambda text: round(float(text), 9))
+
+
+def describe_perfect(own):
+    """The whole body of an evaluation of 60 queries whose only document is always first. `own`: its ids and times."""
+    by_k = {
+        str(k): {"precision": 1 / k, "recall": 1.0, "f1": 2 / (k + 1), "f2": 5 / (k + 4), "ndcg": 1.0}
+        for k in (1, 5, 10, 20)
+    }
+    at_k = {f"{metric}_at_{k}": value for k, values in by_k.items() for metric, value in values.items()}
+    times = {key: own[key] for key in ("created_at", "started_at", "finished_at")}
+    return times | {
+        "evaluation_id": own["evaluation_id"],
+        "task_id": own["evaluation_id"],
+        "status": "completed",
+        "retriever_id": "better",
+        "dataset_name": "golden",
+        "dataset_version": 1,
+        "evaluation_config": {
+            "k_values": [1, 5, 10, 20],
+            "metrics": ["precision", "recall", "f1", "f2", "ndcg", "map", "mrr"],
+            "mode": None,
+            "compat": None,
+        },
+        "query_count": 60,
+        "failed_query_count": 0,
+        "overall_metrics": {"map": 1.0, "mrr": 1.0} | at_k,
+        "metrics_by_k": by_k,
+        "unknown_metrics": {},
+        "ranking_depth": 100,
+        "warnings": [],
+        "error": None,
+        "run_id": own["run_id"],
+        "progress": {"total": 60, "queried": 60, "scored": 60, "failed": 0},
+    }
+
+
 @ON_ONE_DATABASE
 def test_comparisons_say_only_what_the_data_show(server, retriever, projects, tmp_path):
     with server().client("run") as client:
         post(client, queries(60))
         plain, better = evaluate(client, "plain"), evaluate(client, "better")
+        assert round_numbers(better) == round_numbers(describe_perfect(better))
         of_means = evaluate(client, "better", compat="mixpeek")
         changed = queries(60)
         changed[7]["relevant_documents"] = ["x"]
         post(client, changed)
         other = evaluate(client, "better")
+        listed = client.get("/v1/runs", params={"kind": "retriever"}).json()["runs"]
+        assert {run["runId"] for run in listed} == {one["run_id"] for one in (plain, better, of_means, other)}
+        assert client.get("/v1/runs", params={"kind": "agent"}).json()["runs"] == []
         ids = {"baseline": plain["evaluation_id"], "candidate": better["evaluation_id"]}
         rows = {row["metric"]: row for row in client.get(COMPARE, params=ids).json()["rows"]}
         mrr, first, recall = rows["MRR"], rows["Precision@1"], rows["Recall@20"]
@@ -221,7 +263,7 @@ def test_large_evaluations_are_compared_by_one_job(server, client, retriever, mo
         at_once = remote.get(COMPARE, params=ids).json()
         answers = [client.get(COMPARE, params=ids) for _ in range(2)]
         done = wait_for(lambda: (one := client.get(COMPARE, params=ids)).status_code == 200 and one)
-        jobs = client.get("/v1/jobs", params={"kind": "evaluation_comparison"}).json()["jobs"]
+        jobs = client.get("/v1/jobs", params={"kind": "comparison"}).json()["jobs"]
         shown = client.get(COMPARE, params={**ids, "format": "markdown"}).text
         assert shown == remote.get(COMPARE, params={**ids, "format": "markdown"}).text
     assert [(one.status_code, one.headers["Location"]) for one in answers[:1]] == [

@@ -87,13 +87,13 @@ def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(server, ci, proje
 
     with served.client("read") as client:
         listed = client.get("/v1/runs", params={"branch": "<b>fix</b>"}).json()["runs"]
-        assert [run["run_id"] for run in listed] == [local.name]
-        assert listed[0]["pushed_by"] == "ana@example.com"
-        assert listed[0]["ci"] == {
+        assert [run["runId"] for run in listed] == [local.name]
+        assert listed[0]["origin"]["pushedBy"] == "ana@example.com"
+        assert listed[0]["origin"]["ci"] == {
             "service": "GitHub Actions",
             "branch": "<b>fix</b>",
             "commit": "2f0c1c5e9a7b",
-            "pull_request": "7",
+            "pullRequest": "7",
             "url": "https://github.example/shop/bot/actions/runs/12",
         }
         trend = {"dataset": "qa", "metric": "exact_match"}
@@ -558,6 +558,6 @@ def test_hostile_names_of_a_build_are_text(client, ci, projects):
     hostile = {"service": "x\u202e", "branch": "a" * 500, "commit": "\x1b[2J", "url": "javascript:alert(1)"}
     local = evaluate(ci)
     assert push(client, local, ci=hostile).status_code == 201
-    assert client.get(f"/v1/runs/{local.name}").json()["ci"] is None
+    assert client.get(f"/v1/runs/{local.name}").json()["origin"]["ci"] is None
     mark = json.loads((projects["shop"] / ".evalspec" / "runs" / local.name / "pushed.json").read_text())
     assert (mark["user"], mark["ci"]) == ("ana@example.com", None)

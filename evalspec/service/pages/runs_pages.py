@@ -1,6 +1,5 @@
 """Pages of runs: the list with trends, one run, a section of it, progress, and its actions."""
 
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -27,8 +26,8 @@ from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
+from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -216,7 +215,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         visit,
         run_id=run_id,
         heading=(content.agent if content else None) or "Run",
-        started=render_moment(entry.started_at) if entry.started_at else None,
+        started=render_moment(entry.moment) if entry.moment else None,
         state=_describe_state(entry, content),
         content=content,
         said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
@@ -227,7 +226,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         charts_of=_choose_charts(content, layout) if content else {},
         jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
-        can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(entry),
+        can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),
         build_url=None if entry.origin.ci is None else entry.origin.ci.url,
         pushed_by=entry.origin.pushed_by,
@@ -262,12 +261,11 @@ def _describe_state(entry: RunEntry, content: RunContent | None) -> dict[str, st
     return {"text": entry.status.upper(), "mark": "", "tone": tone}
 
 
-def _has_failures(entry: RunEntry) -> bool:
+def _has_failures(visit: Visit, run_id: str) -> bool:
     """Return whether a finished run has failed attempts or scores, so that a retry may help."""
-    datasets = json.loads(entry.details or "{}").get("datasets", ())
+    head = visit.access.runs.find_head(run_id)
     return any(
-        one["answered"] < one["selected"] or any(metric["failed"] for metric in one["metrics"].values())
-        for one in datasets
+        one.answered < one.selected or any(summary.failed for summary in one.metrics.values()) for one in head.datasets
     )
 
 

@@ -3,7 +3,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0001');
+INSERT INTO "alembic_version" VALUES('0002');
 CREATE TABLE audit (
 	id VARCHAR(32) NOT NULL, 
 	at FLOAT NOT NULL, 
@@ -65,6 +65,7 @@ CREATE TABLE runs (
 	verdict VARCHAR(16), 
 	partial BOOLEAN, 
 	manifest TEXT, 
+	kind VARCHAR(16), 
 	samples INTEGER NOT NULL, 
 	error TEXT, 
 	branch TEXT, 
@@ -72,7 +73,7 @@ CREATE TABLE runs (
 	details TEXT, 
 	PRIMARY KEY (namespace, id)
 );
-INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict',0,'a manifest',1,'a error','a branch','{"of": "origin"}','a details');
+INSERT INTO "runs" VALUES('a namespace','a id','a signature',1.5,'a status','a verdict',0,'a manifest','a kind',1,'a error','a branch','{"of": "origin"}','a details');
 CREATE TABLE tokens (
 	id VARCHAR(32) NOT NULL, 
 	hash VARCHAR(64) NOT NULL, 

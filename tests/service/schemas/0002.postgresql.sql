@@ -54,6 +54,7 @@ CREATE TABLE public.runs (
     verdict character varying(16),
     partial boolean,
     manifest text,
+    kind character varying(16),
     samples integer NOT NULL,
     error text,
     branch text,
@@ -71,12 +72,12 @@ CREATE TABLE public.tokens (
     expires_at double precision NOT NULL,
     revoked_at double precision
 );
-INSERT INTO public.alembic_version VALUES ('0001');
+INSERT INTO public.alembic_version VALUES ('0002');
 INSERT INTO public.audit VALUES ('a id', 1.5, 'a namespace', 'a user', 'a token_id', 'a address', 'a action', 'a target', 1);
 INSERT INTO public.jobs VALUES ('a id', 'a namespace', 'a kind', '{"of": "request"}', 'a user', 'a status', 1.5, 1.5, 1.5, 'a worker', 1.5, 1, 1, false, 1, '{"of": "progress"}', 'a run_id', '{"of": "result"}', 'a error');
 INSERT INTO public.projects VALUES ('a namespace', 'a store_id');
 INSERT INTO public.run_datasets VALUES ('a namespace', 'a run_id', 1, 'a name', 1, '{"of": "metrics"}');
-INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', false, 'a manifest', 1, 'a error', 'a branch', '{"of": "origin"}', 'a details');
+INSERT INTO public.runs VALUES ('a namespace', 'a id', 'a signature', 1.5, 'a status', 'a verdict', false, 'a manifest', 'a kind', 1, 'a error', 'a branch', '{"of": "origin"}', 'a details');
 INSERT INTO public.tokens VALUES ('a id', 'a hash', 'a kind', 'a user', '{"of": "scopes"}', '{"of": "namespaces"}', 1.5, 1.5, 1.5);
 ALTER TABLE ONLY public.alembic_version
     ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);

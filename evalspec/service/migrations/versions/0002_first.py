@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0002"
 down_revision = None
 
 
@@ -76,6 +76,7 @@ def upgrade() -> None:
         sa.Column("verdict", sa.String(length=16), nullable=True),
         sa.Column("partial", sa.Boolean(), nullable=True),
         sa.Column("manifest", sa.Text(), nullable=True),
+        sa.Column("kind", sa.String(length=16), nullable=True),
         sa.Column("samples", sa.Integer(), nullable=False),
         sa.Column("error", sa.Text(), nullable=True),
         sa.Column("branch", sa.Text(), nullable=True),
