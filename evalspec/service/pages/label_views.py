@@ -20,6 +20,7 @@ from evalspec.service.sample_pages import SampleDetails
 KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
 """The keys of the terminal session."""
 
+_METRICS_OFFERED = 100
 _OTHERS_SHOWN = 5
 _INLINE = 8
 _LINKED = 60
@@ -154,3 +155,9 @@ def say_verdict(label: Label) -> str:
 def render_label_time(at: str) -> str:
     """Return the time of a label to the minute."""
     return f"{at[:10]} {at[11:16]} UTC"
+
+
+def list_metrics(run: IndexedRun) -> list[str]:
+    """Return the metrics whose scores a person may choose to label."""
+    names = (metric.name for dataset in run.outlines.values() for metric in dataset.metrics)
+    return list(dict.fromkeys(names))[:_METRICS_OFFERED]
