@@ -9,7 +9,7 @@ from evalspec.curation.labels.binding import Bearing
 from evalspec.curation.labels.files import LabelFiles, hash_label
 from evalspec.curation.labels.judged_run import NO_TEXTS, CaseFilter, JudgedRun
 from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, Target
 from evalspec.runs.store.derived import sign_run
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access
@@ -28,7 +28,7 @@ class IndexedRun(JudgedRun):
         super().__init__(open_run(folder), files)
         self.folder = folder
         self._guard = threading.Lock()
-        self._targets: dict[CaseFilter, list[tuple[str, str, int, str | None]]] = {}
+        self._targets: dict[CaseFilter, list[Target]] = {}
         self._bearings: dict[str, Bearing] = {}
 
     def find_sample(self, dataset: str, id: str) -> Sample | None:
@@ -67,7 +67,7 @@ class IndexedRun(JudgedRun):
             sample = Sample(id=result.id, user_input="", tags=result.tags, metadata=result.metadata)
             yield sample, list(_list_attempts(result)) if is_kept else []
 
-    def list_targets(self, wanted: CaseFilter) -> list[tuple[str, str, int, str | None]]:
+    def list_targets(self, wanted: CaseFilter) -> list[Target]:
         """Return what can be labelled. It is computed once for each filter.
 
         Raises:
@@ -81,9 +81,7 @@ class IndexedRun(JudgedRun):
                 self._targets[wanted] = found
             return self._targets[wanted]
 
-    def list_bearings(
-        self, target: tuple[str, str, int, str | None], labels: Sequence[Label]
-    ) -> Iterable[tuple[Label, Bearing]]:
+    def list_bearings(self, target: Target, labels: Sequence[Label]) -> Iterable[tuple[Label, Bearing]]:
         """Return what each label on one target says about the run. The texts are read once for each label."""
         names = [hash_label(one) for one in labels]
         known = [(one, self._bearings.get(name)) for one, name in zip(labels, names, strict=True)]

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import Exchange, Score
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, Target
 from evalspec.verdict.outline import MetricOutline
 
 _DIGEST_BYTES = 16
@@ -51,7 +51,7 @@ class Case(Struct, frozen=True):
         return self.exchange.sample.id
 
     @property
-    def target(self) -> tuple[str, str, int, str | None]:
+    def target(self) -> Target:
         """What a label on it is about, as `Label.target`."""
         return self.dataset, self.sample, self.attempt, self.metric.name if self.metric else None
 

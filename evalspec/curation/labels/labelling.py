@@ -6,11 +6,11 @@ from pathlib import Path
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import Bearing, Case
 from evalspec.curation.labels.cases import LabelledRun
-from evalspec.curation.labels.current import Target, group_by_target, is_informed, list_current
+from evalspec.curation.labels.current import group_by_target, is_informed, list_current
 from evalspec.curation.labels.files import find_time, write_labels
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.curation.labels.records import make_label
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.outline import MetricOutline
 

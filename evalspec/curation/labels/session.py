@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.case_queue import CaseQueue
 from evalspec.curation.labels.binding import Case
-from evalspec.curation.labels.current import Target
 from evalspec.curation.labels.judged_run import CaseFilter, JudgedRun
 from evalspec.curation.labels.labelling import add_label, list_own
 from evalspec.curation.labels.records import explain_name
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
 
 
 class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):

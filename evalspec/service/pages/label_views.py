@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.curation.labels.binding import Bearing, compute_reply_digest
-from evalspec.curation.labels.current import Target, list_current, list_visible
+from evalspec.curation.labels.current import list_current, list_visible
 from evalspec.model import Score
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
 from evalspec.reports.rows import AttemptRow
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.pages.visits import Visit
