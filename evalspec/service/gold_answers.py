@@ -8,7 +8,7 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.curation.gold.describing import describe_entry, describe_for_review, describe_history, describe_set
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
-from evalspec.curation.gold.sight import Sight
+from evalspec.curation.gold.viewer import Viewer
 from evalspec.service.cursors import NextCursor
 from evalspec.service.places import hide_folder, hide_folder_within
 from evalspec.service.settings import Project
@@ -140,18 +140,18 @@ class WholeTriple(TripleAnswer):
     history: list[dict[str, Any]]
 
 
-def describe_gold_set(project: Project, found: GoldSet, sight: Sight) -> GoldSetAnswer:
+def describe_gold_set(project: Project, found: GoldSet, viewer: Viewer) -> GoldSetAnswer:
     """Return a gold set as a viewer may see it."""
-    described = describe_set(found, sight)
+    described = describe_set(found, viewer)
     problems = [hide_folder(problem.render(), project.folder) for problem in found.problems]
     folder = str(found.root.relative_to(project.folder))
     known = {key: described[key] for key in ("demonstration", "triples", "states", "stress")}
     return GoldSetAnswer(name=found.root.name, title=str(described["name"]), folder=folder, problems=problems, **known)
 
 
-def describe_triple(entry: TripleEntry, sight: Sight) -> TripleAnswer:
+def describe_triple(entry: TripleEntry, viewer: Viewer) -> TripleAnswer:
     """Return a triple as a viewer may see it."""
-    return TripleAnswer.model_validate(describe_entry(entry, sight))
+    return TripleAnswer.model_validate(describe_entry(entry, viewer))
 
 
 def describe_reviewed_triple(project: Project, root: Path, entry: TripleEntry) -> ReviewedTriple:
@@ -159,9 +159,9 @@ def describe_reviewed_triple(project: Project, root: Path, entry: TripleEntry) -
     return ReviewedTriple.model_validate(hide_folder_within(describe_for_review(root, entry), project.folder))
 
 
-def describe_whole_triple(project: Project, root: Path, entry: TripleEntry, sight: Sight) -> WholeTriple:
+def describe_whole_triple(project: Project, root: Path, entry: TripleEntry, viewer: Viewer) -> WholeTriple:
     """Return a triple with texts and history as a viewer may see it."""
     texts = hide_folder_within(describe_for_review(root, entry), project.folder)
     return WholeTriple.model_validate(
-        {**describe_entry(entry, sight), **texts, "history": describe_history(entry, sight)}
+        {**describe_entry(entry, viewer), **texts, "history": describe_history(entry, viewer)}
     )

@@ -14,9 +14,9 @@ from evalspec.curation.gold.calibration import list_restarts, read_calibrations
 from evalspec.curation.gold.flag_rates import rate_flags
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set
 from evalspec.curation.gold.ratings import VERDICTS, RatedRevision, count_left_out, list_revisions, parse_time
-from evalspec.curation.gold.schema import Event, Kind, Outcome, Targets
-from evalspec.curation.gold.sight import EVERYTHING, Sight
+from evalspec.curation.gold.schema import DisputeOutcome, Event, Kind, Targets
 from evalspec.curation.gold.states import SETTLING, State
+from evalspec.curation.gold.viewer import EVERYTHING, Viewer
 from evalspec.model import (
     AgreementMeasure,
     Coverage,
@@ -41,8 +41,8 @@ def stats(root: Path | str) -> Curation:
     return compute_curation(open_set(root))
 
 
-def compute_curation(found: GoldSet, sight: Sight = EVERYTHING) -> Curation:
-    """Return agreement and quality of a set that was read. Reviews that `sight` hides are not counted.
+def compute_curation(found: GoldSet, viewer: Viewer = EVERYTHING) -> Curation:
+    """Return agreement and quality of a set that was read. Reviews that `viewer` may not see are not counted.
 
     Raises:
         InvalidInput: A calibration is invalid.
@@ -51,7 +51,7 @@ def compute_curation(found: GoldSet, sight: Sight = EVERYTHING) -> Curation:
     calibrations = read_calibrations(found.root, found.config, problems)
     if problems:
         raise InvalidInput(problems)
-    states, found = sight.count_states(found), sight.hide_reviews(found)
+    states, found = viewer.count_states(found), viewer.hide_reviews(found)
     revisions, entries = list_revisions(found), list(found.entries.values())
     disputes = list_disputes(revisions)
     config = found.config
@@ -127,7 +127,7 @@ def _find_end(one: RatedRevision, after: RatedRevision | None) -> tuple[str, lis
     if state is State.DROPPED and how == "two flags":
         return how, [content.reviews[who].at for who in content.open_flags]
     settled = [event.at for event in content.events if event.kind in SETTLING]
-    if after is not None and (state is State.DISPUTED or content.has(Kind.RESOLVE, Outcome.REVISED)):
+    if after is not None and (state is State.DISPUTED or content.has(Kind.RESOLVE, DisputeOutcome.REVISED)):
         return "revised", [after.written_at]
     if state is State.DISPUTED:
         return OPEN, []

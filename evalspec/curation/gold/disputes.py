@@ -14,7 +14,7 @@ from evalspec.curation.gold.blocks import find_texts, key_of
 from evalspec.curation.gold.files import show
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.quantities import Quantity, list_quantities, list_words
-from evalspec.curation.gold.schema import Category, Event, GoldTriple, Kind, Outcome
+from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, GoldTriple, Kind
 from evalspec.curation.gold.states import SETTLING
 
 UNCATEGORISED = "uncategorised"
@@ -208,7 +208,9 @@ def find_categories(found: GoldSet) -> dict[str, str]:
         if category is None:
             continue
         categories[entry.id] = category
-        children = (child for event in events if event.verdict == Outcome.SPLIT for child in event.children or ())
+        children = (
+            child for event in events if event.verdict == DisputeOutcome.SPLIT for child in event.children or ()
+        )
         for child in children:
             categories.setdefault(child, category)
     return categories

@@ -12,7 +12,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.curation.gold.files import to_plain
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.revoking import list_derived
-from evalspec.curation.gold.schema import Provenance, Source, Triple
+from evalspec.curation.gold.schema import Provenance, Triple, TripleSource
 from evalspec.curation.gold.states import State
 from evalspec.curation.gold.values import Date, Strict, Text
 from evalspec.model import AgreementMeasure
@@ -66,7 +66,7 @@ def select_public(found: GoldSet) -> PublicPart:
 
     Triples that replaced a split one of a customer are that customer's, whatever their metadata says.
     """
-    owned = {name for name, entry in found.entries.items() if entry.customers or entry.source is Source.CUSTOMER}
+    owned = {name for name, entry in found.entries.items() if entry.customers or entry.source is TripleSource.CUSTOMER}
     owned |= {name for name, entry in found.entries.items() if entry.triple is None}
     derived = list_derived(found, owned)
     entries: list[TripleEntry] = []
@@ -87,7 +87,7 @@ def _explain_private(entry: TripleEntry) -> str | None:
         return "stress: written by a model, confirmed by too few people"
     if entry.state is not State.ACCEPTED:
         return str(entry.state)
-    return None if entry.source in (Source.PUBLIC, Source.SYNTHETIC) else "without a source"
+    return None if entry.source in (TripleSource.PUBLIC, TripleSource.SYNTHETIC) else "without a source"
 
 
 def _list_keys(entry: TripleEntry) -> set[str]:

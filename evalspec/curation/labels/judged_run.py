@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
-from evalspec.curation.labels.binding import Bearing, Case, find_bearing
+from evalspec.curation.labels.binding import Case, LabelMatch, match_label
 from evalspec.curation.labels.files import LabelFiles
 from evalspec.inputs.datasets.selection import Selection, select
 from evalspec.model import Exchange, Sample, Score, ScoreStatus, Threshold
@@ -197,10 +197,10 @@ class JudgedRun(ABC):
             return Case(self.id, dataset, attempt, erased, scores, case, identity, is_erased=True)
         return Case(self.id, dataset, attempt, exchange, scores, case, identity)
 
-    def list_bearings(self, target: Target, labels: Sequence[Label]) -> Iterable[tuple[Label, Bearing]]:
+    def list_matches(self, target: Target, labels: Sequence[Label]) -> Iterable[tuple[Label, LabelMatch]]:
         """Return what each label on one target says about the run."""
         case = self.read_case(target)
-        return [(one, find_bearing(one, case)) for one in labels]
+        return [(one, match_label(one, case)) for one in labels]
 
     def _metrics_of(self, dataset: str) -> dict[str, MetricOutline]:
         return {one.name: one for one in self.outlines[dataset].metrics}

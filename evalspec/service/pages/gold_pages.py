@@ -12,15 +12,15 @@ from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.authoring import revise_words
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set, read_set
 from evalspec.curation.gold.protocol import resolve
-from evalspec.curation.gold.schema import Category, Event, Kind, Outcome
-from evalspec.curation.gold.sight import SEEN_STATES
+from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, Kind
 from evalspec.curation.gold.states import SETTLING
+from evalspec.curation.gold.viewer import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
 from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS, Note
 from evalspec.service.gold_people import (
-    find_caller_sight,
+    find_caller_viewer,
     find_project_set,
     find_project_triple,
     list_project_sets,
@@ -78,7 +78,7 @@ def list_sets(visit: Visitor) -> HTMLResponse:
         except InvalidInput as error:
             problems.append(hide_folder(str(error), visit.project.folder))
             continue
-        shown = show_set(visit.project, found, find_caller_sight(found, visit.access))
+        shown = show_set(visit.project, found, find_caller_viewer(found, visit.access))
         sets.append((shown, SetLinks(visit, root.name)))
     more = max(len(roots) - _SETS_SHOWN, 0)
     return render_page("gold.html", visit, sets=sets, file_problems=problems, more=more, may_review=visit.may("review"))
@@ -91,14 +91,14 @@ def show_gold_set(
     """Show the triples of a set, filtered by state and text, in the order of their ids."""
     root = find_project_set(visit.project, name)
     found = read_set(root)
-    sight = find_caller_sight(found, visit.access)
+    viewer = find_caller_viewer(found, visit.access)
     chosen = {key: given[key] for key in ("state", "text") if given.get(key)}
     place = decode_cursor(cursor, str)
 
     def is_wanted(entry: TripleEntry) -> bool:
         state, text = chosen.get("state"), chosen.get("text", "").casefold()
         question = entry.triple.question if entry.triple is not None else ""
-        has_state = can_settle(entry, sight) if state == _TO_SETTLE else state in (None, sight.show_state(entry))
+        has_state = can_settle(entry, viewer) if state == _TO_SETTLE else state in (None, viewer.show_state(entry))
         return has_state and (text in entry.id.casefold() or text in question.casefold())
 
     entries = [entry for id, entry in sorted(found.entries.items()) if place is None or id > place[0]]
@@ -108,10 +108,10 @@ def show_gold_set(
     return render_page(
         "gold_set.html",
         visit,
-        set=show_set(visit.project, found, sight),
+        set=show_set(visit.project, found, viewer),
         links=links,
-        triples=[list_triple(entry, sight) for entry in wanted[:_TRIPLES_SHOWN]],
-        states=(*([_TO_SETTLE] if sight.person else []), *SEEN_STATES),
+        triples=[list_triple(entry, viewer) for entry in wanted[:_TRIPLES_SHOWN]],
+        states=(*([_TO_SETTLE] if viewer.person else []), *SEEN_STATES),
         chosen=chosen,
         is_first=cursor is None,
         next_page=links.part("", **chosen, cursor=following) if following else None,
@@ -141,26 +141,29 @@ def _render_triple(
     """
     root = find_project_set(visit.project, name)
     entry, found = find_project_triple(root, id), read_set(root)
-    sight, links = find_caller_sight(found, visit.access), SetLinks(visit, name)
-    is_blind, history = sight.is_blind(entry), list_history(entry)
-    dispute = show_dispute(root, entry, sight)
+    viewer, links = find_caller_viewer(found, visit.access), SetLinks(visit, name)
+    is_blind, history = viewer.is_blind(entry), list_history(entry)
+    dispute = show_dispute(root, entry, viewer)
     return render_page(
         "gold_triple.html",
         visit,
         refusal.status,
         set_name=found.config.name,
         entry=entry,
-        row=list_triple(entry, sight),
+        row=list_triple(entry, viewer),
         shown=show_triple(visit.project, root, entry, whole=whole),
         file=str(entry.path.relative_to(visit.project.folder)),
         is_blind=is_blind,
-        is_withheld=entry.id in sight.withheld,
+        is_withheld=entry.id in viewer.withheld,
         history=[] if is_blind else history[-_EVENTS_SHOWN:],
         more_events=max(len(history) - _EVENTS_SHOWN, 0),
         dispute=dispute,
         words=words or (dispute and dispute.words),
         is_revised=words is not None,
-        outcomes={Outcome.UPHELD: "the triple is right as it is", Outcome.DROPPED: "the triple is taken out"},
+        outcomes={
+            DisputeOutcome.UPHELD: "the triple is right as it is",
+            DisputeOutcome.DROPPED: "the triple is taken out",
+        },
         categories={str(Category(key)): text for key, text in CATEGORIES.items()},
         links=links,
         most_words=MOST_WORDS,
@@ -178,7 +181,7 @@ def settle_dispute(
     visit: Reviewer,
     id: Id,
     shown: Shown,
-    outcome: Annotated[Outcome, Form()],
+    outcome: Annotated[DisputeOutcome, Form()],
     category: Annotated[Category | None, Form()] = None,
     note: FormNote = None,
 ) -> Response:
@@ -187,7 +190,7 @@ def settle_dispute(
     done = see_other(SetLinks(visit, name).triple(id))
     if any(_is_decision(event, person, outcome, entry) for event in entry.standing.current.events):
         return done
-    require_no_withheld(entry, find_caller_sight(found, visit.access))
+    require_no_withheld(entry, find_caller_viewer(found, visit.access))
     decide = partial(resolve, found.root, id, person, outcome, category=category, note=note)
     form = FilledForm(note=note or "")
     refusal = find_refusal(visit, decide, form, is_current=sign_events(entry) == shown)
@@ -213,7 +216,7 @@ def revise_disputed(
     done = see_other(SetLinks(visit, name).triple(id))
     if _is_revision(entry, person, words):
         return done
-    require_reviewed(entry, find_caller_sight(found, visit.access))
+    require_reviewed(entry, find_caller_viewer(found, visit.access))
     revise = partial(revise_words, found.root, id, person, words, replaces=entry.content_hash, note=note)
     form = FilledForm(note=note or "")
     refusal = find_refusal(visit, revise, form, is_current=sign_events(entry) == shown)
@@ -229,11 +232,11 @@ def _is_revision(entry: TripleEntry, person: str, words: Mapping[str, Any]) -> b
     return own and all(getattr(entry.triple, key) == value for key, value in words.items())
 
 
-def _is_decision(event: Event, person: str, outcome: Outcome, entry: TripleEntry) -> bool:
+def _is_decision(event: Event, person: str, outcome: DisputeOutcome, entry: TripleEntry) -> bool:
     """Return whether an event is this decision about the flags that there are now: a form that was sent twice."""
     if event.kind not in SETTLING or event.by != person or event.verdict != outcome:
         return False
-    return outcome is not Outcome.UPHELD or event.settles == entry.standing.current.list_flags()
+    return outcome is not DisputeOutcome.UPHELD or event.settles == entry.standing.current.list_flags()
 
 
 def _open_triple(visit: Visit, name: str, id: str) -> tuple[GoldSet, str, TripleEntry]:
@@ -258,8 +261,8 @@ def show_stats(
     from evalspec.curation.gold.curation import compute_curation
 
     found = open_set(find_project_set(visit.project, name))
-    sight = find_caller_sight(found, visit.access)
-    view, hidden = build_curation_view(compute_curation(found, sight)), sight.count_hidden(found)
+    viewer = find_caller_viewer(found, visit.access)
+    view, hidden = build_curation_view(compute_curation(found, viewer)), viewer.count_hidden(found)
     layout = lay_out(view)
     if at is not None:
         alone = lay_out_section(view, at, page)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.curation.labels.binding import Bearing, compute_reply_digest
+from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_visible
 from evalspec.model import Score
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
@@ -124,8 +124,8 @@ def show_form(
     """
     viewer, metric = visit.access.caller.user, target[3]
     current, visible = list_current(labels), list_visible(labels, viewer)
-    bearings = list(run.list_bearings(target, visible)) if run is not None and visible else []
-    shown = [(one, _show_label(one, bearing)) for one, bearing in bearings]
+    matches = list(run.list_matches(target, visible)) if run is not None and visible else []
+    shown = [(one, _show_label(one, match)) for one, match in matches]
     others = [one for label, one in shown if label.labeller != viewer]
     own = next((one for label, one in shown if label.labeller == viewer), None)
     verdicts = OF_REPLIES if metric is None else OF_SCORES
@@ -141,9 +141,9 @@ def show_form(
     )
 
 
-def _show_label(label: Label, bearing: Bearing) -> ShownLabel:
+def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
     is_good = label.verdict in (LabelVerdict.GOOD, LabelVerdict.AGREE)
-    doubt = "" if bearing is Bearing.COUNTS else str(bearing)
+    doubt = "" if match is LabelMatch.COUNTS else str(match)
     return ShownLabel(label.labeller, say_verdict(label), is_good, label.note, render_label_time(label.at), doubt)
 
 

@@ -188,7 +188,7 @@ def _explain(entry: TripleEntry) -> str:
 
 def _compute_curation(found: GoldSet) -> Curation:
     from evalspec.curation.gold.curation import compute_curation
-    from evalspec.curation.gold.sight import PUBLIC
+    from evalspec.curation.gold.viewer import PUBLIC
 
     return compute_curation(found, PUBLIC)
 
