@@ -19,6 +19,11 @@ class LabelVerdict(StrEnum):
     DISAGREE = "disagree"
     WITHDRAWN = "withdrawn"
 
+    @property
+    def is_good(self) -> bool:
+        """Whether the person has nothing against the reply or the score."""
+        return self in (LabelVerdict.GOOD, LabelVerdict.AGREE)
+
 
 Target = tuple[str, str, int, str | None]
 """What a label is about: dataset, sample, attempt, metric."""

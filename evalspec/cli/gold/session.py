@@ -88,8 +88,7 @@ class _TripleSession(CaseSession[TripleEntry]):
         root, labels, answers = self._session.root, label_blocks(triple), list_answers(triple)
         found = [read_block_text(root, block, self._texts) for block in triple.blocks]
         texts = [(_head(one, labels[one.block.block_id]), _block(one, answers, screen)) for one in found]
-        check = check_numbers(root, case, self._texts)
-        numbers = [] if check.unknown is not None else check.render()
+        numbers = check_numbers(root, case, self._texts).render_known()
         question = [build_heading("Question"), *build_body(triple.question), ""]
         return CaseView(case.reference, question, texts, [*_answer(triple, numbers), *_metadata(triple)])
 

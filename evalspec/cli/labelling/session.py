@@ -10,15 +10,15 @@ from evalspec.cli.case_session import CaseSession, CaseView, require_terminal
 from evalspec.cli.screen import Screen, build_body, build_excerpt, build_heading, build_marked, clean
 from evalspec.curation.gold.passages import find_different, find_shared
 from evalspec.curation.labels.binding import Case
-from evalspec.curation.labels.session import LabelSession
+from evalspec.curation.labels.session import VERDICT_KEYS, LabelSession
 from evalspec.model import Message, Score
-from evalspec.model.labels import LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, LabelVerdict
 
 _BACK = "Ctrl-D: go back"
 _NOTE, _WHOLE = "note", "whole"
 _SHARED = {"n": _NOTE, "s": "skip", "u": "undo", "w": _WHOLE, "?": "help", "q": "quit"}
-KEYS_OF_REPLIES = {"g": "good", "b": "bad", **_SHARED}
-KEYS_OF_SCORES = {"a": "agree", "d": "disagree", **_SHARED}
+KEYS_OF_REPLIES = {VERDICT_KEYS[verdict]: str(verdict) for verdict in OF_REPLIES} | _SHARED
+KEYS_OF_SCORES = {VERDICT_KEYS[verdict]: str(verdict) for verdict in OF_SCORES} | _SHARED
 
 _HELP_OF_REPLIES = """\
 A reply is good if you would send it to the person who asked: it answers the question, and what it says is right. \

@@ -44,9 +44,13 @@ class NumericCheck(Struct, frozen=True):
         """Whether the numbers were compared and are the same."""
         return self.unknown is None and not self.differences
 
+    def render_known(self) -> list[str]:
+        """Return a line for each difference."""
+        return [one.render() for one in self.differences]
+
     def render(self) -> list[str]:
         """Return a line for each difference, or the reason why they are unknown."""
-        return [self.unknown] if self.unknown is not None else [one.render() for one in self.differences]
+        return [self.unknown] if self.unknown is not None else self.render_known()
 
 
 def check_numbers(root: Path, entry: TripleEntry, corpus: Mapping[str, str] | None = None) -> NumericCheck:

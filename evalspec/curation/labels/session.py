@@ -13,6 +13,9 @@ from evalspec.curation.labels.labelling import add_label, list_own
 from evalspec.curation.labels.records import explain_name
 from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
 
+VERDICT_KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
+"""The key of each verdict on the terminal and on the page."""
+
 
 class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):
     """What a person can label in a run, one after the other."""

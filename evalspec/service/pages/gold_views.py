@@ -184,7 +184,6 @@ def show_triple(project: Project, root: Path, entry: TripleEntry, *, whole: bool
         return None
     labels, answers, most = label_blocks(triple), list_answers(triple), _WHOLE if whole else _EXCERPT
     texts = [read_block_text(root, block) for block in triple.blocks[:_BLOCKS_SHOWN]]
-    checked = check_numbers(root, entry)
     return ShownTriple(
         entry.id,
         entry.standing.revision,
@@ -194,7 +193,7 @@ def show_triple(project: Project, root: Path, entry: TripleEntry, *, whole: bool
         tuple(triple.claims or ()),
         tuple(_show_block(project, one, labels[one.block.block_id], answers, most) for one in texts),
         max(len(triple.blocks) - _BLOCKS_SHOWN, 0),
-        () if checked.unknown is not None else tuple(checked.render()),
+        tuple(check_numbers(root, entry).render_known()),
         tuple((key, render_data(value)) for key, value in list_shown_metadata(triple).items()),
     )
 

@@ -10,15 +10,13 @@ from msgspec.structs import replace
 
 from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_visible
+from evalspec.curation.labels.session import VERDICT_KEYS
 from evalspec.model import Score
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, Target
 from evalspec.reports.rows import AttemptRow
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.pages.visits import Visit
 from evalspec.service.sample_pages import SampleDetails
-
-KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
-"""The keys of the terminal session."""
 
 _METRICS_OFFERED = 100
 _OTHERS_SHOWN = 5
@@ -133,7 +131,7 @@ def show_form(
         metric,
         action if visit.may("review") and digest is not None else None,
         digest or "",
-        tuple((KEYS[verdict], str(verdict)) for verdict in verdicts),
+        tuple((VERDICT_KEYS[verdict], str(verdict)) for verdict in verdicts),
         own,
         tuple(others[:_OTHERS_SHOWN]),
         max(len(others) - _OTHERS_SHOWN, 0),
@@ -142,9 +140,9 @@ def show_form(
 
 
 def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
-    is_good = label.verdict in (LabelVerdict.GOOD, LabelVerdict.AGREE)
     doubt = "" if match is LabelMatch.COUNTS else str(match)
-    return ShownLabel(label.labeller, say_verdict(label), is_good, label.note, render_label_time(label.at), doubt)
+    at = render_label_time(label.at)
+    return ShownLabel(label.labeller, say_verdict(label), label.verdict.is_good, label.note, at, doubt)
 
 
 def say_verdict(label: Label) -> str:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.tables import COLUMNS
-from evalspec.model.labels import Label, LabelVerdict
+from evalspec.model.labels import Label
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
@@ -150,7 +150,7 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         label.metric,
         "" if label.metric is None or label.shown_value is None else render_value(label.metric, label.shown_value),
         say_verdict(label),
-        label.verdict in (LabelVerdict.GOOD, LabelVerdict.AGREE),
+        label.verdict.is_good,
         label.labeller,
         label.note,
         render_label_time(label.at),
