@@ -44,7 +44,7 @@ def require_terminal(what: str, fix: str) -> None:
 
 
 class CaseView(Struct, frozen=True):
-    """What a person reads of a case. `texts`: a heading and a marked text each, of which a low screen shows a part.
+    """What a person reads of a case. `texts`: a heading and a marked text each; a low screen shows a part of them.
 
     `head`, `tail`: the lines above and below them, which are shown in full.
     """
