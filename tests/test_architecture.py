@@ -141,7 +141,7 @@ def count_lines() -> Counter[str]:
 def test_nothing_imports_a_format():
     """The registry finds them, so nothing else needs to name a system."""
     importing = {place(module)[:2] for module in MODULES if any("formats" in other for other in imported(module))}
-    assert importing == {("inputs", "formats"), ("curation", "formats")}
+    assert importing == {("inputs", "formats")}
 
 
 def test_only_formats_name_other_systems():

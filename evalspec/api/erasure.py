@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from evalspec.api.baseline_files import find_baselines, shorten_baseline
 from evalspec.base.errors import EvalspecError, InvalidInput
 from evalspec.curation.gold.quotes import Quotes, find_quoting
-from evalspec.curation.labels.erasing import erase_labels
+from evalspec.curation.labels.files import erase_labels
 from evalspec.model.labels import Label
 from evalspec.runs.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.runs.store.inputs import INPUTS_NAME

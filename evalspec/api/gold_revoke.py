@@ -12,7 +12,6 @@ from evalspec.api.erasure import Erased, erase_labels_on, erase_run, shorten_bas
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.git_history import describe_git
 from evalspec.curation.gold.gold_set import GoldSet, open_set, read_config
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.leaks import list_terms
@@ -24,6 +23,7 @@ from evalspec.curation.gold.revoking import (
     Content,
     bury,
     bury_notes,
+    describe_git,
     find_blocks,
     find_content,
     find_exceptions,

@@ -16,14 +16,14 @@ from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set, read
 from evalspec.curation.gold.protocol import resolve, review
 from evalspec.curation.gold.reviewers import list_reviewable
 from evalspec.curation.gold.schema import Category, Flag
-from evalspec.curation.gold.sight import SEEN_STATES, Sight
+from evalspec.curation.gold.viewer import SEEN_STATES, Viewer
 from evalspec.model import Curation
 from evalspec.service.access import Access, Reading, Reviewing
 from evalspec.service.bounds import Version
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.documents import document_type, render_document
 from evalspec.service.gold_people import (
-    find_caller_sight,
+    find_caller_viewer,
     find_project_set,
     find_project_triple,
     list_project_sets,
@@ -223,7 +223,7 @@ def list_gold_sets(access: Reading) -> GoldSets:
     for root in list_project_sets(access.project):
         try:
             found = read_set(root)
-            sets.append(_describe_gold_set(access.project, found, find_caller_sight(found, access)))
+            sets.append(_describe_gold_set(access.project, found, find_caller_viewer(found, access)))
         except InvalidInput as error:
             problems.append(hide_folder(str(error), access.project.folder))
     return GoldSets(sets=sets, problems=problems)
@@ -240,14 +240,14 @@ def list_triples(
     """Return triples in the order of their ids."""
     root = find_project_set(access.project, name)
     found, place = read_set(root), decode_cursor(cursor, str)
-    sight = find_caller_sight(found, access)
+    viewer = find_caller_viewer(found, access)
     entries = [
         entry
         for id, entry in sorted(found.entries.items())
-        if (place is None or id > place[0]) and (not state or sight.show_state(entry) in state)
+        if (place is None or id > place[0]) and (not state or viewer.show_state(entry) in state)
     ]
     following = encode_cursor(entries[limit - 1].id) if len(entries) > limit else None
-    return TriplePage(triples=[_describe_triple(entry, sight) for entry in entries[:limit]], next_cursor=following)
+    return TriplePage(triples=[_describe_triple(entry, viewer) for entry in entries[:limit]], next_cursor=following)
 
 
 @ROUTER.get("/{name}/next", response_model_exclude_unset=True, summary="Show the next triple to review")
@@ -269,8 +269,8 @@ def get_stats(name: str, access: Reading) -> Response:
     from evalspec.curation.gold.curation import compute_curation
 
     found = open_set(find_project_set(access.project, name))
-    sight = find_caller_sight(found, access)
-    return render_document(SeenCuration(**asdict(compute_curation(found, sight)), hidden=sight.count_hidden(found)))
+    viewer = find_caller_viewer(found, access)
+    return render_document(SeenCuration(**asdict(compute_curation(found, viewer)), hidden=viewer.count_hidden(found)))
 
 
 @ROUTER.get("/{name}/triples/{triple_id}", response_model_exclude_unset=True, summary="Show a triple")
@@ -281,7 +281,7 @@ def get_triple(name: str, triple_id: str, access: Reading) -> WholeTriple:
     """
     root = find_project_set(access.project, name)
     entry = find_project_triple(root, triple_id)
-    return _describe_whole_triple(access.project, root, entry, find_caller_sight(read_set(root), access))
+    return _describe_whole_triple(access.project, root, entry, find_caller_viewer(read_set(root), access))
 
 
 @ROUTER.post(
@@ -313,7 +313,7 @@ def resolve_triple(name: str, triple_id: str, asked: ResolutionRequest, access: 
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
     entry = find_project_triple(root, triple_id)
-    require_no_withheld(entry, find_caller_sight(read_set(root), access))
+    require_no_withheld(entry, find_caller_viewer(read_set(root), access))
     settled = resolve(root, entry.id, person, asked.outcome, category=asked.category, note=asked.note)
     return _describe(access, root, settled)
 
@@ -332,7 +332,7 @@ def revise_triple(name: str, triple_id: str, asked: RevisionRequest, access: Rev
     root = find_project_set(access.project, name)
     person = require_caller_person(access, root)
     entry = _find_revision(root, triple_id, asked.revision)
-    require_reviewed(entry, find_caller_sight(read_set(root), access))
+    require_reviewed(entry, find_caller_viewer(read_set(root), access))
     words = {key: value for key in ("question", "expected_answer") if (value := getattr(asked, key)) is not None}
     if asked.claims is not None:
         words["claims"] = asked.claims or None
@@ -354,27 +354,27 @@ def _find_revision(root: Path, id: str, revision: int) -> TripleEntry:
 
 
 def _describe(access: Access, root: Path, entry: TripleEntry) -> TripleAnswer:
-    return _describe_triple(entry, find_caller_sight(read_set(root), access))
+    return _describe_triple(entry, find_caller_viewer(read_set(root), access))
 
 
-def _describe_gold_set(project: Project, found: GoldSet, sight: Sight) -> GoldSetAnswer:
-    described = describe_set(found, sight)
+def _describe_gold_set(project: Project, found: GoldSet, viewer: Viewer) -> GoldSetAnswer:
+    described = describe_set(found, viewer)
     problems = [hide_folder(problem.render(), project.folder) for problem in found.problems]
     folder = str(found.root.relative_to(project.folder))
     own = {"name": found.root.name, "title": described["name"], "folder": folder, "problems": problems}
     return GoldSetAnswer.model_validate({**described, **own})
 
 
-def _describe_triple(entry: TripleEntry, sight: Sight) -> TripleAnswer:
-    return TripleAnswer.model_validate(describe_entry(entry, sight))
+def _describe_triple(entry: TripleEntry, viewer: Viewer) -> TripleAnswer:
+    return TripleAnswer.model_validate(describe_entry(entry, viewer))
 
 
 def _describe_reviewed_triple(project: Project, root: Path, entry: TripleEntry) -> ReviewedTriple:
     return ReviewedTriple.model_validate(hide_folder_within(describe_for_review(root, entry), project.folder))
 
 
-def _describe_whole_triple(project: Project, root: Path, entry: TripleEntry, sight: Sight) -> WholeTriple:
+def _describe_whole_triple(project: Project, root: Path, entry: TripleEntry, viewer: Viewer) -> WholeTriple:
     texts = hide_folder_within(describe_for_review(root, entry), project.folder)
     return WholeTriple.model_validate(
-        {**describe_entry(entry, sight), **texts, "history": describe_history(entry, sight)}
+        {**describe_entry(entry, viewer), **texts, "history": describe_history(entry, viewer)}
     )

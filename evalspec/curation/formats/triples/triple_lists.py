@@ -1,7 +1,8 @@
-"""Read triples: a gold set, a folder of YAML files, or one file."""
+"""Read triples: a gold set, a folder of YAML files, or one file. Write them as one YAML list."""
 
 from collections.abc import Iterator, Mapping, Sized
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
@@ -11,23 +12,33 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import counted
 from evalspec.curation.gold.block_checks import STALE, Fit, check_blocks
 from evalspec.curation.gold.disputes import find_categories
-from evalspec.curation.gold.files import YamlFile, list_files, read_documents, show, to_plain
+from evalspec.curation.gold.files import YamlFile, list_files, read_documents, render_yaml, show, to_plain
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, read_set
 from evalspec.curation.gold.layout import BLOCKS_KEY, CALIBRATIONS, DISPUTE_KEY, SET_FILE, find_root
 from evalspec.curation.gold.reviewers import wants_reviews
-from evalspec.curation.gold.samples import make_sample
+from evalspec.curation.gold.samples import find_kept_blocks, make_blocks, make_sample
 from evalspec.curation.gold.schema import Triple
 from evalspec.curation.gold.states import State
-from evalspec.inputs.datasets.base import ReadingNotes, Source
+from evalspec.inputs.datasets.base import DatasetContent, ReadingNotes, Source, Written, list_relevant
 from evalspec.inputs.datasets.corpus import check_judged, read_corpus
 from evalspec.inputs.datasets.located import (
+    Accepted,
     SeenIds,
     content_id,
     parse_record,
+    refuse_empty,
     render_ids,
 )
+from evalspec.inputs.datasets.losses import (
+    GRADES,
+    NATIVE_ONLY,
+    Loss,
+    list_default_losses,
+    list_document_losses,
+    list_sample_losses,
+)
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Curation, Document, Sample
+from evalspec.model import CLAIMS_KEY, Curation, Document, Sample
 
 NOT_REVIEWED = frozenset({"pending", "pending-review", "dropped"})
 _ENDED = frozenset({State.DROPPED, State.RETIRED})
@@ -177,7 +188,7 @@ def _explain(entry: TripleEntry) -> str:
 
 def _compute_curation(found: GoldSet) -> Curation:
     from evalspec.curation.gold.curation import compute_curation
-    from evalspec.curation.gold.sight import PUBLIC
+    from evalspec.curation.gold.viewer import PUBLIC
 
     return compute_curation(found, PUBLIC)
 
@@ -212,3 +223,64 @@ def _find_entries(document: YamlFile, problems: list[Problem]) -> Iterator[tuple
         yield from ((("triples", index), value) for index, value in enumerate(file.triples if file else ()))
     else:
         yield (), document.data
+
+
+def list_losses(content: DatasetContent) -> list[str]:
+    """Return what this format cannot represent."""
+    return _build(content)[1]
+
+
+def write_triples(content: DatasetContent, path: Path) -> Written:
+    """Write the triples as one YAML list.
+
+    Raises:
+        InvalidInput: No sample can be written.
+    """
+    entries, _ = _build(content)
+    refuse_empty(len(entries), path)
+    path.write_bytes(render_yaml(entries).encode())
+    return Written(len(entries))
+
+
+def _build(content: DatasetContent) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the entries that the format can represent, and a description of what it cannot."""
+    losses = list_document_losses(content) + list_default_losses(content)
+    losses += list_sample_losses(content.samples, _SAMPLE_LOSSES)
+    fitting = filter(_has_blocks, content.samples)
+    accepted = Accepted(PlainTriple, lambda: map(_to_entry, fitting), "samples")
+    return list(accepted), losses + accepted.losses
+
+
+def _has_blocks(sample: Sample) -> bool:
+    return bool(sample.groups) or len(list_relevant(sample)) == 1
+
+
+def _to_entry(sample: Sample) -> dict[str, Any]:
+    entry = {
+        "id": sample.id,
+        "question": sample.question,
+        "expected_block": find_kept_blocks(sample) or make_blocks(sample.groups, list_relevant(sample)),
+        "expected_answer": sample.reference,
+        "claims": sample.metadata.get(CLAIMS_KEY) or None,
+        "metadata": {key: value for key, value in sample.metadata.items() if key not in (BLOCKS_KEY, CLAIMS_KEY)},
+    }
+    return {key: value for key, value in entry.items() if value not in (None, {})}
+
+
+def _are_blocks_kept(sample: Sample) -> bool:
+    """Return whether the blocks in the metadata are written: as they are, or because they follow from the ids."""
+    plain = make_blocks(sample.groups, list_relevant(sample)) if _has_blocks(sample) else None
+    return find_kept_blocks(sample) is not None or sample.metadata[BLOCKS_KEY] == plain
+
+
+_SAMPLE_LOSSES = (
+    Loss("the whole sample, because not exactly one document is relevant", lambda sample: not _has_blocks(sample)),
+    Loss("all right answers except the first", lambda sample: len(sample.references) > 1),
+    *NATIVE_ONLY,
+    GRADES,
+    Loss(f"metadata.{CLAIMS_KEY} that is empty", lambda sample: not sample.metadata.get(CLAIMS_KEY, True)),
+    Loss(
+        f"metadata.{BLOCKS_KEY} that is not the relevant block's",
+        lambda sample: BLOCKS_KEY in sample.metadata and not _are_blocks_kept(sample),
+    ),
+)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.reviewers import SHOWN_STATES, TO_REVIEW, is_blind, wants_reviews
 from evalspec.curation.gold.schema import Event
-from evalspec.curation.gold.states import REVIEWING, SETTLING, compute_standing
+from evalspec.curation.gold.states import REVIEWING, SETTLING, compute_review_status
 from evalspec.curation.gold.taking_back import find_last_reviews
 
 REVIEWED = "reviewed by you"
@@ -19,7 +19,7 @@ SEEN_STATES = (*SHOWN_STATES, REVIEWED)
 _SAID = REVIEWING | SETTLING
 
 
-class Sight(Struct, frozen=True):
+class Viewer(Struct, frozen=True):
     """Who looks at a set. `person`: which of its people; None: somebody else, who sees everything.
 
     `withheld`: the triples whose review the person can take back. `is_public`: for readers whom nobody knows, such as
@@ -64,16 +64,16 @@ class Sight(Struct, frozen=True):
         events = [one for one in entry.events if not self.hides(one.event, entry)]
         if len(events) == len(entry.events):
             return entry
-        standing = compute_standing([one.event for one in events], entry.content_hash, found.config.people)
+        standing = compute_review_status([one.event for one in events], entry.content_hash, found.config.people)
         return replace(entry, events=events, standing=standing)
 
 
-EVERYTHING = Sight()
-PUBLIC = Sight(is_public=True)
+EVERYTHING = Viewer()
+PUBLIC = Viewer(is_public=True)
 
 
-def find_sight(found: GoldSet, person: str | None) -> Sight:
+def find_viewer(found: GoldSet, person: str | None) -> Viewer:
     """Return what a person may see of a set now. None: somebody who is not one of its people."""
     if person is None:
         return EVERYTHING
-    return Sight(person, frozenset(one.entry.id for one in find_last_reviews(found, person) if one.is_open))
+    return Viewer(person, frozenset(one.entry.id for one in find_last_reviews(found, person) if one.is_open))
