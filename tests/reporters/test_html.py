@@ -19,9 +19,9 @@ from evalspec.base.foreign_text import visible
 from evalspec.model import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, StoredExchange
 from evalspec.reports.base import no_exchanges, reporter_for
 from evalspec.reports.html import render_html
-from evalspec.reports.html_report.overview import compute_histogram
 from evalspec.reports.html_report.page_data import Chunks
 from evalspec.reports.html_report.texts import Texts, pack_texts
+from evalspec.reports.markup.distributions import compute_histogram
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT
 from reporters.small_runs import FAIL, PASS, exchanges_full_of, retrieval_full_of, run_full_of, run_of

@@ -10,6 +10,8 @@ from evalspec.curation.gold.gold_set import TripleEntry, open_set, read_set
 from evalspec.curation.gold.schema import Category, Outcome
 from evalspec.curation.gold.sight import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.shown import Layout, lay_out, lay_out_section
 from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS
@@ -24,8 +26,6 @@ from evalspec.service.pages.gold_views import (
     show_set,
     show_triple,
 )
-from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
 from evalspec.service.parameters import AddressQuery

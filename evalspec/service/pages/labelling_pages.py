@@ -17,12 +17,12 @@ from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.session import LabelSession
 from evalspec.inputs.datasets.selection import parse_selection
 from evalspec.model.labels import LabelVerdict
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore, show_sample
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label
 from evalspec.service.pages.label_views import LabelForm, say_verdict, show_form
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_sources import list_tags, read_content
-from evalspec.service.pages.sample_views import ShownAttempt, ShownSample, ShownScore, show_sample
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, see_other

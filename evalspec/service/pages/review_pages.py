@@ -24,6 +24,7 @@ from evalspec.curation.gold.schema import Category, Event, Flag, Kind, Outcome
 from evalspec.curation.gold.states import SETTLING
 from evalspec.curation.gold.taking_back import LastReview, find_last_reviews, take_last_back
 from evalspec.curation.gold.wording import CATEGORIES, FLAGS
+from evalspec.reports.markup.room import Room
 from evalspec.runs.store.files import DiskFull
 from evalspec.service.gold_api import MOST_WORDS, Note, Verdict
 from evalspec.service.gold_people import (
@@ -37,7 +38,6 @@ from evalspec.service.gold_people import (
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_pages import render_triple
 from evalspec.service.pages.gold_views import Words, show_triple, sign_events
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.places import hide_folder

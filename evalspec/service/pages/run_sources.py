@@ -1,6 +1,7 @@
 """Where the pages of a run get their data: its content and its tags, from the index of its samples."""
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -8,11 +9,12 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.reports.view.parts import Line, Words
+from evalspec.reports.markup.run_content import RunContent
+from evalspec.reports.markup.views import LONGEST
+from evalspec.reports.view.parts import Line, Role, Words
 from evalspec.runs.store.files import store_errors
 from evalspec.service.access import Access
 from evalspec.service.kept_json import decode_kept
-from evalspec.service.pages.run_content import RunContent
 from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
@@ -27,6 +29,11 @@ class RunLinks(Struct, frozen=True):
 
     visit: Visit
     run_id: str
+
+    @property
+    def longest(self) -> Mapping[Role, int]:
+        """How many characters of an untrusted text are shown."""
+        return LONGEST
 
     def sample(self, dataset: str, id: str) -> str | None:
         """Return the address of a sample. None: its id is too long for one."""
