@@ -109,8 +109,14 @@ def draw_part(part: Part, label: str, links: Links | None = None, dataset: str |
 def frame_table(label: str, head: Nodes, rows: Nodes, kind: str = "cards") -> Element:
     """Return a table that becomes cards on a phone. Its roles are there because browsers drop them with the layout."""
     body = el("tbody", rows, role="rowgroup")
-    table = el("table", el("thead", el("tr", head, role="row"), role="rowgroup"), body, role="table",
-               aria_label=label, class_=kind)  # fmt: skip
+    table = el(
+        "table",
+        el("thead", el("tr", head, role="row"), role="rowgroup"),
+        body,
+        role="table",
+        aria_label=label,
+        class_=kind,
+    )
     return el("div", table, class_="scroll", role="region", tabindex="0", aria_label=label)
 
 
@@ -135,10 +141,12 @@ def draw_table(table: Table, label: str, links: Links | None = None, dataset: st
     """Return a table, with a chart beside each column that has values to draw."""
     drawn = [any(row.cells[place].plot for row in table.rows) for place in range(len(table.columns))]
     head = [
-        (head_cell(group(draw_words((column.title,), links)) if column.title else None, _class_of(column, place)),
-         drawn[place] and head_cell(None, "plotted"))
+        (
+            head_cell(group(draw_words((column.title,), links)) if column.title else None, _class_of(column, place)),
+            drawn[place] and head_cell(None, "plotted"),
+        )
         for place, column in enumerate(table.columns)
-    ]  # fmt: skip
+    ]
     return frame_table(label, head, [_draw_row(row, table.columns, drawn, links, dataset) for row in table.rows])
 
 
@@ -262,5 +270,13 @@ def draw_panel(
 ) -> Element:
     """Return a part of the page under its own heading. `is_open`: whether a phone shows it unfolded."""
     heading = el("h2", title, id=f"title-{id}")
-    return el("section", heading, beside, content, id=id, class_=kind, aria_labelledby=f"title-{id}",
-              data_folds="open" if is_open else "closed")  # fmt: skip
+    return el(
+        "section",
+        heading,
+        beside,
+        content,
+        id=id,
+        class_=kind,
+        aria_labelledby=f"title-{id}",
+        data_folds="open" if is_open else "closed",
+    )
