@@ -34,6 +34,7 @@ class Page(HTMLParser):
     def __init__(self, run: Run, exchanges=sample_exchanges) -> None:
         super().__init__()
         self.tags: list[str] = []
+        self.links: list[str] = []
         self.policy = ""
         self.blocks: dict[str, str] = {}
         self._block: str | None = None
@@ -44,6 +45,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
         self.tags.append(f"<{tag} {[*found]} {found.get('class')}>")
+        self.links += [found["href"]] if "href" in found else []
         if found.get("http-equiv") == "Content-Security-Policy":
             self.policy = found["content"]
         if tag in ("script", "style", "title", "h1", "li"):
@@ -137,7 +139,7 @@ def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
     attempts = [(s.id, a) for d in run.datasets for s in d.samples for a in s.attempts or (s,)]
     shown = page.opened_samples()
     assert len(shown) == len(page.rows()) == sum(len(dataset.samples) for dataset in run.datasets)
-    told = [facts for sample in shown for facts in facts_of(sample)]
+    told = [facts for sample in shown for facts in facts_of(sample) if "latency" in facts]
     assert [facts["latency"] for facts in told] == [render_latency(asking.latency_ms) for _, asking in attempts]
     assert [facts.get("finish reason") for facts in told] == [asking.finish_reason for _, asking in attempts]
     assert {"stop", "length"} <= {facts.get("finish reason") for facts in told}
@@ -152,7 +154,7 @@ def test_an_opened_sample_has_its_texts_and_evidence(page):
     asked, shown = page.items("asked"), page.opened_samples()
     place, texts = asked[hostile]
     assert texts[place] == visible(HOSTILE_TEXT)
-    assert elements(shown[hostile], "bdi", "identifier") == ["docs/4.md"]
+    assert {"docs/4.md", "</td>"} <= {*elements(shown[hostile], "bdi", "identifier")}
     assert visible(HOSTILE_REASON) in elements(shown[hostile], "div", "prose reason")
     assert elements(shown[flaky], "span", "role") == ["system", "user", "assistant", "user"]
     place, texts = asked[flaky]
@@ -163,7 +165,8 @@ def test_an_opened_sample_has_its_texts_and_evidence(page):
 
 
 def test_what_is_not_known_is_null_and_says_why(page):
-    faithfulness = page.source.partition("<bdi>faithfulness</bdi>")[2].partition("</tr>")[0]
+    metrics = page.source.partition('aria-label="the metrics of rag-quality"')[2]
+    faithfulness = metrics.partition("<bdi>faithfulness</bdi>")[2].partition("</tr>")[0]
     assert re.findall(r">([^<]+)<", faithfulness)[:5] == ["skipped", "–", "≥ 0.80", "–", "not gated"]
     unanswered = page.opened_samples()[5]
     assert facts_of(unanswered)[0]["latency"] == "–"
@@ -236,7 +239,9 @@ def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):
         f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    assert not [tag for tag in page.tags if re.search(r"'(src|href|on\w+|style)'", tag)]
+    assert not [tag for tag in page.tags if re.search(r"'(src|on\w+|style)'", tag)]
+    assert page.links
+    assert all(link.startswith("#") for link in page.links)
 
 
 def test_numbers_that_javascript_lacks_become_text():
@@ -306,9 +311,8 @@ def test_the_page_says_that_texts_are_cut(monkeypatch):
     assert "Texts are truncated." not in Page(run, lambda: exchanges).source
     monkeypatch.setattr(evalspec.reports.html_report.page, "MOST_BYTES", 0)
     monkeypatch.setattr(evalspec.reports.html_report.page, "_LEAST_ROOM", 50_000)
-    said = re.search(
-        r"Texts are truncated\.</strong> 10 texts of more than ([\d,]+)", Page(run, lambda: exchanges).source
-    )
+    cut = Page(run, lambda: exchanges).source
+    said = re.search(r"Texts are truncated\.</strong> 10 texts of more than ([\d,]+)", cut)
     assert int(said[1].replace(",", "")) < 20_000
 
 
