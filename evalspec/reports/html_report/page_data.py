@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.base.foreign_text import visible
-from evalspec.reports.markup.elements import Child, Element
+from evalspec.reports.markup.elements import Element
 
 _MOST_EXACT = 2**53
 """Larger integers are not exact in JavaScript."""
@@ -59,10 +59,9 @@ def to_tree(element: Element, known: Sequence[str] = ()) -> list[Any]:
     """Return an element as JSON data. A text that is among the known ones becomes its place there."""
     places = {text: place for place, text in reversed([*enumerate(known)])}
 
-    def convert(node: Child) -> Any:
-        if isinstance(node, str):
-            return places.get(node, node)
-        return [node.tag, node.attributes, [convert(child) for child in node.children]]
+    def convert(node: Element) -> list[Any]:
+        children = [places.get(one, one) if isinstance(one, str) else convert(one) for one in node.children]
+        return [node.tag, node.attributes, children]
 
     return convert(element)
 

@@ -6,7 +6,7 @@ from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
 from evalspec.reports.markup.charts import draw_histogram
 from evalspec.reports.markup.elements import Element, Nodes, chip, definitions, el, folded, group, name
-from evalspec.reports.markup.run_content import DatasetCharts, RunContent
+from evalspec.reports.markup.run_content import BASELINE, DatasetCharts, RunContent
 from evalspec.reports.markup.shown import ShownSection
 from evalspec.reports.markup.views import (
     Links,
@@ -77,8 +77,11 @@ def draw_sections(
     charts: Mapping[str, DatasetCharts],
     after: Callable[[ShownSection], Nodes] | None = None,
 ) -> Iterator[Element]:
-    """Yield the sections of a run. `charts`: of each dataset. `after`: what else is in a section."""
-    first = find_first_broken(shown)
+    """Yield the sections of a run. `charts`: of each dataset. `after`: what else is in a section.
+
+    On a phone, the comparison with the baseline and the first dataset with something wrong are unfolded at first.
+    """
+    opened = _find_first_broken(shown)
     for place, (id, one) in enumerate(zip(name_parts(shown), shown, strict=True)):
         is_dataset = one.section.key == "dataset"
         found = charts.get(one.dataset or "") if is_dataset else None
@@ -96,7 +99,7 @@ def draw_sections(
             found and _draw_charts(found),
             [draw_inner(each, links) for each in inner if each.section.folded],
             after and after(one),
-            is_open=place == first or not is_dataset,
+            is_open=place == opened or one.section.key == BASELINE,
         )
 
 
@@ -108,11 +111,11 @@ def _find_outcome(shown: ShownSection) -> Tone | None:
     return next((tone for tone in _OUTCOMES if tone in tones), None)
 
 
-def find_first_broken(shown: Sequence[ShownSection]) -> int:
-    """Return the place of the first dataset with something wrong; else of the first one."""
+def _find_first_broken(shown: Sequence[ShownSection]) -> int:
+    """Return the place of the first dataset with something wrong; else of the first section."""
     datasets = [place for place, one in enumerate(shown) if one.section.key == "dataset"]
     broken = (place for place in datasets if _find_outcome(shown[place]) in (Tone.FAIL, Tone.WARN))
-    return next(broken, datasets[0] if datasets else 0)
+    return next(broken, 0)
 
 
 def _draw_charts(found: DatasetCharts) -> Element | None:
