@@ -19,8 +19,8 @@ def draw_plot(plot: Plot, tone: Tone) -> Element:
     """
     bounds = [bound for bound in (plot.min, plot.max) if bound is not None]
     known = [plot.point, *(plot.ends or ()), *bounds]
-    low = min(0.0, *known)
-    high = 1.0 if max(known) <= 1 else max(known) * 1.05
+    low: float = min(0.0, *known)
+    high: float = 1.0 if max(known) <= 1 else max(known) * 1.05
 
     def place(value: float) -> float:
         return round(_PLOT_LEFT + (value - low) / (high - low) * _PLOT_WIDTH, 2)
@@ -57,7 +57,7 @@ def _draw(
     percentiles: list[tuple[str, float]] | tuple[()] = (),
     unit: str = "",
 ) -> Element:
-    low, high = histogram["low"], histogram["high"]
+    low, high = float(histogram["low"]), float(histogram["high"])
 
     def place(value: float) -> float:
         return round(min(max((value - low) / (high - low) * _WIDTH, 0.75), _WIDTH - 0.75), 2)
@@ -94,7 +94,7 @@ def _draw_bars(histogram: Mapping[str, Any], unit: str) -> Iterator[Element]:
             yield el("rect", hint, class_="bar", x=x, y=y, width=width, height=height, rx=1)
 
 
-def _draw_percentile(number: int, title: str, x: float) -> Nodes:
+def _draw_percentile(number: int, title: str, x: float) -> Iterator[Nodes]:
     is_late = x > _WIDTH - 30
     text_x, anchor = (x - 3, "end") if is_late else (x + 3, "start")
     yield _upright("percentile", x, 10 * number)

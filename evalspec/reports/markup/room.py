@@ -1,6 +1,6 @@
 """Texts of samples as elements, and how many of their characters fit on a page."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from typing import TypeVar
 
@@ -54,7 +54,7 @@ class Room:
         return CutText(shown, len(text) - len(shown))
 
     def clip(self, name: str) -> str:
-        """Return a name, of which a page with little room shows the beginning."""
+        """Return a name. A page with little room shows its beginning."""
         return cut(name, _LONGEST_NAME if self._most_items else _LONGEST_NAME_WHOLE)
 
     def prose(self, text: str, kind: str = "", most: int = _MOST) -> Element:
@@ -68,7 +68,7 @@ class Room:
         """Return a text in which the words that another text lacks are marked."""
         return el("div", [self._draw_piece(piece, most) for piece in pieces], class_="prose", dir="auto")
 
-    def _draw_piece(self, piece: TextPiece, most: int) -> Nodes:
+    def _draw_piece(self, piece: TextPiece, most: int) -> Iterator[Nodes]:
         shown = self.take(piece.text, most)
         yield el("mark", shown.text) if piece.differs else shown.text
         yield self._link_rest(shown)

@@ -31,7 +31,7 @@ def draw_headline(tone: str, mark: str, outcome: Nodes, title: Nodes, *content: 
     return el("header", said, el("h1", title), content, class_=f"headline {tone or 'none'}")
 
 
-def draw_reasons(reasons: Sequence[Words], link: Callable[[int], Nodes], links: Links | None = None) -> Nodes:
+def draw_reasons(reasons: Sequence[Words], link: Callable[[int], Nodes], links: Links | None = None) -> Iterator[Nodes]:
     """Yield the reasons of a verdict. The later ones are folded. `link`: to what the reason of this number is about."""
     items = [
         el("li", el("span", draw_words(reason, links), data_reason=number), link(number), dir="auto")

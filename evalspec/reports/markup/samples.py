@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from evalspec.base.plural import counted
-from evalspec.reports.markup.elements import Element, Nodes, about, chip, definitions, el, folded, name
+from evalspec.reports.markup.elements import Element, Nodes, chip, definitions, el, folded, name
 from evalspec.reports.markup.evidence import ShownEvidence, ShownVerdict, VerdictList
 from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.sample_content import (
@@ -25,7 +25,7 @@ Forms = Callable[[int, str | None, int], Nodes]
 """Returns the form to label an attempt, or one of its scores: by number of the attempt, metric, number of the score."""
 
 
-def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> Nodes:
+def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> Iterator[Nodes]:
     """Yield question, attempts, reference passages and metadata of a sample."""
     several = len(sample.attempts) > 1
     if sample.error and several:
@@ -44,12 +44,14 @@ def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> 
         yield _block("Metadata", draw_facts(sample.metadata, room))
 
 
-def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element | None:
+def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element:
     """Return what is beside the title of a sample: state, dataset, place in its file, latency, tags."""
     place = file and f"{file}:{sample.line}" if sample.line is not None else file
     line = f"line {sample.line}" if sample.line is not None and not file else None
     facts = [chip(*sample.state), *(name(room.clip(one)) for one in (sample.dataset, place or line) if one)]
-    return about([*facts, sample.latency, *(name(room.clip(tag), "tag") for tag in sample.tags)])
+    return el(
+        "p", facts, el("span", sample.latency), [*(name(room.clip(tag), "tag") for tag in sample.tags)], class_="about"
+    )
 
 
 def _block(title: str, *content: Nodes) -> Element:
@@ -109,7 +111,7 @@ def _draw_attempt_row(
     )
 
 
-def _draw_value(score: ShownScore) -> Nodes:
+def _draw_value(score: ShownScore) -> Iterator[Nodes]:
     """Return a value in a table, with the reason why there is none."""
     yield el("span", score.shown, class_="fail") if score.is_beyond else score.shown
     if score.chip and not score.is_beyond:
@@ -151,7 +153,7 @@ def draw_references(sample: ShownSample, references: Sequence[Marked], room: Roo
     return _block(title, [room.pieces(one) for one in references] or none)
 
 
-def _draw_scores(one: ShownAttempt, room: Room, forms: Forms | None) -> Nodes:
+def _draw_scores(one: ShownAttempt, room: Room, forms: Forms | None) -> Iterator[Nodes]:
     """Yield the scores. Those within their limit come last, and are folded if there are others."""
     drawn = [
         (score, el("li", draw_score(score, room), forms and forms(one.number, score.metric, number)))
@@ -165,7 +167,7 @@ def _draw_scores(one: ShownAttempt, room: Room, forms: Forms | None) -> Nodes:
         yield folded(f"{counted(len(met), 'score')} within the limit", el("ul", met, class_="scores"))
 
 
-def draw_score(score: ShownScore, room: Room) -> Nodes:
+def draw_score(score: ShownScore, room: Room) -> Iterator[Nodes]:
     """Yield a score with its reason and evidence."""
     yield el(
         "div",
@@ -223,7 +225,7 @@ def _muted(text: str) -> Element:
     return el("p", text, class_="muted")
 
 
-def draw_columns(metrics: Sequence[str], room: Room) -> Nodes:
+def draw_columns(metrics: Sequence[str], room: Room) -> Iterator[Nodes]:
     """Yield the titles of a table of samples."""
     yield head_cell("sample", "sample")
     yield head_cell("status", "state")

@@ -35,8 +35,9 @@ NOTES_AT_ONCE = 10
 class Links(Protocol):
     """The addresses that a view links to."""
 
-    longest: Mapping[Role, int]
-    """How many characters of an untrusted text are shown."""
+    @property
+    def longest(self) -> Mapping[Role, int]:
+        """How many characters of an untrusted text are shown."""
 
     def sample(self, dataset: str, id: str) -> str | None:
         """Return the address of a sample. None: it has none."""
@@ -45,7 +46,7 @@ class Links(Protocol):
         """Return the address of a section with all its rows. None: it has none."""
 
 
-def draw_words(words: Words, links: Links | None = None, dataset: str | None = None) -> Nodes:
+def draw_words(words: Words, links: Links | None = None, dataset: str | None = None) -> Iterator[Nodes]:
     """Return a text: own words unchanged, untrusted text isolated, and ids of samples of the dataset as links."""
     for piece in words:
         if isinstance(piece, str):
@@ -61,7 +62,7 @@ def _clip(piece: Foreign, links: Links | None) -> str:
     return cut(piece.text, (links.longest if links else LONGEST)[piece.role])
 
 
-def draw_line_words(line: Line, links: Links | None = None, dataset: str | None = None) -> Nodes:
+def draw_line_words(line: Line, links: Links | None = None, dataset: str | None = None) -> Iterator[Nodes]:
     """Return a line without an element around it."""
     yield draw_words(line.words, links, dataset)
     for number, item in enumerate(line.items):
@@ -71,7 +72,7 @@ def draw_line_words(line: Line, links: Links | None = None, dataset: str | None 
         yield f" and {line.more:,} more"
 
 
-def draw_cell(cell: Cell, links: Links | None = None, dataset: str | None = None) -> Nodes:
+def draw_cell(cell: Cell, links: Links | None = None, dataset: str | None = None) -> Iterator[Nodes]:
     """Return what is in a cell."""
     said = draw_words(cell.words, links, dataset)
     yield el("span", said, class_=_KINDS[cell.tone]) if cell.words and cell.tone in _KINDS else said
@@ -87,7 +88,7 @@ def draw_about(cells: Iterable[Cell], *others: Nodes, links: Links | None = None
     return about([*(el("span", draw_cell(cell, links)) for cell in cells), *others])
 
 
-def draw_notes(notes: Sequence[Line], links: Links | None = None) -> Nodes:
+def draw_notes(notes: Sequence[Line], links: Links | None = None) -> Iterator[Nodes]:
     """Yield the lines at the end of a view. The later ones are folded."""
     items = [el("li", draw_line_words(line, links)) for line in notes]
     if items:
@@ -177,7 +178,7 @@ def _class_of(column: Column, place: int) -> str | None:
     return ("wide" if column.wrap is Wrap.WORDS else "short") + (" titled" if column.title else "")
 
 
-def _draw_entries(part: Entries, label: str, links: Links | None, dataset: str | None) -> Nodes:
+def _draw_entries(part: Entries, label: str, links: Links | None, dataset: str | None) -> Iterator[Nodes]:
     """Yield a row for each entry, with a column for each kind of line below it; entries with other texts as a list."""
     if any(not line.items for entry in part.entries for line in entry.lines):
         yield el(
@@ -205,7 +206,7 @@ def _kind_of(line: Line) -> str:
     return "".join(piece for piece in line.words if isinstance(piece, str))
 
 
-def _draw_items(entry: Entry, kind: str, links: Links | None, dataset: str | None) -> Nodes:
+def _draw_items(entry: Entry, kind: str, links: Links | None, dataset: str | None) -> Iterator[Nodes]:
     for line in entry.lines:
         if _kind_of(line) == kind:
             items = [el("li", draw_words(item, links, dataset)) for item in line.items]
@@ -238,14 +239,14 @@ def _draw_answer(line: Line, links: Links | None) -> Element:
     return el("div", el("p", _kind_of(line).removesuffix(": "), class_="subheading"), shown, class_="block")
 
 
-def draw_shown_parts(shown: ShownSection, links: Links) -> Nodes:
+def draw_shown_parts(shown: ShownSection, links: Links) -> Iterator[Nodes]:
     """Yield the parts of a section."""
     for number, one in enumerate(shown.parts, 1):
         label = f"{shown.label} ({number})" if number > 1 else shown.label
         yield draw_part(one.part, label, links, shown.dataset)
 
 
-def draw_shown(shown: ShownSection, links: Links) -> Nodes:
+def draw_shown(shown: ShownSection, links: Links) -> Iterator[Nodes]:
     """Yield the parts of a section, and a link to further rows."""
     yield draw_shown_parts(shown, links)
     if shown.more:

@@ -18,11 +18,11 @@ from evalspec.curation.labels.session import LabelSession
 from evalspec.inputs.datasets.selection import parse_selection
 from evalspec.model.labels import LabelVerdict
 from evalspec.reports.markup.room import Room
-from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore, show_sample
+from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label
 from evalspec.service.pages.label_views import LabelForm, say_verdict, show_form
-from evalspec.service.pages.run_sources import list_tags, read_content
+from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
@@ -245,8 +245,7 @@ def _render(
         file=next((one.file for one in content.charts if shown and one.dataset == shown.sample.dataset), None),
         queue_link=desk.link(),
         back_link=visit.link_sample(run.id, shown.sample.dataset, shown.sample.id, shown.position) if shown else None,
-        room=Room(None if "whole" in given else _TEXT_BYTES),
-        whole_link=shown.whole_link if shown else None,
+        room=Room(None if "whole" in given else _TEXT_BYTES, shown.whole_link if shown else None),
     )
 
 
@@ -257,7 +256,7 @@ def _list_metrics(run: IndexedRun) -> list[str]:
 def _show_case(desk: Desk, case: Case, *, is_back: bool) -> ShownCase:
     found = _read_details(desk.run, case)
     limits = read_content(desk.visit.access, desk.run.id).limits.get(case.dataset, {})
-    sample, metric, position = show_sample(found, limits), case.target[3], found.row.position
+    sample, metric, position = show_details(found, limits), case.target[3], found.row.position
     attempt = next(one for one in sample.attempts if one.number == case.attempt)
     score = next((one for one in attempt.scores if one.metric == metric), None)
     labels = [one for one in desk.run.read_labels() if one.target == case.target]

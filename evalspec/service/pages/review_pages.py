@@ -267,8 +267,7 @@ def _render(
         flags={str(flag): text for flag, text in FLAGS.items()},
         categories={str(category): text for category, text in CATEGORIES.items()},
         links=links,
-        whole_link=None if whole else links.part("/review", **asked, whole=1),
-        room=Room(_TEXT_BYTES),
+        room=Room(_TEXT_BYTES, None if whole else links.part("/review", **asked, whole=1)),
     )
 
 

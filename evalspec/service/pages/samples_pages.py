@@ -12,13 +12,13 @@ from evalspec.reports.markup.elements import Element, chip, el
 from evalspec.reports.markup.elements import name as isolate
 from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.run_content import MOST_REASONS, RunContent
-from evalspec.reports.markup.sample_content import Limits, find_state, render_latency, show_sample, show_scores
+from evalspec.reports.markup.sample_content import Limits, find_state, render_latency, show_scores
 from evalspec.reports.markup.samples import draw_cells, draw_columns
 from evalspec.reports.markup.views import frame_table
 from evalspec.reports.view.parts import Words
 from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
 from evalspec.service.pages.label_views import show_labelling
-from evalspec.service.pages.run_sources import list_tags, read_content
+from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
 from evalspec.service.parameters import AddressQuery
@@ -124,13 +124,7 @@ def show_run_sample(run_id: str, visit: Visitor, given: Annotated[dict[str, str]
         "sample.html",
         visit,
         run_id=run_id,
-        sample=show_sample(
-            dataset,
-            found.row.result,
-            None if found.row.question is None else found.sample,
-            found.attempts,
-            limits,
-        ),
+        sample=show_details(found, limits),
         file=next((charts.file for charts in content.charts if charts.dataset == dataset), None),
         has_several=len(content.limits) > 1,
         labelling=show_labelling(visit, run_id, found),
