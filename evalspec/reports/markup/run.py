@@ -96,7 +96,7 @@ def draw_sections(
             draw_about(one.section.about, file, links=links),
             draw_shown(one, links),
             [draw_inner(each, links) for each in inner if not each.section.folded],
-            found and _draw_charts(found),
+            _draw_charts(found) if found else None,
             [draw_inner(each, links) for each in inner if each.section.folded],
             after and after(one),
             is_open=place == opened or one.section.key == BASELINE,

@@ -35,7 +35,7 @@ def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> 
         yield _block(f"{len(sample.attempts)} attempts", _draw_attempts(sample, room))
     for one in sample.attempts:
         drawn = _draw_attempt(sample, one, room, forms)
-        title = ["Attempt ", str(one.number), " ", chip(*one.state)]
+        title: list[Nodes] = ["Attempt ", str(one.number), " ", chip(*one.state)]
         yield folded(title, drawn, is_open=one.number == 1, kind="attempt") if several else drawn
     if passages := sample.reference_contexts:
         items, more = room.items(passages, lambda text: el("li", room.prose(text, "passage", _PASSAGE)))
@@ -84,7 +84,7 @@ def draw_question(sample: ShownSample, room: Room) -> Nodes:
 def _draw_attempts(sample: ShownSample, room: Room) -> Element:
     """Return the scores of all attempts beside each other, and those of all together."""
     metrics = [score.metric for score in sample.scores]
-    head = [
+    head: list[Nodes] = [
         head_cell("attempt"),
         head_cell("status"),
         [_head_metric(one, room) for one in metrics],

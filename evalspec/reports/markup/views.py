@@ -162,7 +162,7 @@ def _draw_row(
         else:
             cells.append(row_head(el("span", content, class_="under") if row.under else content))
         if drawn[place]:
-            cells.append(data_cell(cell.plot and draw_plot(cell.plot, cell.tone), kind="plotted"))
+            cells.append(data_cell(draw_plot(cell.plot, cell.tone) if cell.plot else None, kind="plotted"))
     return el("tr", cells, role="row")
 
 
@@ -188,7 +188,7 @@ def _draw_entries(part: Entries, label: str, links: Links | None, dataset: str |
     kinds = dict.fromkeys(_kind_of(line) for entry in part.entries for line in entry.lines)
     if part.title:
         yield el("h4", part.title)
-    head = [head_cell(part.noun), head_cell(None), [head_cell(kind, "wide titled") for kind in kinds]]
+    head: list[Nodes] = [head_cell(part.noun), head_cell(None), [head_cell(kind, "wide titled") for kind in kinds]]
     rows = [
         el(
             "tr",
@@ -221,7 +221,7 @@ def _draw_entry(entry: Entry, links: Links | None, dataset: str | None) -> Eleme
         "li",
         el("p", el("strong", draw_words((entry.name,), links, dataset)), " ", draw_words(entry.said, links, dataset)),
         [el("p", draw_line_words(line, links, dataset), class_="muted") for line in entry.lines if line not in answers],
-        answers and el("div", [_draw_answer(line, links) for line in answers], class_="beside"),
+        el("div", [_draw_answer(line, links) for line in answers], class_="beside") if answers else None,
         class_=entry.tone,
         tabindex="-1",
         data_row=True,

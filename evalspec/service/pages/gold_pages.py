@@ -125,6 +125,7 @@ def render_triple(
     sight, links = find_caller_sight(found, visit.access), SetLinks(visit, name)
     is_blind, history = sight.is_blind(entry), list_history(entry)
     dispute = show_dispute(root, entry, sight)
+    whole_link = None if whole else links.part("/triple", id=id, whole=1)
     return render_page(
         "gold_triple.html",
         visit,
@@ -145,7 +146,8 @@ def render_triple(
         categories={str(Category(key)): text for key, text in CATEGORIES.items()},
         links=links,
         most_words=MOST_WORDS,
-        room=Room(_TEXT_BYTES, None if whole else links.part("/triple", id=id, whole=1)),
+        whole_link=whole_link,
+        room=Room(_TEXT_BYTES, whole_link),
         may_review=visit.may("review"),
         errors=errors,
         note=note,

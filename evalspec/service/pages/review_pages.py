@@ -247,6 +247,7 @@ def _render(
     done = session.total - session.remaining
     refusal = explain_no_review(entry, session.by) if entry is not None else None
     asked: dict[str, Any] = {"id": entry.id if entry else None, "after": after or None}
+    whole_link = None if whole else links.part("/review", **asked, whole=1)
     return render_page(
         "gold_review.html",
         visit,
@@ -267,7 +268,8 @@ def _render(
         flags={str(flag): text for flag, text in FLAGS.items()},
         categories={str(category): text for category, text in CATEGORIES.items()},
         links=links,
-        room=Room(_TEXT_BYTES, None if whole else links.part("/review", **asked, whole=1)),
+        whole_link=whole_link,
+        room=Room(_TEXT_BYTES, whole_link),
     )
 
 
