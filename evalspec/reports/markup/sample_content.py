@@ -248,10 +248,10 @@ def find_state(result: SampleResult, limits: Limits) -> Chip:
     )
     if is_failed:
         return _FAILED
-    if any(_show_score(metric, score, result, limits).is_beyond for metric, score in result.scores.items()):
-        return _BEYOND
     if result.pass_rate is not None and 0.0 < result.pass_rate < 1.0:
         return _FLAKY
+    if any(_show_score(metric, score, result, limits).is_beyond for metric, score in result.scores.items()):
+        return _BEYOND
     return _state_of(None if result.pass_rate is None else result.pass_rate == 1.0)
 
 
