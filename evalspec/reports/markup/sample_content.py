@@ -144,7 +144,7 @@ def _show_attempt(
 ) -> ShownAttempt:
     exchange, attempt = row.exchange, row.attempt
     reply = None if exchange is None else exchange.reply
-    answer = None if reply is None else reply.response
+    answer = None if exchange is None else exchange.answer
     marked, references = _mark_answer(answer, () if sample is None else sample.references, is_marked=is_marked)
     metrics = dict.fromkeys([*limits, *row.scores])
     return ShownAttempt(

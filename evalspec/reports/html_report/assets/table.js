@@ -210,11 +210,11 @@ class SampleTable {
     const first = this.page * PAGE;
     const { dataset, order } = this;
     const numbers = order.slice(first, first + PAGE);
-    this.renderCount(first, numbers.length);
     const rows = await Promise.all(numbers.map((number) => readTexts("rows", dataset.start + number)));
     if (this.order !== order || this.page * PAGE !== first) return;
     this.body.replaceChildren(...rows.map((row, index) => this.renderRow(row, numbers[index])));
     this.fillQuestions();
+    this.renderCount(first, numbers.length);
   }
 
   renderCount(first, shown) {
