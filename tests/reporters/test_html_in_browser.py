@@ -267,7 +267,7 @@ def test_every_attempt_of_a_sample_can_be_seen(opened):
         expect(rows).to_have_count(5)
         expect(rows.nth(2)).to_contain_text("0.000")
         expect(dialog).to_contain_text("Yes: the switch is covered")
-        dialog.get_by_text("Attempt 2").click()
+        dialog.locator("summary").filter(has_text="Attempt 2").click()
         expect(dialog.get_by_role("heading", name="Answer of attempt 2")).to_be_visible()
         second = dialog.locator("details.attempt").nth(1)
         expect(dialog).to_contain_text("1 of 2 statements is not supported")

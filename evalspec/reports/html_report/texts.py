@@ -128,5 +128,5 @@ def _draw(
     row = draw_cells(
         [link, el("span", class_="question", dir="auto")], state, shown.scores, shown.latency, result.tags, room
     )
-    drawn = (row, draw_place(shown, dataset.file, room), group(draw_sample(shown, room)))
-    return [to_tree(one, texts) for one in drawn]
+    content = group(draw_sample(shown, room))
+    return [to_tree(row), to_tree(draw_place(shown, dataset.file, room)), to_tree(content, texts)]

@@ -25,7 +25,7 @@ _UNDECIDED = ("none", "", "not decided")
 
 Limits = Mapping[str, Sequence[Threshold]]
 Marked = tuple[TextPiece, ...]
-"""A text in pieces, some of which differ from another text."""
+"""A text in pieces. Some may differ from another text."""
 Chip = tuple[str, str, str]
 """Tone, mark and word of an outcome."""
 
