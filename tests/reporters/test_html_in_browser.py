@@ -273,7 +273,7 @@ def test_every_attempt_of_a_sample_can_be_seen(opened):
         expect(dialog).to_contain_text("1 of 2 statements is not supported")
         expect(second.locator(".scores > li").nth(1)).to_contain_text("✗beyond limitlimit ≥ 0.70 · graded 0.000, 0.040")
         expect(second.locator(".verdicts li").nth(1)).to_contain_text("✗not supported")
-        expect(dialog.locator(".definitions").filter(has_text="finish reason").nth(1)).to_contain_text("length")
+        expect(second.locator(".definitions > div").filter(has_text="finish reason")).to_contain_text("length")
 
 
 def test_scores_beyond_their_limit_come_first_and_those_within_it_are_folded(opened):
