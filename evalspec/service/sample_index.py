@@ -22,6 +22,7 @@ from evalspec.base.foreign_text import cut, encodable
 from evalspec.inputs.datasets.filters import spell_value
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
 from evalspec.reports.concerned import Concerned, find_concerned
+from evalspec.reports.markup.run_content import build_content
 from evalspec.runs.store.derived import derived_folder, sign_run
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
 from evalspec.runs.store.inputs import INPUTS_NAME, parse_input
@@ -30,7 +31,6 @@ from evalspec.runs.store.log_records import parse_object, read_log
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.logs import configure_logs, log_event
-from evalspec.service.pages.run_content import build_content
 from evalspec.verdict.summary import in_slice
 
 LONGEST_MARK = 300

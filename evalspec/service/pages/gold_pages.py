@@ -16,6 +16,8 @@ from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, Kind
 from evalspec.curation.gold.states import SETTLING
 from evalspec.curation.gold.viewer import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.shown import Layout, lay_out, lay_out_section
 from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS, Note
@@ -40,8 +42,6 @@ from evalspec.service.pages.gold_views import (
     show_triple,
     sign_events,
 )
-from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, Visitor, see_other
 from evalspec.service.parameters import AddressQuery
@@ -144,6 +144,7 @@ def _render_triple(
     viewer, links = find_caller_viewer(found, visit.access), SetLinks(visit, name)
     is_blind, history = viewer.is_blind(entry), list_history(entry)
     dispute = show_dispute(root, entry, viewer)
+    whole_link = None if whole else links.part("/triple", id=id, whole=1)
     return render_page(
         "gold_triple.html",
         visit,
@@ -167,8 +168,8 @@ def _render_triple(
         categories={str(Category(key)): text for key, text in CATEGORIES.items()},
         links=links,
         most_words=MOST_WORDS,
-        whole_link=None if whole else links.part("/triple", id=id, whole=1),
-        room=Room(_TEXT_BYTES),
+        whole_link=whole_link,
+        room=Room(_TEXT_BYTES, whole_link),
         may_review=visit.may("review"),
         errors=refusal.errors,
         note=refusal.form.note,

@@ -14,6 +14,7 @@ from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.session import LabelSession
 from evalspec.inputs.datasets.selection import parse_selection
 from evalspec.model.labels import LabelVerdict
+from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label
 from evalspec.service.pages.case_pages import (
@@ -26,8 +27,7 @@ from evalspec.service.pages.case_pages import (
     find_refusal,
 )
 from evalspec.service.pages.label_views import LabelForm, list_metrics, say_verdict, show_form
-from evalspec.service.pages.run_sources import list_tags, read_content
-from evalspec.service.pages.sample_views import ShownAttempt, ShownSample, ShownScore, show_sample
+from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.parameters import AddressQuery
@@ -231,7 +231,7 @@ def _render(
 def _show_case(opened: OpenLabelling, case: Case, *, is_back: bool) -> ShownCase:
     found = _read_details(opened.run, case)
     limits = read_content(opened.visit.access, opened.run.id).limits.get(case.dataset, {})
-    sample, metric, position = show_sample(found, limits), case.target[3], found.row.position
+    sample, metric, position = show_details(found, limits), case.target[3], found.row.position
     attempt = next(one for one in sample.attempts if one.number == case.attempt)
     score = next((one for one in attempt.scores if one.metric == metric), None)
     labels = [one for one in opened.run.read_labels() if one.target == case.target]

@@ -11,14 +11,14 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.tables import COLUMNS
 from evalspec.model.labels import Label
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.shown import lay_out
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.indexed_run import open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_shown_labels, read_stats
 from evalspec.service.pages.label_views import list_metrics, render_label_time, say_verdict
-from evalspec.service.pages.layout import lay_out
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other

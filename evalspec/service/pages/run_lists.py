@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import inf
 
 from msgspec import Struct
 
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
-from evalspec.service.pages.drawing import TrendDrawing, draw_trend
 from evalspec.service.run_records import DatasetRow, ListedValue, RunEntry, RunStatus, TrendPoint
 from evalspec.verdict.wording import MARKS, render_known, render_limit
 
@@ -16,6 +16,9 @@ _DATASETS_SHOWN = 3
 _VALUES_SHOWN = 6
 _TRENDS_SHOWN = 8
 _COMMIT_LENGTH = 7
+_FARTHEST_LIMIT = 3
+"""How far from the values a limit is drawn, as a multiple of their spread."""
+_TREND_WIDTH, _TREND_HEIGHT, _TREND_EDGE = 220, 44, 4
 _TONES = {True: "pass", False: "fail", None: ""}
 _PASSED = {True: MARKS[VerdictStatus.PASS], False: MARKS[VerdictStatus.FAIL], None: ""}
 
@@ -53,6 +56,14 @@ class ListedRun(Struct, frozen=True):
     more_datasets: int
     origin: tuple[str, ...]
     is_pushed: bool
+
+
+class TrendDrawing(Struct, frozen=True):
+    """A line over runs, oldest first. `points`: as SVG reads them. `last`: position of the newest value."""
+
+    pieces: tuple[str, ...]
+    last: tuple[float, float]
+    limits: tuple[float, ...]
 
 
 class Trend(Struct, frozen=True):
@@ -131,6 +142,42 @@ def _build_trend(metric: str, newest: ListedValue, points: Sequence[TrendPoint])
     breaks = sum(before != after for before, after in pairwise(measured))
     more = f"; {counted(breaks, 'break')}, where the measurement changed" if breaks else ""
     return Trend(metric, drawing, caption + more, label + more)
+
+
+def draw_trend(
+    values: Sequence[float | None], series: Sequence[str | None], limits: Sequence[float] = ()
+) -> TrendDrawing | None:
+    """Return the line of some values, oldest first. Without two values there is no line.
+
+    A value that is None, and another series than before or an unknown one, interrupt it. A single value is a dot.
+
+    Limits so far away that the line would look flat are left out.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return None
+    reach = _FARTHEST_LIMIT * (max(known) - min(known)) or inf
+    near = [limit for limit in limits if min(known) - reach <= limit <= max(known) + reach]
+    shown = [*known, *near]
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+
+    def place(number: int, value: float) -> tuple[float, float]:
+        x = _TREND_EDGE + number / (len(values) - 1) * (_TREND_WIDTH - 2 * _TREND_EDGE)
+        middle = 0.5 if high == low else (value - low) / span
+        return round(x, 2), round(_TREND_HEIGHT - _TREND_EDGE - middle * (_TREND_HEIGHT - 2 * _TREND_EDGE), 2)
+
+    pieces: list[list[str]] = [[]]
+    last = (0.0, 0.0)
+    for number, value in enumerate(values):
+        if value is None or series[number] is None or series[number] != series[number - 1]:
+            pieces.append([])
+        if value is None:
+            continue
+        last = place(number, value)
+        pieces[-1].append(f"{last[0]},{last[1]}")
+    lines = tuple(" ".join(piece if len(piece) > 1 else piece * 2) for piece in pieces if piece)
+    return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in near))
 
 
 def render_moment(moment: float) -> str:

@@ -1,16 +1,14 @@
-"""What the pages of samples show: rows of a list, and one sample with everything that is known of it."""
+"""What is shown of samples: rows of a table, and one sample with everything that is known of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from evalspec.model import Exchange, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.reports.findings import describe_unscored
+from evalspec.reports.markup.evidence import ShownEvidence, describe_evidence, render_data
 from evalspec.reports.rows import AttemptRow
 from evalspec.reports.word_changes import TextPiece, mark_differences
-from evalspec.service.pages.evidence import ShownEvidence, describe_evidence, render_data
-from evalspec.service.sample_index import SampleRow
-from evalspec.service.sample_pages import SampleDetails
 from evalspec.verdict.summary import in_slice
 from evalspec.verdict.wording import UNKNOWN, render_limit, render_value
 
@@ -24,9 +22,10 @@ _BEYOND = ("fail", "✗", "beyond limit")
 _FLAKY = ("warn", "~", "flaky")
 _PASSED = ("pass", "✓", "passed")
 _UNDECIDED = ("none", "", "not decided")
-_DOCUMENTS_SHOWN = 100
 
 Limits = Mapping[str, Sequence[Threshold]]
+Marked = tuple[TextPiece, ...]
+"""A text in pieces. Some may differ from another text."""
 Chip = tuple[str, str, str]
 """Tone, mark and word of an outcome."""
 
@@ -34,7 +33,7 @@ Chip = tuple[str, str, str]
 class ShownScore(Struct, frozen=True):
     """A score. `chip`: its status if it has no value, or that it is beyond a limit. `notes`: limit, single grades.
 
-    `is_known`: whether the sample has the score.
+    `is_known`: whether the sample has the score. `is_met`: whether it has limits and is within them.
     """
 
     metric: str
@@ -45,19 +44,7 @@ class ShownScore(Struct, frozen=True):
     reason: str | None = None
     evidence: ShownEvidence | None = None
     is_known: bool = True
-
-
-class ListedSample(Struct, frozen=True):
-    """One row of the list."""
-
-    position: int
-    dataset: str
-    id: str
-    question: str | None
-    state: Chip
-    scores: tuple[ShownScore, ...]
-    latency: str
-    tags: tuple[str, ...]
+    is_met: bool = False
 
 
 class ShownDocument(Struct, frozen=True):
@@ -69,25 +56,35 @@ class ShownDocument(Struct, frozen=True):
     is_reference: bool = False
 
 
+class DocumentList(Struct, frozen=True):
+    """Documents under a title."""
+
+    title: str
+    documents: tuple[ShownDocument, ...]
+
+
 class ShownAttempt(Struct, frozen=True):
     """One attempt. `answer`: None if it is not kept. `facts`: times, tokens, finish reason."""
 
     number: int
     state: Chip
     error: str | None
-    answer: tuple[TextPiece, ...] | None
-    references: tuple[tuple[TextPiece, ...], ...]
+    answer: Marked | None
+    references: tuple[Marked, ...]
     scores: tuple[ShownScore, ...]
-    documents: tuple[ShownDocument, ...]
-    documents_title: str
-    more_documents: int
+    documents: tuple[DocumentList, ...]
     missed: tuple[ShownDocument, ...]
     tool_calls: str | None
     facts: tuple[tuple[str, str], ...]
+    latency: str
+    is_retrieval: bool
 
 
 class ShownSample(Struct, frozen=True):
-    """One sample. `turns`: role and content of each message; a plain question has an empty role."""
+    """One sample. `turns`: role and content of each message; a plain question has an empty role.
+
+    `scores`, `latency`: of all attempts together.
+    """
 
     dataset: str
     id: str
@@ -100,97 +97,113 @@ class ShownSample(Struct, frozen=True):
     attempts: tuple[ShownAttempt, ...]
     reference_contexts: tuple[str, ...]
     metadata: tuple[tuple[str, str], ...]
+    scores: tuple[ShownScore, ...]
+    latency: str
 
 
-def list_sample(row: SampleRow, metrics: Sequence[str], limits: Limits) -> ListedSample:
-    """Return a row of the list. `metrics`: the columns."""
-    result = row.result
-    scores = tuple(_show_score(metric, result.scores.get(metric), result, limits) for metric in metrics)
-    return ListedSample(
-        row.position,
-        row.dataset,
-        result.id,
-        row.question,
-        _find_state(result, limits),
-        scores,
-        _render_latency(result.latency_ms),
-        result.tags[:8],
-    )
+def show_scores(result: SampleResult, metrics: Sequence[str], limits: Limits) -> tuple[ShownScore, ...]:
+    """Return scores of a sample. `limits`: the metrics of its dataset with their thresholds."""
+    return tuple(_show_score(metric, result.scores.get(metric), result, limits) for metric in metrics)
 
 
-def show_sample(found: SampleDetails, limits: Limits) -> ShownSample:
-    """Return everything that is known of a sample. `limits`: the metrics of its dataset with their thresholds."""
-    result, sample = found.row.result, found.sample
-    has_texts = found.row.question is not None
-    asked = sample.user_input
+def show_sample(
+    dataset: str,
+    result: SampleResult,
+    sample: Sample | None,
+    attempts: Sequence[AttemptRow],
+    limits: Limits,
+    *,
+    is_marked: bool = True,
+) -> ShownSample:
+    """Return everything that is known of a sample.
+
+    `sample`: None if its texts are not kept. `limits`: the metrics of its dataset with their thresholds. `is_marked`:
+    whether the words in which answers differ are marked.
+    """
+    asked = () if sample is None else sample.user_input
     turns = [("", asked)] if isinstance(asked, str) else [(turn.role, turn.content) for turn in asked]
     return ShownSample(
-        found.row.dataset,
+        dataset,
         result.id,
         result.line,
-        _find_state(result, limits),
+        find_state(result, limits),
         result.tags,
         result.error,
-        has_texts,
-        tuple(turns) if has_texts else (),
-        tuple(_show_attempt(row, found, limits) for row in found.attempts),
-        sample.reference_contexts or (),
+        sample is not None,
+        tuple(turns),
+        tuple(_show_attempt(row, result, sample, limits, is_marked=is_marked) for row in attempts),
+        () if sample is None else sample.reference_contexts or (),
         tuple((str(key), render_data(value)) for key, value in result.metadata.items()),
+        show_scores(result, list(limits), limits),
+        render_latency(result.latency_ms),
     )
 
 
-def _show_attempt(row: AttemptRow, found: SampleDetails, limits: Limits) -> ShownAttempt:
-    result, exchange, attempt = found.row.result, row.exchange, row.attempt
+def _show_attempt(
+    row: AttemptRow, result: SampleResult, sample: Sample | None, limits: Limits, *, is_marked: bool
+) -> ShownAttempt:
+    exchange, attempt = row.exchange, row.attempt
     reply = None if exchange is None else exchange.reply
-    answer = None if reply is None else reply.response
-    pairs = [mark_differences(answer or "", reference) for reference in found.sample.references]
-    documents, title = _list_documents(found, exchange)
+    answer = None if exchange is None else exchange.answer
+    marked, references = _mark_answer(answer, () if sample is None else sample.references, is_marked=is_marked)
     metrics = dict.fromkeys([*limits, *row.scores])
-    marked = None if answer is None else pairs[0][0] if pairs else (TextPiece(answer),)
     return ShownAttempt(
         row.number,
         _FAILED if attempt.status is SampleStatus.FAILED else _state_of(attempt.passed),
         attempt.error,
         marked,
-        tuple(expected for _, expected in pairs),
+        references,
         tuple(_show_score(metric, row.scores.get(metric), result, limits) for metric in metrics),
-        documents[:_DOCUMENTS_SHOWN],
-        title,
-        max(len(documents) - _DOCUMENTS_SHOWN, 0),
-        _list_missed(found, exchange)[:_DOCUMENTS_SHOWN],
+        () if sample is None else tuple(_list_documents(sample, exchange)),
+        () if sample is None else _list_missed(sample, exchange),
         None if reply is None or reply.tool_calls is None else render_data(list(reply.tool_calls)),
         tuple(_list_facts(row)),
+        render_latency(attempt.latency_ms),
+        exchange is not None and answer is None and attempt.error is None,
     )
+
+
+def _mark_answer(
+    answer: str | None, references: Sequence[str], *, is_marked: bool
+) -> tuple[Marked | None, tuple[Marked, ...]]:
+    """Return an answer and the expected ones, with the words marked in which the first pair differs."""
+    if not is_marked:
+        return None if answer is None else (TextPiece(answer),), tuple((TextPiece(one),) for one in references)
+    pairs = [mark_differences(answer or "", reference) for reference in references]
+    marked = None if answer is None else pairs[0][0] if pairs else (TextPiece(answer),)
+    return marked, tuple(expected for _, expected in pairs)
 
 
 def _list_facts(row: AttemptRow) -> list[tuple[str, str]]:
     reply = None if row.exchange is None else row.exchange.reply
-    facts = [("latency", _render_latency(row.attempt.latency_ms))]
-    facts += [(f"{stage} time", _render_latency(time)) for stage, time in row.attempt.timings_ms.items()]
+    facts = [("latency", render_latency(row.attempt.latency_ms))]
+    facts += [(f"{stage} time", render_latency(time)) for stage, time in row.attempt.timings_ms.items()]
     if reply is not None and reply.usage is not None:
         facts.append(("tokens", f"{reply.usage.input_tokens:,} in, {reply.usage.output_tokens:,} out"))
     finish = reply.finish_reason if reply is not None else row.attempt.finish_reason
     return facts + ([("finish reason", finish)] if finish else [])
 
 
-def _list_documents(found: SampleDetails, exchange: Exchange | None) -> tuple[tuple[ShownDocument, ...], str]:
-    """Return the retrieved documents, best first, with their grades; else the passages without ids."""
+def _list_documents(sample: Sample, exchange: Exchange | None) -> Iterator[DocumentList]:
+    """Yield the retrieved documents, best first, with their grades, and the passages that do not belong to them."""
     if exchange is None:
-        return (), ""
-    contexts, ids, qrels = exchange.retrieved_contexts, exchange.ranking, found.sample.qrels
-    golden = set(found.sample.reference_contexts or ())
+        return
+    contexts, ids, qrels = exchange.retrieved_contexts, exchange.ranking, sample.qrels
+    golden = set(sample.reference_contexts or ())
     is_own = bool(exchange.reply and exchange.reply.retrieved_contexts is not None)
+    is_paired = is_own and contexts is not None and ids is not None and len(contexts) == len(ids)
+    if contexts is not None and not is_paired:
+        shown = tuple(ShownDocument(None, text, None, text in golden) for text in contexts)
+        yield DocumentList(
+            f"{'Retrieved contexts' if is_own else 'Contexts of the dataset'} ({len(contexts):,})", shown
+        )
     if ids is not None:
-        texts = contexts if is_own and contexts is not None and len(contexts) == len(ids) else (None,) * len(ids)
-        shown = tuple(
+        texts: Sequence[str | None] = contexts if is_paired and contexts is not None else (None,) * len(ids)
+        ranked = tuple(
             ShownDocument(id, text, None if qrels is None else _grade(qrels.get(id)), text in golden)
             for id, text in zip(ids, texts, strict=True)
         )
-        return shown, f"Retrieved documents ({len(ids):,})"
-    if contexts is None:
-        return (), ""
-    shown = tuple(ShownDocument(None, text, None, text in golden) for text in contexts)
-    return shown, f"{'Retrieved contexts' if is_own else 'Contexts of the dataset'} ({len(contexts):,})"
+        yield DocumentList(f"Retrieved documents ({len(ids):,})", ranked)
 
 
 def _grade(grade: int | None) -> Chip:
@@ -199,12 +212,12 @@ def _grade(grade: int | None) -> Chip:
     return ("pass", "✓", f"relevant, grade {grade}") if grade > 0 else ("fail", "✗", "judged not relevant")
 
 
-def _list_missed(found: SampleDetails, exchange: Exchange | None) -> tuple[ShownDocument, ...]:
+def _list_missed(sample: Sample, exchange: Exchange | None) -> tuple[ShownDocument, ...]:
     """Return the relevant documents that were not retrieved, the most relevant first."""
     ranking = None if exchange is None else exchange.ranking
     if ranking is None:
         return ()
-    known, sample = set(ranking), found.sample
+    known = set(ranking)
     if sample.groups is not None:
         return tuple(ShownDocument(" or ".join(group), None) for group in sample.groups if not known & set(group))
     missing = [(id, grade) for id, grade in (sample.qrels or {}).items() if grade > 0 and id not in known]
@@ -224,20 +237,21 @@ def _show_score(metric: str, score: Score | None, result: SampleResult, limits: 
     chip = _BEYOND if broken else None if score.value is not None else _WORDS[score.status]
     reason = describe_unscored(score) if score.status is ScoreStatus.NOT_APPLICABLE else score.reason
     evidence = describe_evidence(metric, score.evidence_or_none)
-    return ShownScore(metric, shown, broken is not None, chip, tuple(notes), reason, evidence)
+    is_met = bool(own) and score.value is not None and broken is None
+    return ShownScore(metric, shown, broken is not None, chip, tuple(notes), reason, evidence, is_met=is_met)
 
 
-def _find_state(result: SampleResult, limits: Limits) -> Chip:
+def find_state(result: SampleResult, limits: Limits) -> Chip:
     """Return the most severe state of a sample."""
     is_failed = result.status is SampleStatus.FAILED or any(
         score.status is ScoreStatus.FAILED for score in result.scores.values()
     )
     if is_failed:
         return _FAILED
-    if any(_show_score(metric, score, result, limits).is_beyond for metric, score in result.scores.items()):
-        return _BEYOND
     if result.pass_rate is not None and 0.0 < result.pass_rate < 1.0:
         return _FLAKY
+    if any(_show_score(metric, score, result, limits).is_beyond for metric, score in result.scores.items()):
+        return _BEYOND
     return _state_of(None if result.pass_rate is None else result.pass_rate == 1.0)
 
 
@@ -247,5 +261,6 @@ def _state_of(passed: bool | None) -> Chip:
     return _PASSED if passed else _BEYOND
 
 
-def _render_latency(milliseconds: float | None) -> str:
+def render_latency(milliseconds: float | None) -> str:
+    """Return a time in milliseconds, or that it is not known."""
     return UNKNOWN if milliseconds is None else render_value("latency", milliseconds)

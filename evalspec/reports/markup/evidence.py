@@ -1,4 +1,4 @@
-"""The evidence of a score for a page: the judge's verdicts on single statements, and other data of the metric."""
+"""The evidence of a score: the judge's verdicts on single statements, and other data of the metric."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,6 @@ _TITLES = {
 _TEXT_KEYS = ("statement", "question", "claim", "text")
 _VERDICT_KEYS = ("verdict", "attributed")
 _SHORT = 80
-_MOST_ITEMS = 50
 
 
 class ShownVerdict(Struct, frozen=True):
@@ -49,11 +48,10 @@ class ShownVerdict(Struct, frozen=True):
 
 
 class VerdictList(Struct, frozen=True):
-    """Verdicts under a title, which may be empty. `more`: number of omitted ones."""
+    """Verdicts under a title, which may be empty."""
 
     title: str
     verdicts: tuple[ShownVerdict, ...]
-    more: int = 0
 
 
 class ShownEvidence(Struct, frozen=True):
@@ -86,8 +84,8 @@ def _has_verdicts(part: Any) -> bool:
 
 
 def _list_verdicts(metric: str, key: str, part: Sequence[Mapping[str, Any]]) -> VerdictList:
-    shown = tuple(_describe_verdict(metric, item) for item in part[:_MOST_ITEMS])
-    return VerdictList(_TITLES.get(key, key), shown, len(part) - len(shown))
+    shown = tuple(_describe_verdict(metric, item) for item in part)
+    return VerdictList(_TITLES.get(key, key), shown)
 
 
 def _describe_verdict(metric: str, item: Mapping[str, Any]) -> ShownVerdict:

@@ -1,8 +1,10 @@
-"""How much of a view fits on a page: the first rows of each table, and links to the others.
+"""How much of a view a page shows.
 
-A page has at most about _PAGE_BYTES of tables, however large the run is.
+A page of the service has at most about _PAGE_BYTES of tables: the first rows of each, and links to the others. A report
+has the whole view.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -10,10 +12,17 @@ from msgspec.structs import replace
 
 from evalspec.reports.view.parts import Cell, Entries, Entry, Foreign, Line, Part, Row, Section, Table, View, Words
 
-_ROWS = 25
-_ROWS_ALONE = 100
-_PART_BYTES = 16_000
-_PART_BYTES_ALONE = 90_000
+
+class Fit(Struct, frozen=True):
+    """How many rows, and about how many bytes, of a part are shown."""
+
+    rows: int
+    size: int
+
+
+_BESIDE_OTHERS = Fit(25, 16_000)
+_ALONE = Fit(100, 90_000)
+_WHOLE = Fit(sys.maxsize, sys.maxsize)
 _PAGE_BYTES = 90_000
 _CELL_BYTES = 90
 _PLOT_BYTES = 420
@@ -70,13 +79,18 @@ def lay_out(view: View) -> Layout:
         if linked:
             linked.append(_link(str(number), section))
             continue
-        found = _show(str(number), section, None, _ROWS, _PART_BYTES, 1)
+        found = _show(str(number), section, None, _BESIDE_OTHERS)
         size += _measure(found)
         if size <= _PAGE_BYTES or not shown:
             shown.append(found)
         else:
             linked.append(_link(str(number), section))
     return Layout(tuple(shown), tuple(linked))
+
+
+def lay_out_whole(view: View) -> tuple[ShownSection, ...]:
+    """Return all sections of a view with all rows."""
+    return tuple(_show(str(number), one, None, _WHOLE, inside=_WHOLE) for number, one in enumerate(view.sections))
 
 
 def lay_out_section(view: View, at: str, page: int) -> ShownSection | None:
@@ -94,7 +108,7 @@ def lay_out_section(view: View, at: str, page: int) -> ShownSection | None:
         sections = found.sections
     if found is None:
         return None
-    shown = _show(at, found, dataset, _ROWS_ALONE, _PART_BYTES_ALONE, page)
+    shown = _show(at, found, dataset, _ALONE, page)
     return shown if page == 1 or any(_count(one.part) for one in shown.parts) else None
 
 
@@ -102,11 +116,13 @@ def _link(at: str, section: Section) -> ShownSection:
     return ShownSection(at, section, (), (), _find_dataset(section, None), is_open=False)
 
 
-def _show(at: str, section: Section, dataset: str | None, rows: int, size: int, page: int) -> ShownSection:
+def _show(
+    at: str, section: Section, dataset: str | None, fit: Fit, page: int = 1, inside: Fit = _BESIDE_OTHERS
+) -> ShownSection:
     own = _find_dataset(section, dataset)
-    parts = tuple(_show_part(part, rows, size, page) for part in section.parts)
+    parts = tuple(_show_part(part, fit, page) for part in section.parts)
     inner = tuple(
-        _show(f"{at}.{number}", one, own, _ROWS, _PART_BYTES, 1) for number, one in enumerate(section.sections)
+        _show(f"{at}.{number}", one, own, inside, inside=inside) for number, one in enumerate(section.sections)
     )
     is_open = not section.folded or max((_count(part) for part in section.parts), default=0) <= _ROWS_UNFOLDED
     return ShownSection(at, section, parts, inner if page == 1 else (), own, is_open)
@@ -118,21 +134,21 @@ def _find_dataset(section: Section, outer: str | None) -> str | None:
     return next((piece.text for piece in section.title if isinstance(piece, Foreign)), outer)
 
 
-def _show_part(part: Part, rows: int, size: int, page: int) -> ShownPart:
+def _show_part(part: Part, fit: Fit, page: int) -> ShownPart:
     if isinstance(part, Line):
         return ShownPart(part)
     if isinstance(part, Table):
-        taken, more = _take_page([_measure_row(row) for row in part.rows], rows, size, page)
+        taken, more = _take_page([_measure_row(row) for row in part.rows], fit, page)
         return ShownPart(replace(part, rows=part.rows[taken]), more)
-    taken, more = _take_page([_measure_entry(entry) for entry in part.entries], rows, size, page)
+    taken, more = _take_page([_measure_entry(entry) for entry in part.entries], fit, page)
     return ShownPart(replace(part, entries=part.entries[taken]), more)
 
 
-def _take_page(sizes: Sequence[int], rows: int, size: int, page: int) -> tuple[slice, int]:
+def _take_page(sizes: Sequence[int], fit: Fit, page: int) -> tuple[slice, int]:
     """Return the rows of a page, and how many come after it. A page has at least one row."""
     start = 0
     for number in range(1, page + 1):
-        end = start + _count_fitting(sizes[start : start + rows], size)
+        end = start + _count_fitting(sizes[start : start + fit.rows], fit.size)
         if number == page:
             return slice(start, end), len(sizes) - end
         start = end
