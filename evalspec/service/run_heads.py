@@ -16,9 +16,10 @@ from evalspec.base.errors import StoreError
 from evalspec.model import DatasetResult, Run
 from evalspec.model.base import Record, built
 from evalspec.model.fingerprints import CiBuild
+from evalspec.model.log import LogRecord, ReportRecord
 from evalspec.runs.store.ci_builds import clean_ci_build
 from evalspec.runs.store.files import read_last_line, store_errors
-from evalspec.runs.store.log_records import REPORT, describe_repair
+from evalspec.runs.store.log_records import decode_line, describe_repair
 from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
 from evalspec.runs.store.series import Recorded
@@ -180,10 +181,10 @@ def _read_digest(folder: Path) -> str | None:
     with store_errors(path), path.open("rb") as log:
         line = read_last_line(log)
     try:
-        record = json.loads(line or b"{}")
-    except ValueError:
+        record = decode_line(line, LogRecord, str(path))
+    except StoreError:
         return None
-    return str(record.get("sha256")) if isinstance(record, dict) and record.get("kind") == REPORT else None
+    return record.sha256 if isinstance(record, ReportRecord) else None
 
 
 def _read_description(folder: Path) -> _Description | None:
