@@ -83,6 +83,8 @@ def fields_of(record: Struct) -> dict[str, Any]:
     Raises:
         TypeError: The value is not a record.
     """
+    if not isinstance(record, Struct):
+        raise TypeError(f"{type(record).__name__} is not a type of JSON")
     values, names, settings = astuple(record), record.__struct_encode_fields__, record.__struct_config__
     kind = {} if settings.tag_field is None else {settings.tag_field: settings.tag}
     return kind | {name: value for name, value in zip(names, values, strict=True) if value is not UNSET}

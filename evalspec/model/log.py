@@ -40,7 +40,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
     dataset: str
     id: str
     attempt: int
-    reply: AgentReply | None = None
+    reply: AgentReply | None
     error: str | None = None
     unreachable: bool = False
     retries: int | None = None

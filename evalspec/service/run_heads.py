@@ -10,19 +10,19 @@ from typing import Any
 
 import msgspec
 from msgspec import MsgspecError, Struct, field
-from msgspec.structs import FieldInfo, fields, replace
+from msgspec.structs import asdict, replace
 
 from evalspec.base.errors import StoreError
 from evalspec.model import DatasetResult, Run
-from evalspec.model.base import Record, built
-from evalspec.model.fingerprints import CiBuild
+from evalspec.model.base import built, project
+from evalspec.model.fingerprints import CiBuild, Description, Fingerprint
 from evalspec.model.log import LogRecord, ReportRecord
 from evalspec.runs.store.ci_builds import clean_ci_build
 from evalspec.runs.store.files import read_last_line, store_errors
 from evalspec.runs.store.log_records import decode_line, describe_repair
 from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
-from evalspec.runs.store.series import Recorded
+from evalspec.runs.store.run_rows import DescriptionHead, find_series
 from evalspec.service.answers import describe
 from evalspec.service.places import show_place
 from evalspec.service.settings import Project
@@ -42,34 +42,14 @@ class RunStatus(StrEnum):
     DAMAGED = "damaged"
 
 
-def _without(record: type[Struct], name: str, left_out: tuple[str, ...], **types: Any) -> type[Struct]:
-    """Return a record type without some fields, which are then skipped when it is decoded. `types`: of other fields."""
-    kept = [_define(one, types.get(one.name, one.type)) for one in fields(record) if one.name not in left_out]
-    return msgspec.defstruct(name, kept, bases=(Record,), frozen=True, kw_only=True)
-
-
-def _define(one: FieldInfo, kind: Any) -> tuple[str, Any, Any]:
-    options = {"default": one.default, "default_factory": one.default_factory}
-    return one.name, kind, field(name=one.encode_name, **options)
-
-
-DatasetHead = _without(DatasetResult, "DatasetHead", LEFT_OUT)
-RunHead = _without(Run, "RunHead", ("fingerprint",), datasets=tuple[DatasetHead, ...])  # type: ignore[valid-type]
+DatasetHead = project(DatasetResult, "DatasetHead", {*DatasetResult.__struct_fields__} - {*LEFT_OUT})
+RunHead = project(
+    Run,
+    "RunHead",
+    {*Run.__struct_fields__} - {"fingerprint"},
+    datasets=tuple[DatasetHead, ...],  # type: ignore[valid-type]
+)
 """A Run without its samples and fingerprint."""
-
-
-class _Manifest(Struct):
-    path: str
-
-
-class _Fingerprint(Recorded, frozen=True, rename="camel", kw_only=True):
-    manifest: _Manifest | None = None
-    ci: dict[str, Any] | None = None
-
-
-class _Description(Struct, rename="camel"):
-    store_version: int
-    fingerprint: _Fingerprint
 
 
 class DatasetRow(Struct, frozen=True):
@@ -135,17 +115,17 @@ def _read(project: Project, folder: Path) -> RunEntry:
     return replace(_read_described(project, folder, described), origin=_read_origin(folder, described))
 
 
-def _read_origin(folder: Path, described: _Description) -> RunOrigin:
+def _read_origin(folder: Path, described: Description) -> RunOrigin:
     """Return where a run is from. The build that evaluated it counts more than the build that pushed it."""
     mark = read_push_mark(folder)
     given = described.fingerprint.ci
-    own = None if given is None else clean_ci_build({**given, "pull_request": given.get("pullRequest")})
+    own = None if given is None else clean_ci_build(asdict(given))
     if mark is None:
         return RunOrigin(own)
     return RunOrigin(own or mark.ci, mark.user, mark.at)
 
 
-def _read_described(project: Project, folder: Path, described: _Description) -> RunEntry:
+def _read_described(project: Project, folder: Path, described: Description) -> RunEntry:
     fingerprint = described.fingerprint
     manifest = None if fingerprint.manifest is None else show_place(fingerprint.manifest.path, project.folder)
     started_at = _named_time(folder)
@@ -187,7 +167,7 @@ def _read_digest(folder: Path) -> str | None:
     return record.sha256 if isinstance(record, ReportRecord) else None
 
 
-def _read_description(folder: Path) -> _Description | None:
+def _read_description(folder: Path) -> Description | None:
     """Return the description of a run. None: its process is about to write it."""
     path = folder / DESCRIPTION_NAME
     try:
@@ -195,7 +175,7 @@ def _read_description(folder: Path) -> _Description | None:
             content = path.read_bytes() if path.exists() else None
         if content is None and is_being_written(folder):
             return None
-        found = msgspec.json.decode(content or b"", type=built(_Description))
+        found = msgspec.json.decode(content or b"", type=built(DescriptionHead))
     except (MsgspecError, ValueError, RecursionError) as error:
         missing = not path.exists()
         fault = f"there is no {path.name}" if missing else f"not the description of a run: {error}"
@@ -218,10 +198,10 @@ def _read_head(folder: Path) -> Any:
         raise StoreError(f"{path}: not a report of this version of evalspec: {error}") from error
 
 
-def _pick_values(dataset: Any, recorded: Recorded) -> dict[str, Any]:
+def _pick_values(dataset: Any, recorded: Fingerprint) -> dict[str, Any]:
     return {
         name: {key: describe(getattr(summary, key)) for key in _SHOWN}
-        | {"series": recorded.find_series(dataset.name, name)}
+        | {"series": find_series(recorded, dataset.name, name)}
         for name, summary in dataset.metrics.items()
     }
 

@@ -17,7 +17,7 @@ from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import LogRecord, ReplyRecord, ScoresRecord, TextRecord
 from evalspec.runs.store.log_records import read_log
-from evalspec.runs.store.run_log import RunLog, compute_checksum
+from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum
 from evalspec.runs.store.run_store import RunStore
 
 TOKEN = "[redacted:env:TOKEN]"
@@ -48,8 +48,8 @@ def test_a_run_on_disk(tmp_path):
     store = RunStore(tmp_path / ".evalspec")
     with store.create(NOW, redact=unchanged) as log:
         log.write_description(Fingerprint(rescored_from="r"), {"datasets": []})
-        log.append(ReplyRecord("qa", "q-1", 1))
-        assert list_records(log.folder) == [ReplyRecord("qa", "q-1", 1)], "flushed at once"
+        log.append(ReplyRecord("qa", "q-1", 1, None))
+        assert list_records(log.folder) == [ReplyRecord("qa", "q-1", 1, None)], "flushed at once"
         log.write_report('{"verdict": "PASS"}\n')
     folder = log.folder
     assert folder.parent == tmp_path / ".evalspec" / "runs"
@@ -57,7 +57,11 @@ def test_a_run_on_disk(tmp_path):
     assert log.id.startswith("20261121T061500.000Z-")
     described = json.loads((folder / "run.json").read_text())
     assert described.pop("sha256") == compute_checksum(described)
-    assert described == {"storeVersion": 3, "fingerprint": {"rescoredFrom": "r"}, "outline": {"datasets": []}}
+    assert described == {
+        "storeVersion": STORE_VERSION,
+        "fingerprint": {"rescoredFrom": "r"},
+        "outline": {"datasets": []},
+    }
     assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
     assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
     assert not list(folder.glob("*.tmp")), "no temporary file stays"
@@ -168,7 +172,7 @@ def test_the_store_is_private(tmp_path):
             log.write_description(Fingerprint(), {})
             log.write_inputs([], ())
             log.write_report("{}")
-            log.append(ReplyRecord("qa", "q-1", 1))
+            log.append(ReplyRecord("qa", "q-1", 1, None))
         with RunLog(log.folder, redact=unchanged):
             pass
         RunStore(tmp_path / ".evalspec").label(log.folder, "main")

@@ -43,7 +43,7 @@ from evalspec.runs.store.inputs import INPUTS_NAME
 from evalspec.runs.store.log_index import LogIndex, read_log_index
 from evalspec.runs.store.log_records import change_fingerprint, encode_record, parse_number, read_lines, renumber
 
-STORE_VERSION = 3
+STORE_VERSION = 4
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
