@@ -10,7 +10,7 @@ from evalspec.base.errors import EvalspecError, InvalidInput
 from evalspec.curation.gold.quotes import Quotes, find_quoting
 from evalspec.curation.labels.erasing import erase_labels
 from evalspec.model.labels import Label
-from evalspec.model.log import InputRecord, LogRecord, TextRecord
+from evalspec.model.log import LOG_RECORD, InputRecord, TextRecord
 from evalspec.runs.store.erasing import Key, Wanted, erase_samples, find_samples
 from evalspec.runs.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.runs.store.log_records import read_log
@@ -158,7 +158,7 @@ def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wa
     """Return what to erase from a run. Retrieved texts are stored once, so the replies that name them are found."""
     from evalspec.runs.runner.session import metadata_keys
 
-    log = (record for _, record in read_log(stored.folder / LOG_NAME, LogRecord))
+    log = (record for _, record in read_log(stored.folder / LOG_NAME, LOG_RECORD))
     texts = (record for record in log if isinstance(record, TextRecord))
     digests = [one.digest.encode() for one in texts if quotes(one.text.encode(errors="replace"))]
     kept = set(metadata_keys(stored.outline))  # the slices of the run need them, unless a value is the text

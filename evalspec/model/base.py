@@ -52,13 +52,15 @@ def project(record: type[Decoded], name: str, kept: Collection[str], **types: An
 
     `types`: of fields that are projections themselves. Type checkers see the whole record.
     """
-    parts = [(one.name, types.get(one.name, one.type), _define(one)) for one in fields(record) if one.name in kept]
+    whole: Any = record
+    parts = [(one.name, types.get(one.name, one.type), _define(one)) for one in fields(whole) if one.name in kept]
     found: Any = defstruct(name, parts, bases=(Record,), frozen=True, kw_only=True)
     return found  # type: ignore[no-any-return]
 
 
 def _define(one: FieldInfo) -> Any:
-    return field(name=one.encode_name, default=one.default, default_factory=one.default_factory)
+    options = {"default": one.default, "default_factory": one.default_factory}
+    return field(name=one.encode_name, **options)
 
 
 def refuse_infinite(values: Iterable[float | None]) -> None:

@@ -156,6 +156,8 @@ class ReportRecord(StoredRecord, frozen=True, tag_field="kind", tag="report"):
 
 
 LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord
+LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
+"""The type of any line of the log, for its decoder."""
 
 
 class InputRecord(StoredRecord, frozen=True):

@@ -21,7 +21,7 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.foreign_text import inert
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.model.base import built
-from evalspec.model.log import LogRecord, ReplyRecord, TextRecord
+from evalspec.model.log import LOG_RECORD, ReplyRecord, TextRecord
 from evalspec.runs.store.damage import list_damage
 from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
@@ -117,7 +117,7 @@ def count_unfolded(folder: Path) -> int:
     """Return the number of characters of all replies with their retrieved texts."""
     sizes: dict[str, int] = {}
     total = 0
-    for _, record in read_log(folder / LOG_NAME, LogRecord):
+    for _, record in read_log(folder / LOG_NAME, LOG_RECORD):
         if isinstance(record, TextRecord):
             sizes[record.digest] = len(record.text)
         elif isinstance(record, ReplyRecord):

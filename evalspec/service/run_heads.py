@@ -16,7 +16,7 @@ from evalspec.base.errors import StoreError
 from evalspec.model import DatasetResult, Run
 from evalspec.model.base import built, project
 from evalspec.model.fingerprints import CiBuild, Description, Fingerprint
-from evalspec.model.log import LogRecord, ReportRecord
+from evalspec.model.log import LOG_RECORD, ReportRecord
 from evalspec.runs.store.ci_builds import clean_ci_build
 from evalspec.runs.store.files import read_last_line, store_errors
 from evalspec.runs.store.log_records import decode_line, describe_repair
@@ -161,7 +161,7 @@ def _read_digest(folder: Path) -> str | None:
     with store_errors(path), path.open("rb") as log:
         line = read_last_line(log)
     try:
-        record = decode_line(line, LogRecord, str(path))
+        record = decode_line(line, LOG_RECORD, str(path))
     except StoreError:
         return None
     return record.sha256 if isinstance(record, ReportRecord) else None

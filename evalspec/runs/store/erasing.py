@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.plural import counted
 from evalspec.model.log import (
+    LOG_RECORD,
     NO_LONGER_KEPT,
     ErasedRecord,
     InputRecord,
@@ -157,7 +158,7 @@ def _erase_inputs(stored: StoredRun, samples: Collection[Key], wanted: Wanted) -
 
 
 def _read(stored: StoredRun) -> Iterator[tuple[LogLine, LogRecord]]:
-    return read_log(stored.folder / LOG_NAME, LogRecord)
+    return read_log(stored.folder / LOG_NAME, LOG_RECORD)
 
 
 def _number(lines: Iterable[bytes]) -> list[bytes]:

@@ -14,6 +14,7 @@ from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, li
 from evalspec.model import Attempt, Exchange, JudgeUsage, Sample, Score, StoredExchange
 from evalspec.model.base import Record
 from evalspec.model.log import (
+    LOG_RECORD,
     Change,
     ErasedRecord,
     LogRecord,
@@ -170,7 +171,7 @@ def _read(index: LogIndex, head: re.Pattern[bytes] | None = None) -> LogIndex:
             index.damage.append(line.damage)
         if line.is_intact and (head is None or head.match(line.text)):
             place = f"{path}:{line.at}"
-            record = decode_line(line.text, LogRecord, place)
+            record = decode_line(line.text, LOG_RECORD, place)
             try:
                 _add(index, record, line)
             except ValueError as error:

@@ -185,12 +185,13 @@ def decode_line(line: bytes, kind: type[Kind], place: str) -> Kind:
         StoreError: The line is not a record.
     """
     try:
-        return _decode(line, kind)
+        found: Kind = _decode(line, kind)
     except (MsgspecError, ValueError, RecursionError) as error:
         raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {REPAIR}") from error
+    return found
 
 
-def _decode(line: bytes, kind: type[Kind]) -> Kind:
+def _decode(line: bytes, kind: Any) -> Any:
     try:
         return _decoder(kind).decode(line)
     except MsgspecError:
@@ -200,5 +201,5 @@ def _decode(line: bytes, kind: type[Kind]) -> Kind:
 
 
 @cache
-def _decoder(kind: type[Kind]) -> Decoder[Kind]:
+def _decoder(kind: Any) -> Decoder[Any]:
     return Decoder(built(kind))
