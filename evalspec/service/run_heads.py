@@ -1,6 +1,5 @@
 """The head of a stored run: everything but its samples, read from its files without decoding them."""
 
-import json
 import re
 from datetime import datetime
 from hashlib import sha256
@@ -8,17 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import MsgspecError, Struct
-from msgspec.structs import replace
+from msgspec import MsgspecError
+from msgspec.structs import asdict, replace
 
 from evalspec.base.errors import StoreError
 from evalspec.model.base import built
+from evalspec.model.fingerprints import Description, Fingerprint
+from evalspec.model.log import LOG_RECORD, ReportRecord
 from evalspec.runs.store.ci_builds import clean_ci_build
 from evalspec.runs.store.files import read_last_line, store_errors
-from evalspec.runs.store.log_records import REPORT, describe_repair
+from evalspec.runs.store.log_records import decode_line, describe_repair
 from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
-from evalspec.runs.store.series import Recorded
+from evalspec.runs.store.run_rows import DescriptionHead, find_series
 from evalspec.service.moments import render_time
 from evalspec.service.places import show_place
 from evalspec.service.run_records import (
@@ -34,21 +35,6 @@ from evalspec.service.run_records import (
 from evalspec.service.settings import Project
 
 _NAMED_TIME = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-")
-
-
-class _Manifest(Struct):
-    path: str
-
-
-class _Fingerprint(Recorded, frozen=True, rename="camel", kw_only=True):
-    manifest: _Manifest | None = None
-    ci: dict[str, Any] | None = None
-    retrievers: dict[str, Any] | None = None
-
-
-class _Description(Struct, rename="camel"):
-    store_version: int
-    fingerprint: _Fingerprint
 
 
 def read_entry(project: Project, folder: Path) -> tuple[RunEntry, Any]:
@@ -85,11 +71,11 @@ def _read(project: Project, folder: Path) -> tuple[RunEntry, Any]:
     return replace(known, verdict=str(head.verdict), partial=head.partial, datasets=rows), head
 
 
-def _read_origin(folder: Path, described: _Description) -> RunOrigin:
+def _read_origin(folder: Path, described: Description) -> RunOrigin:
     """Return where a run is from. The build that evaluated it counts more than the build that pushed it."""
     mark = read_push_mark(folder)
     given = described.fingerprint.ci
-    own = None if given is None else clean_ci_build({**given, "pull_request": given.get("pullRequest")})
+    own = None if given is None else clean_ci_build(asdict(given))
     if mark is None:
         return RunOrigin(own)
     return RunOrigin(own or mark.ci, mark.user, mark.at)
@@ -112,13 +98,13 @@ def _read_digest(folder: Path) -> str | None:
     with store_errors(path), path.open("rb") as log:
         line = read_last_line(log)
     try:
-        record = json.loads(line or b"{}")
-    except ValueError:
+        record = decode_line(line, LOG_RECORD, str(path))
+    except StoreError:
         return None
-    return str(record.get("sha256")) if isinstance(record, dict) and record.get("kind") == REPORT else None
+    return record.sha256 if isinstance(record, ReportRecord) else None
 
 
-def _read_description(folder: Path) -> _Description | None:
+def _read_description(folder: Path) -> Description | None:
     """Return the description of a run. None: its process is about to write it."""
     path = folder / DESCRIPTION_NAME
     try:
@@ -126,7 +112,7 @@ def _read_description(folder: Path) -> _Description | None:
             content = path.read_bytes() if path.exists() else None
         if content is None and is_being_written(folder):
             return None
-        found = msgspec.json.decode(content or b"", type=built(_Description))
+        found = msgspec.json.decode(content or b"", type=built(DescriptionHead))
     except (MsgspecError, ValueError, RecursionError) as error:
         missing = not path.exists()
         fault = f"there is no {path.name}" if missing else f"not the description of a run: {error}"
@@ -149,9 +135,10 @@ def _read_head(folder: Path) -> Any:
         raise StoreError(f"{path}: not a report of this version of evalspec: {error}") from error
 
 
-def _list_values(dataset: Any, recorded: Recorded) -> dict[str, ListedValue]:
+def _list_values(dataset: Any, recorded: Fingerprint) -> dict[str, ListedValue]:
     return {
-        name: list_value(summary, recorded.find_series(dataset.name, name)) for name, summary in dataset.metrics.items()
+        name: list_value(summary, find_series(recorded, dataset.name, name))
+        for name, summary in dataset.metrics.items()
     }
 
 

@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
-from msgspec import Meta, Struct, field
-from msgspec.structs import FieldInfo, fields
+from msgspec import Meta, field
 
 from evalspec.model import DatasetResult, Direction, Run, Summary, Threshold
-from evalspec.model.base import Interval, Number, Record
+from evalspec.model.base import Interval, Number, Record, project
 from evalspec.model.fingerprints import CiBuild
 
 LEFT_OUT = ("samples", "diagnosis")
@@ -118,19 +116,13 @@ class RunEntry(Record, frozen=True):
         return datetime.fromisoformat(self.started_at).timestamp()
 
 
-def _without(record: type[Struct], name: str, left_out: tuple[str, ...], **types: Any) -> type[Struct]:
-    """Return a record type without some fields, which are then skipped when it is decoded. `types`: of other fields."""
-    kept = [_define(one, types.get(one.name, one.type)) for one in fields(record) if one.name not in left_out]
-    return msgspec.defstruct(name, kept, bases=(Record,), frozen=True, kw_only=True)
-
-
-def _define(one: FieldInfo, kind: Any) -> tuple[str, Any, Any]:
-    options = {"default": one.default, "default_factory": one.default_factory}
-    return one.name, kind, field(name=one.encode_name, **options)
-
-
-DatasetHead = _without(DatasetResult, "DatasetHead", LEFT_OUT)
-RunHead = _without(Run, "RunHead", ("fingerprint",), datasets=tuple[DatasetHead, ...])  # type: ignore[valid-type]
+DatasetHead = project(DatasetResult, "DatasetHead", {*DatasetResult.__struct_fields__} - {*LEFT_OUT})
+RunHead = project(
+    Run,
+    "RunHead",
+    {*Run.__struct_fields__} - {"fingerprint"},
+    datasets=tuple[DatasetHead, ...],  # type: ignore[valid-type]
+)
 """A Run without its samples and fingerprint."""
 
 

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 import evalspec
 from evalspec.base.errors import InvalidInput
-from evalspec.runs.store.log_records import encode_record
+from evalspec.runs.store.log_records import renumber
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
 from evalspec.runs.store.run_log import RunLog, compute_checksum
 from evalspec.service import pushes
@@ -481,8 +481,8 @@ def rewrite_log(folder, change):
     records = [
         {key: value for key, value in json.loads(line).items() if key not in ("number", "crc")} for line in lines
     ]
-    changed = change(records)
-    (folder / "samples.jsonl").write_bytes(b"".join(encode_record(one, n) for n, one in enumerate(changed, 1)))
+    changed = [json.dumps(record).encode() + b"\n" for record in change(records)]
+    (folder / "samples.jsonl").write_bytes(b"".join(renumber(line, n) for n, line in enumerate(changed, 1)))
 
 
 def rewrite_description(folder, change):
@@ -503,7 +503,7 @@ def rewrite_report(folder, change):
 def fold_texts(records):
     """A log of a megabyte whose one reply has retrieved three gigabytes."""
     text = {"kind": "text", "digest": "0" * 32, "text": "x" * 10**6}
-    first = {**records[0], "retrieved_contexts": None, "retrieved_texts": ["0" * 32] * 3000}
+    first = {**records[0], "retrievedTexts": ["0" * 32] * 3000}
     return [text, first, *records[1:]]
 
 

@@ -11,18 +11,16 @@ from msgspec import Struct, field, structs
 
 from evalspec.base.plural import counted
 from evalspec.model import (
-    Attempt,
     Cause,
     Exchange,
     JudgeUsage,
     Need,
     Run,
     Sample,
-    SampleStatus,
     Score,
     ScoreStatus,
-    SearchTrace,
 )
+from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
@@ -35,7 +33,6 @@ from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
 from evalspec.runs.runner.worker_pool import Replay
 from evalspec.runs.store.log_index import AttemptKey
-from evalspec.runs.store.log_records import reply_record, scores_record
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
@@ -244,7 +241,7 @@ class Execution(Struct):
         return dataset, dataset.samples[job.position]
 
     def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
-        self.log.append(reply_record(self.plan.datasets[job.dataset].name, job.attempt, exchange))
+        self.log.append(ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
         self._tell()
@@ -312,22 +309,11 @@ class Execution(Struct):
 
     def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
         """Add a scored reply to the results."""
-        reply, sample = exchange.reply, exchange.sample
-        status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
-        trace = (reply and reply.trace) or SearchTrace()
-        attempt = Attempt(
-            status,
-            reply.latency_ms if reply else None,
-            exchange.error,
-            exchange.unreachable,
-            scores={name: score.without_evidence() for name, score in scores.items()},
-            timings_ms=trace.timings_ms,
-            oddities=trace.oddities,
-            finish_reason=reply.finish_reason if reply else None,
-            retries=exchange.retries,
-            **({name: getattr(exchange, name) for name in _DIGESTS} if self.outline.has_texts else {}),
-        )
-        self.results.add(*job, attempt, sample)
+        record = ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange)
+        attempt = record.to_attempt({name: score.without_evidence() for name, score in scores.items()})
+        if not self.outline.has_texts:
+            attempt = structs.replace(attempt, **dict.fromkeys(_DIGESTS))
+        self.results.add(*job, attempt, exchange.sample)
         self.counts.scored += 1
         self._tell()
 
@@ -336,7 +322,7 @@ class Execution(Struct):
     ) -> None:
         if scores:
             usage = self.plan.services.usage.take_new()
-            self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
+            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, usage))
 
     def keep_learned(self, learned: Learned) -> None:
         """Store what the judge's replies say about it: parameters that are refused, and models."""
