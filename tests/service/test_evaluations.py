@@ -266,24 +266,11 @@ def test_large_evaluations_are_compared_by_one_job(client, work, retriever, monk
     ids = {"baseline": plain, "candidate": better}
     at_once, shown_at_once = (client.get(COMPARE, params={**ids, "format": form}) for form in ("json", "markdown"))
     monkeypatch.setattr(evaluation_comparison_api, "SMALL", 100)
-<<<<<<< HEAD
-    with server().client("admin") as remote:
-        post(remote, queries(60))
-        plain, better = (evaluate(remote, name)["evaluation_id"] for name in ("plain", "better"))
-        ids = {"baseline": plain, "candidate": better}
-        at_once = remote.get(COMPARE, params=ids).json()
-        answers = [client.get(COMPARE, params=ids) for _ in range(2)]
-        done = wait_for(lambda: (one := client.get(COMPARE, params=ids)).status_code == 200 and one)
-        jobs = client.get("/v1/jobs", params={"kind": "comparison"}).json()["jobs"]
-        shown = client.get(COMPARE, params={**ids, "format": "markdown"}).text
-        assert shown == remote.get(COMPARE, params={**ids, "format": "markdown"}).text
-=======
     answers = [client.get(COMPARE, params=ids) for _ in range(2)]
     work()
     done = client.get(COMPARE, params=ids)
-    jobs = client.get("/v1/jobs", params={"kind": "evaluation_comparison"}).json()["jobs"]
+    jobs = client.get("/v1/jobs", params={"kind": "comparison"}).json()["jobs"]
     assert client.get(COMPARE, params={**ids, "format": "markdown"}).text == shown_at_once.text
->>>>>>> part-tests
     assert [(one.status_code, one.headers["Location"]) for one in answers[:1]] == [
         (202, f"/v1/jobs/{jobs[0]['job_id']}")
     ]
