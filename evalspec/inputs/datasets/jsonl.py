@@ -37,7 +37,7 @@ from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 from evalspec.model.base import built
 
-Text = Annotated[str, Meta(min_length=1)]
+PlainText = Annotated[str, Meta(min_length=1)]
 
 
 class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
@@ -50,14 +50,14 @@ class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
 class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A line with the keys of the strict record; None for absent keys."""
 
-    input: Text | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
-    expected: str | Annotated[tuple[Text, ...], Meta(min_length=1)]
+    input: PlainText | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
+    expected: str | Annotated[tuple[PlainText, ...], Meta(min_length=1)]
     context: tuple[str, ...] | None = None
     reference_contexts: tuple[str, ...] | None = None
-    relevant: dict[Text, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[Text] | None = None
-    tags: tuple[Text, ...] | None = None
+    relevant: dict[PlainText, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[PlainText] | None = None
+    tags: tuple[PlainText, ...] | None = None
     metadata: dict[str, Any] | None = None
-    id: Text | None = None
+    id: PlainText | None = None
     answerable: bool | None = None
 
 
