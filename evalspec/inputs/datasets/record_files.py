@@ -1,6 +1,5 @@
 """Read records from any file that has them: JSON Lines, JSON, CSV, TSV, Parquet, Arrow and Hugging Face folders."""
 
-import zlib
 from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from functools import lru_cache
@@ -10,11 +9,11 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from evalspec.base.errors import MissingPackage, Problem
-from evalspec.base.jsonl import open_unpacked, parse_json, parse_json_stream, read_json_lines
+from evalspec.base.jsonl import parse_json, parse_json_stream, read_head, read_json_lines
 from evalspec.base.trust import require_file
 from evalspec.inputs.datasets.delimited import list_header, read_delimited
 from evalspec.inputs.datasets.json_document import explain_syntax, keys_at, read_json_document
-from evalspec.inputs.datasets.located import HEAD_BYTES, read_text
+from evalspec.inputs.datasets.located import read_text
 from evalspec.inputs.datasets.parquet_table import list_columns, read_table
 from evalspec.inputs.datasets.splits import choose_files, find_splits
 
@@ -130,7 +129,7 @@ def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list
         MissingPackage: the file is Parquet or Arrow, and pyarrow is not installed.
     """
     require_file(path)
-    head = b"" if path.is_dir() else _read_unpacked_head(path)
+    head = read_head(path)
     container = detect_container(path, head)
     if container in (Container.LINES, Container.LIST, Container.DOCUMENT):
         key = _find_list_key(head) if container is Container.DOCUMENT else ""
@@ -148,22 +147,13 @@ def read_native_lines(
 ) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of JSON Lines, or of a JSON list, compact or pretty-printed."""
     require_file(path)
-    head = _read_unpacked_head(path)
+    head = read_head(path)
     if _is_one_object_per_line(head):
         return read_json_lines(path, shown_as, problems, parse_quickly)
     container = detect_container(Path(path.name), head)
     if container is Container.DOCUMENT:
         container = Container.LINES
     return _read_json(path, shown_as, container, "", problems)
-
-
-def _read_unpacked_head(path: Path) -> bytes:
-    """Return the first bytes; none if the file cannot be read, which its reader will report."""
-    try:
-        with open_unpacked(path) as stream:
-            return stream.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
-        return b""
 
 
 def _is_one_object_per_line(head: bytes) -> bool:
@@ -191,7 +181,7 @@ def _read_json(
     path: Path, shown_as: str, container: Container, key: str, problems: list[Problem]
 ) -> Iterator[tuple[int, Any]]:
     if container is Container.LINES:
-        if _is_one_object_per_line(_read_unpacked_head(path)):
+        if _is_one_object_per_line(read_head(path)):
             yield from read_json_lines(path, shown_as, problems)
         else:
             yield from _read_stream(path, shown_as, problems)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
-from evalspec.base.jsonl import open_unpacked, read_json_lines
+from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
 from evalspec.inputs.ranking_files import looks_like_run, read_run
@@ -21,8 +20,6 @@ from evalspec.model.base import built
 from evalspec.model.exchanges import compute_question_digest
 from evalspec.targets.agents.mapping import as_finish_reason
 from evalspec.targets.http.completions import read_usage
-
-_HEAD_BYTES = 65_536
 
 
 class RecordedReply(Struct, frozen=True):
@@ -151,11 +148,8 @@ def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> Replies
 
 def _is_run(path: Path) -> bool:
     """Return whether the first line has a run's columns and is not JSON. The reader reports an unreadable file."""
-    try:
-        with open_unpacked(path) as stream:
-            return looks_like_run(stream.read(_HEAD_BYTES))
-    except (OSError, EOFError, zlib.error):
-        return path.suffix == ".gz"
+    head = read_head(path)
+    return looks_like_run(head) if head else path.suffix == ".gz"
 
 
 def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.jsonl import read_head
 from evalspec.base.trust import require_file
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import JsonDocument, read_json_document
-from evalspec.inputs.datasets.located import LineOfFile, Located, read_head, read_text
+from evalspec.inputs.datasets.located import LineOfFile, Located, read_text
 from evalspec.inputs.datasets.record_files import FileRow, read_rows
 from evalspec.inputs.formats.promptfoo.asserts import has_answer, parse_cell_assert, substitute
 from evalspec.inputs.formats.promptfoo.recognition import is_document
