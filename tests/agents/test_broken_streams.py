@@ -14,10 +14,9 @@ from evalspec.base.errors import ServiceError
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.base import AgentTarget
-from evalspec.targets.agents.http import HttpAgent, read_stream
+from evalspec.targets.agents.http import HttpAgent, read_events, read_stream
 from evalspec.targets.agents.wire import open_stream
 from evalspec.targets.http import events
-from evalspec.targets.http.events import read_events
 from evalspec.targets.http.routes import choose_route
 from servers.faulty_agent import Answer, chunk
 

@@ -152,7 +152,9 @@ def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, pr
             for _ in range(runs):
                 before = run_of(make_dataset(draw(0, 2), **cluster))
                 again = [make_dataset(draw(drop, repeat), **cluster) for _ in range(2)]
-                outcomes = [decide_regressions(Baseline(before), [after], policy, before.fingerprint)[0] for after in again]
+                outcomes = [
+                    decide_regressions(Baseline(before), [after], policy, before.fingerprint)[0] for after in again
+                ]
                 found[end] += all(outcome.status is VerdictStatus.FAIL for outcome in outcomes)
     shares = [count / (baselines * runs) for count in found]
     assert shares[0] <= 0.85 and shares[1] >= 0.75, shares

@@ -16,8 +16,8 @@ from evalspec.base.trust import Refused, require_file
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.corpus import read_documents_beside
 from evalspec.inputs.datasets.located import GZIP_FIX, GZIP_OF_LINES
+from evalspec.inputs.datasets.record_files import find_splits
 from evalspec.inputs.datasets.selection import Selection, select
-from evalspec.inputs.datasets.splits import find_splits
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Sample
 

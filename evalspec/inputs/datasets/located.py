@@ -15,7 +15,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
 from evalspec.base.jsonl import GZIP_MAGIC, reporting_unreadable
 from evalspec.base.trust import require_file
-from evalspec.inputs.manifest.fields import explain_error
+from evalspec.inputs.manifest.fields import explain_error, find_place
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 
 _ID_LENGTH = 12
@@ -183,16 +183,8 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
 
     The place of a missing key is where it should be.
     """
-    place: list[str | int] = []
-    for step in details["loc"]:
-        found = (isinstance(value, Mapping) and step in value) or (
-            isinstance(value, list) and isinstance(step, int) and step < len(value)
-        )
-        if found:
-            value = value[step]
-            place.append(step)
     absent = details["loc"][-1:] if details["type"] == "missing" else ()
-    return (*place, *absent)
+    return (*find_place(details["loc"], value), *absent)
 
 
 class SeenIds(Struct):

@@ -48,14 +48,9 @@ class OwnRetriever:
         """
         self._code = UserCode(target.python, folder, RetrieverError)
         self._own = _load_object(self._code)
-        if hasattr(self._own, "rerank"):
-            self.rerank = self._rerank
-        if hasattr(self._own, "prepare"):
-            self.prepare = self._prepare
-        if hasattr(self._own, "ingest"):
-            self.ingest = self._ingest
-        if hasattr(self._own, "delete"):
-            self.delete = self._delete
+        for name in ("rerank", "prepare", "ingest", "delete"):
+            if hasattr(self._own, name):
+                setattr(self, name, getattr(self, f"_{name}"))
 
     async def search(self, request: SearchRequest) -> Retrieval:
         """See retrievers.base.Retriever. A stage that the object does not time is timed here, as `retrieve`.

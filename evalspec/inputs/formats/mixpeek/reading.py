@@ -17,7 +17,7 @@ from evalspec.inputs.datasets.located import (
     problem_at,
     render_ids,
 )
-from evalspec.inputs.formats.mixpeek.names import DOCUMENT_MARKS, INPUT
+from evalspec.inputs.formats.mixpeek import DOCUMENT_MARKS, INPUT
 from evalspec.inputs.formats.mixpeek.schema import SETTINGS, MixpeekFile, MixpeekQuery
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Sample
