@@ -16,7 +16,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.json_path import explain_bad_query, select_values
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import ReadingNotes, Source
-from evalspec.inputs.datasets.key_paths import ABSENT, find_path, find_value
+from evalspec.inputs.datasets.filters import ABSENT, find_path, find_value
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, problem_at
 from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_names import NAME_INPUT

@@ -20,7 +20,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, core_schema
 
 from evalspec.base.registry import near_miss
-from evalspec.inputs.manifest.yaml_source import Place
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
@@ -40,6 +39,8 @@ Positive = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 Name = Annotated[StrictStr, Field(min_length=1)]
 _MODULE_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+Steps = tuple[str | int, ...]
+"""The way to a value in nested mappings and lists."""
 Mode = Literal["retrieve", "retrieve+rerank"]
 
 
@@ -84,9 +85,9 @@ class Lenient(ManifestModel):
     model_config = ConfigDict(extra="ignore")
 
 
-def find_place(location: tuple[str | int, ...], value: Any) -> Place:
+def find_place(location: Steps, value: Any) -> Steps:
     """Return the steps of an error's location that are in the value. Others exist only in the model."""
-    place: Place = ()
+    place: Steps = ()
     for step in location:
         if has_step(value, step):
             place, value = (*place, step), value[step]

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.inputs.manifest.retriever_schema import PythonTarget
-from evalspec.inputs.user_code.calls import UserCode, describe_value
-from evalspec.inputs.user_code.passages import read_passage
+from evalspec.inputs.user_code.calls import UserCode, describe_value, read_passage
 from evalspec.model import Document
 from evalspec.targets.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked
 
