@@ -20,12 +20,16 @@ demo: $(VENV)/.demo
 demo-service: $(VENV)/.service
 	@$(BIN)/python examples/service/demo.py
 
+# Without bytecode the tests and each process that they start compile the package once more.
+unexport PYTHONDONTWRITEBYTECODE
+
 # What a contributor runs after an edit. tests/left_out.py names what it leaves out.
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal
+	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal --hypothesis-profile quick
 
+# With every example of the tests that `make test` ran with fewer.
 test-slow: $(VENV)/.dev chromium postgresql shell-tools
-	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
+	$(BIN)/python -m pytest -m 'slow or hypothesis' -n auto --dist worksteal
 
 test-all: test test-slow
 

@@ -4,6 +4,9 @@
 
 Mutants run in temporary copies, never in the working tree. `equivalent_mutants.txt` lists mutants that no test can
 detect, each with its reason. The exit code is 1 if another mutant survives, or if an entry of the list is out of date.
+
+`kept_mutants.txt` lists drawn mutants with their results. `--kept` tries those of a file again, and the exit code is 1
+if one that was killed survives or is gone. `--sample 15 --keep` draws them anew.
 """
 
 import argparse
@@ -28,8 +31,16 @@ from hypothesis import settings
 
 ROOT = Path(__file__).parents[1]
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
+KEPT = Path(__file__).with_name("kept_mutants.txt")
+KILLED, SURVIVES = "killed", "survives"
 PRELOADED = ("pytest", "numpy", "scipy.stats", "pydantic", "httpx", "rich.console", "click", "yaml", "msgspec")
-PRELOADED_OF_OURS = ("manifest.loader", "datasets.load", "planning.metrics", "planning.thresholds", "agents.http")
+PRELOADED_OF_OURS = (
+    "inputs.manifest.loader",
+    "inputs.datasets.load",
+    "runs.planning.metrics",
+    "runs.planning.thresholds",
+    "targets.agents.http",
+)
 WORKERS = 2
 
 OPERATORS = {
@@ -152,9 +163,11 @@ def start_worker(folders: "multiprocessing.SimpleQueue[str]", path: str) -> None
     mutated = path.removesuffix(".py").replace("/", ".")
     for name in PRELOADED_OF_OURS:
         if not (pid := os.fork()):
-            with contextlib.suppress(Exception):
+            code = 1
+            with contextlib.suppress(ImportError):
                 importlib.import_module(f"evalspec.{name}")
-            os._exit(mutated in sys.modules)
+                code = int(mutated in sys.modules)
+            os._exit(code)
         if os.waitpid(pid, 0)[1] == 0:
             importlib.import_module(f"evalspec.{name}")
 
@@ -185,20 +198,47 @@ def _become_pytest(tests: list[str]) -> None:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in () if "MUTANTS_SHOW" in os.environ else range(3):
             os.dup2(nowhere, stream)
-        code = int(importlib.import_module("pytest").main(["-x", "-q", "-W", "ignore:Module already imported", *tests]))
+        options = ["-x", "-q", "-W", "ignore:Module already imported", "--hypothesis-profile", "mutants"]
+        code = int(importlib.import_module("pytest").main([*options, *tests]))
         if not sys.modules["evalspec"].__file__.startswith(str(_folder)):
             code = 9
     os._exit(code)
 
 
-def read_equivalents(path: str) -> set[Mutant]:
-    """Return the listed mutants. Each is a block of four lines: `file: scope`, `- before`, `+ after`, reason."""
-    blocks = [block.splitlines() for block in EQUIVALENT.read_text("utf-8").strip().split("\n\n")]
-    listed = set()
-    for head, before, after, _why in (block for block in blocks if not block[0].startswith("#")):
+def read_listed(listing: Path) -> dict[Mutant, str]:
+    """Return the mutants of a list with what it says of them.
+
+    Each is a block of four lines: `file: scope`, `- before`, `+ after`, a reason or result.
+    """
+    blocks = [block.splitlines() for block in listing.read_text("utf-8").strip().split("\n\n")]
+    listed = {}
+    for head, before, after, said in (block for block in blocks if not block[0].startswith("#")):
         file, scope = head.split(": ")
-        listed.add(Mutant(file, "" if scope == "module" else scope, before[2:], after[2:]))
-    return {mutant for mutant in listed if mutant.path == path}
+        listed[Mutant(file, "" if scope == "module" else scope, before[2:], after[2:])] = said
+    return listed
+
+
+def keep(path: str, results: dict[Mutant, str]) -> None:
+    """Replace the mutants of a file in the list of kept ones."""
+    head = KEPT.read_text("utf-8").partition("\n\n")[0].strip()
+    others = {mutant: said for mutant, said in read_listed(KEPT).items() if mutant.path != path}
+    blocks = [f"{mutant}\n{said}" for mutant, said in sorted((others | results).items())]
+    KEPT.write_text("\n\n".join([head, *blocks]) + "\n", "utf-8")
+
+
+def choose(given: argparse.Namespace) -> tuple[dict[Mutant, tuple[int, str]], set[Mutant]]:
+    """Return the mutants to try, and those that a list says survive. Kept ones that are gone count as such."""
+    mutants = {mutant: found for mutant, found in mutate(given.file).items() if given.only in mutant.scope}
+    if given.kept:
+        kept = {mutant: said for mutant, said in read_listed(KEPT).items() if mutant.path == given.file}
+        expected = {mutant for mutant, said in kept.items() if said != KILLED or mutant not in mutants}
+        return {mutant: mutants[mutant] for mutant in kept if mutant in mutants}, expected
+    equivalents = {mutant for mutant in read_listed(EQUIVALENT) if mutant.path == given.file}
+    if given.sample is None:
+        return mutants, equivalents
+    candidates = sorted(mutants.keys() - equivalents)
+    chosen = random.Random(0).sample(candidates, min(given.sample, len(candidates)))
+    return {mutant: mutants[mutant] for mutant in chosen}, set()
 
 
 def main() -> int:
@@ -206,15 +246,11 @@ def main() -> int:
     parser.add_argument("file", help="from the root of the repository")
     parser.add_argument("--only", default="", help="mutate only functions whose name contains this")
     parser.add_argument("--sample", type=int, help="try only so many, drawn with a fixed seed")
+    parser.add_argument("--keep", action="store_true", help="write the results to kept_mutants.txt")
+    parser.add_argument("--kept", action="store_true", help="try only the mutants of kept_mutants.txt")
     parser.add_argument("tests", nargs="+", help="tests and options of pytest, after --")
     given = parser.parse_args()
-    mutants = {mutant: found for mutant, found in mutate(given.file).items() if given.only in mutant.scope}
-    equivalents = read_equivalents(given.file)
-    if given.sample is not None:
-        candidates = sorted(mutants.keys() - equivalents)
-        chosen = random.Random(0).sample(candidates, min(given.sample, len(candidates)))
-        mutants = {mutant: mutants[mutant] for mutant in chosen}
-        equivalents = set()
+    mutants, equivalents = choose(given)
     settings.register_profile("mutants", max_examples=25, derandomize=True, database=None, deadline=None)
     settings.load_profile("mutants")
     for module in PRELOADED:
@@ -238,12 +274,14 @@ def main() -> int:
                 if mutant not in equivalents:
                     print(f"\n{given.file}:{mutants[mutant][0]}\n{mutant}", flush=True)
     unlisted, stale = survivors - equivalents, equivalents - survivors
+    if given.keep:
+        keep(given.file, {mutant: SURVIVES if mutant in survivors else KILLED for mutant in mutants})
     if given.only:
         stale = {mutant for mutant in stale if given.only in mutant.scope}
     for mutant in sorted(stale):
-        print(f"\nlisted as equivalent, but {'killed' if mutant in mutants else 'no mutant of the file'}:\n{mutant}")
+        print(f"\nlisted, but {'killed' if mutant in mutants else 'no mutant of the file'}:\n{mutant}")
     killed = len(mutants) - len(survivors)
-    counts = f"{killed} killed, {len(survivors & equivalents)} listed as equivalent, {len(unlisted)} survive"
+    counts = f"{killed} killed, {len(survivors & equivalents)} survive as listed, {len(unlisted)} survive"
     print(f"\n{given.file}: {len(mutants)} mutants, {counts}; the tests take {seconds:.1f} s")
     return 1 if unlisted or stale else 0
 

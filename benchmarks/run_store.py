@@ -22,12 +22,12 @@ from harness import ENVIRONMENT, EVALSPEC, describe_machine, print_goal, print_t
 
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import AgentReply, Exchange, Score
+from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import outline_plan
 from evalspec.runs.runner.fingerprint import compute_fingerprint
 from evalspec.runs.runner.session import begin_run
-from evalspec.runs.store.log_records import reply_record, scores_record
 from evalspec.runs.store.run_store import RunStore
 
 LEFT = 10
@@ -80,8 +80,8 @@ def write_killed_run(plan: Plan) -> tuple[float, Path]:
         started = time.process_time()
         for sample in samples:
             reply = AgentReply(ANSWER, sample.retrieved_contexts, ("doc-1", "doc-2"), latency_ms=51.25)
-            log.append(reply_record("parcels", 1, Exchange(sample, reply)))
-            log.append(scores_record("parcels", sample.id, 1, {"string_match": Score.scored(1.0)}, {}))
+            log.append(ReplyRecord.of("parcels", 1, Exchange(sample, reply)))
+            log.append(ScoresRecord("parcels", sample.id, 1, {"string_match": Score.scored(1.0)}))
         spent = time.process_time() - started
     return spent * 1000 / len(samples), session.log.folder
 

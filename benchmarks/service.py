@@ -138,7 +138,7 @@ def wait_until_indexed(server: Server, count: int) -> float:
         cursor = None
         while True:
             page = client.get("/v1/runs", params={"limit": 500, **({"cursor": cursor} if cursor else {})}).json()
-            listed += [run["run_id"] for run in page["runs"]]
+            listed += [run["runId"] for run in page["runs"]]
             cursor = page["next_cursor"]
             if cursor is None:
                 break

@@ -106,6 +106,7 @@ EXEMPTIONS = [
     Exemption("docs/reference/service.md", "sh", 9, "needs a PostgreSQL server", "pg_dump"),
     Exemption("benchmarks/README.md", "sh", 1, "takes hours", None),
     Exemption("benchmarks/README.md", "sh", 2, "takes hours", None),
+    Exemption("benchmarks/README.md", "sh", 3, "takes minutes", None),
     Exemption("docs/explanation/architecture.md", "text", 1, "a drawing", None),
     Exemption("docs/explanation/retrievers.md", "text", 1, "needs the data of Cranfield, a download", None),
     Exemption("docs/explanation/statuses.md", "indented", 1, "a formula", None),

@@ -153,7 +153,9 @@ def test_no_other_test_asks_for_a_further_file(repository):
 def test_the_metric_is_listed(installed):
     listed = json.loads(installed.evalspec("metrics", "--json").stdout)["metrics"]
     (found,) = [metric for metric in listed if metric["name"] == "starts_well"]
-    assert found["summary"] == "Whether the first word is that of the expected answer."
+    assert found["summary"] == "Whether the first words are those of the expected answer."
+    words = {"name": "words", "type": "integer", "default": 1, "description": "whole number, default 1"}
+    assert found["parameters"] == [words]
     assert (found["needs"], found["range"], found["engine"]) == (["expected"], [0, 1], installed.package)
 
 
@@ -162,8 +164,9 @@ def test_a_run_scores_the_metric_and_writes_the_report(installed):
     replies = [{"id": "a", "response": "We all"}, {"id": "b", "response": "Later"}]
     for name, lines in (("qa.jsonl", samples), ("replies.jsonl", replies)):
         (installed.folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    dataset = {"name": "qa", "path": "qa.jsonl", "metrics": ["starts_well"]}
-    evaluation = {"datasets": [dataset], "thresholds": {"starts_well": 0.5}, "ciGate": {"minSamples": 1}}
+    dataset = {"name": "qa", "path": "qa.jsonl", "metrics": ["starts_well", {"name": "starts_well", "words": 2}]}
+    limits = {"starts_well()": 0.5, "starts_well(words=2)": {"max": 0}}
+    evaluation = {"datasets": [dataset], "thresholds": limits, "ciGate": {"minSamples": 1}}
     head = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "m"}}
     (installed.folder / "agent.yaml").write_text(json.dumps(head | {"spec": {"evaluation": evaluation}}))
     arguments = ["agent.yaml", "--responses", "replies.jsonl", "-o", "paper.tex", "--json"]
@@ -173,8 +176,12 @@ def test_a_run_scores_the_metric_and_writes_the_report(installed):
     (engine,) = [part["engine"] for part in find_all(document["fingerprint"], "starts_well") if "engine" in part]
     assert engine == {"my_package": "my_package 1.5"}.get(installed.package, installed.package)
     (found,) = document["datasets"]
-    assert (found["metrics"]["starts_well"]["value"], found["thresholds"][0]["status"]) == (0.5, "PASS")
-    assert "starts\\_well & 0.500" in (installed.folder / "paper.tex").read_text()
+    values = {name: summary["value"] for name, summary in found["metrics"].items()}
+    assert values == {"starts_well": 0.5, "starts_well(words=2)": 0}
+    assert [limit["status"] for limit in found["thresholds"]] == ["PASS", "PASS"]
+    report = (installed.folder / "paper.tex").read_text()
+    assert "starts\\_well & 0.500" in report
+    assert "starts\\_well(words=2) & 0.000" in report
 
 
 def test_an_agent_answers_over_the_wire(installed, agent):

@@ -142,6 +142,7 @@ def test_every_metric_is_defined_with_its_facts(name):
     metric = METRICS.find(name)
     limits, needs = facts_of(metric)
     also = f" · also called {', '.join(metric.aliases)}" if metric.aliases else ""
+    also += "".join(f" · {one.name}: {one.describe()}" for one in metric.parameters)
     facts = f"*{metric.direction} is better · {limits} · {metric.engine} · needs {needs}{also}*"
     documented, definition = sections(DOCS / "reference" / "metrics.md", 3)[name].strip().split("\n\n", 1)
     assert documented == facts

@@ -20,7 +20,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.verdict.attempts import combine_attempts
-from evalspec.verdict.gate import compute_outcome, compute_verdict
+from evalspec.verdict.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import compute_summary, in_slice
 
@@ -84,6 +84,7 @@ def decide(scores, *, policy=STRICT, metric=MEAN01, **limit):
         ([0.0, 0.0, FAILED], {"min": 0.9}, FAIL),
         ([0.5, FAILED], {"min": 0.7}, INCOMPLETE),
         ([1.0, 1.0, FAILED], {"max": 0.5}, FAIL),
+        ([0.0, FAILED], {"min": 0.4, "max": 1.0}, INCOMPLETE),
         ([SKIPPED, SKIPPED], {"min": 0.9}, NOT_GATED),
         ([0.0, 1.0, 1.0], {"min": 0.9, "stat": "median"}, PASS),
         ([0.0, 1.0, 1.0], {"min": 0.9, "stat": "min"}, FAIL),
@@ -121,6 +122,36 @@ def test_latency_fails_on_its_own_percentile_in_spite_of_missing_ones():
 )
 def test_a_stated_policy_holds_even_where_the_missing_scores_could_not_break_the_limit(policy, status):
     assert decide([1.0, FAILED], policy=policy, min=0.5).status is status
+
+
+@pytest.mark.parametrize(("policy", "status"), [({}, PASS), ({"max_not_applicable": 0.1}, INCOMPLETE)])
+def test_a_default_share_of_not_applicable_yields_to_certainty_and_a_stated_one_does_not(policy, status):
+    scores = [1.0, FAILED, EMPTY, EMPTY]
+    assert decide(scores, policy=CiGate(min_coverage=0.5, **policy), min=0.25).status is status
+
+
+P95 = outline("p95", (0.0, None))
+LOST = LostSamples(removed=(result(1.0, "gone"),))
+
+
+@pytest.mark.parametrize(
+    ("metric", "scores", "limit", "lost", "status"),
+    [
+        (MEAN01, [1.0, 1.0], {"min": 0.9}, LOST, INCOMPLETE),
+        (MEAN01, [1.0, 1.0], {"min": 0.5}, LOST, PASS),
+        (MEAN01, [1.0, 1.0], {"min": 0.9}, LostSamples(), PASS),
+        (MEAN01, [0.5, 0.5], {"min": 0.9}, LOST, FAIL),
+        (MEAN01, [0.0, 0.0], {"max": 0.1}, LOST, INCOMPLETE),
+        (outline("mean", (None, None)), [1.0, 1.0], {"min": 0.9}, LOST, PASS),
+        (P95, [100.0, 100.0], {"max": 2000}, LOST, INCOMPLETE),
+        (P95, [100.0, 100.0], {"max": 2000, "stat": "mean"}, LOST, PASS),
+    ],
+)
+def test_lost_samples_leave_a_limit_open_that_they_could_break(metric, scores, limit, lost, status):
+    """But for the mean of a metric without a range, which any sample could break."""
+    samples = [result(score) for score in scores]
+    outcome = compute_outcome(Threshold("m", **limit), metric, samples, STRICT)
+    assert doubt_lost(outcome, metric, samples, lost, STRICT, None).status is status
 
 
 def test_with_confidence_missing_scores_count_as_the_worst():
@@ -259,6 +290,7 @@ def dataset(*statuses, failed=0, answered=1):
         ([dataset(NOT_GATED)], STRICT, INCOMPLETE, True),
         ([dataset()], STRICT, NOT_GATED, False),
         ([dataset(PASS, failed=1)], STRICT, PASS, False),
+        ([dataset(PASS, NOT_GATED, failed=1)], STRICT, PASS, True),
         ([dataset(failed=1), dataset(PASS)], STRICT, INCOMPLETE, False),
         ([dataset(PASS, failed=1)], CiGate(max_error_rate=0.0), INCOMPLETE, False),
         ([dataset(PASS, failed=1)], CiGate(max_error_rate=0.5), PASS, False),

@@ -17,9 +17,8 @@ PAGE = (Path(__file__).parents[1] / "docs" / "explanation" / "architecture.md").
 WAYS = {
     "threshold": (
         ("runs.planning.thresholds", "to_threshold", "Limit", "Threshold"),
-        ("verdict.outline", "DatasetOutline.thresholds", "Threshold", "Threshold"),
+        ("model", "Dataset.thresholds", "Threshold", "Threshold"),
         ("verdict.gate", "compute_outcome", "Threshold", "Threshold"),
-        ("model", "DatasetResult.thresholds", "Threshold", "Threshold"),
         ("reports.view.dataset", "_threshold_row", "Threshold", "Row"),
     ),
     "sample": (

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
 from evalspec.api.baseline_files import find_baselines, shorten_baseline
 from evalspec.base.errors import EvalspecError, InvalidInput
 from evalspec.curation.gold.quotes import Quotes, find_quoting
-from evalspec.curation.labels.erasing import erase_labels
+from evalspec.curation.labels.files import erase_labels
 from evalspec.model.labels import Label
+from evalspec.model.log import LOG_RECORD, InputRecord, TextRecord
 from evalspec.runs.store.erasing import Key, Wanted, erase_samples, find_samples
-from evalspec.runs.store.inputs import INPUTS_NAME
-from evalspec.runs.store.log_records import TEXT, read_log
+from evalspec.runs.store.inputs import INPUTS_NAME, read_inputs
+from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
@@ -158,15 +158,16 @@ def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wa
     """Return what to erase from a run. Retrieved texts are stored once, so the replies that name them are found."""
     from evalspec.runs.runner.session import metadata_keys
 
-    texts = (record for _, record in read_log(stored.folder / LOG_NAME) if record["kind"] == TEXT)
-    digests = [record["digest"].encode() for record in texts if quotes(record["text"].encode(errors="replace"))]
+    log = (record for _, record in read_log(stored.folder / LOG_NAME, LOG_RECORD))
+    texts = (record for record in log if isinstance(record, TextRecord))
+    digests = [one.digest.encode() for one in texts if quotes(one.text.encode(errors="replace"))]
     kept = set(metadata_keys(stored.outline))  # the slices of the run need them, unless a value is the text
-    for _, record in read_log(stored.folder / INPUTS_NAME):
-        metadata = record["metadata"] or {}
+    for _, sample in read_inputs(stored.folder / INPUTS_NAME):
+        metadata = sample.metadata
         kept -= {key for key in kept & metadata.keys() if quotes(str(metadata[key]).encode(errors="replace"))}
 
-    def is_wanted(record: Mapping[str, Any]) -> bool:
-        return (record["dataset"], record["id"]) in samples
+    def is_wanted(record: InputRecord) -> bool:
+        return (record.dataset, record.sample.id) in samples
 
     return Wanted(is_wanted, _find_any(quotes, digests), quotes, kept)
 

@@ -14,14 +14,20 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.curation.gold.blocks import find_text, parse_pin
 from evalspec.curation.gold.curation import compute_curation
-from evalspec.curation.gold.data_card import render_card
 from evalspec.curation.gold.files import render_yaml, require_records, show, write_record
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, read_config
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.layout import EXCEPTIONS, SET_FILE
 from evalspec.curation.gold.linting import lint
 from evalspec.curation.gold.permission import find_today
-from evalspec.curation.gold.publishing import PublicPart, describe_schema, name_annotators, select_public, to_public
+from evalspec.curation.gold.publishing import (
+    PublicPart,
+    describe_schema,
+    name_annotators,
+    render_card,
+    select_public,
+    to_public,
+)
 from evalspec.curation.gold.redaction import list_texts
 from evalspec.curation.gold.schema import Allowed
 from evalspec.curation.gold.scrubbing import CUSTOMER, FoundTerm, Scrubber

@@ -1,10 +1,9 @@
 """Revoke the permission of a customer everywhere in a project: the gold set, exports, stored runs, baselines."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct, field
 
@@ -12,7 +11,6 @@ from evalspec.api.erasure import Erased, erase_labels_on, erase_run, shorten_bas
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.files import show
-from evalspec.curation.gold.git_history import describe_git
 from evalspec.curation.gold.gold_set import GoldSet, open_set, read_config
 from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.leaks import list_terms
@@ -24,6 +22,7 @@ from evalspec.curation.gold.revoking import (
     Content,
     bury,
     bury_notes,
+    describe_git,
     find_blocks,
     find_content,
     find_exceptions,
@@ -34,6 +33,7 @@ from evalspec.curation.gold.revoking import (
     shorten_slice,
 )
 from evalspec.curation.gold.schema import Export
+from evalspec.model.log import InputRecord
 from evalspec.runs.store.erasing import Key, Wanted
 from evalspec.runs.store.run_log import DESCRIPTION_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
@@ -218,9 +218,9 @@ def _find_own(stored: StoredRun, places: set[Path]) -> set[str]:
 def _describe_wanted(stored: StoredRun, content: Content, own: set[str], asks: Quotes, quotes: Quotes) -> Wanted:
     from evalspec.runs.runner.session import metadata_keys
 
-    def is_wanted(record: Mapping[str, Any]) -> bool:
-        is_named = (record["metadata"] or {}).get("customer") == content.customer
-        return is_named or (record["dataset"] in own and record["id"] in content.ids)
+    def is_wanted(record: InputRecord) -> bool:
+        is_named = record.sample.metadata.get("customer") == content.customer
+        return is_named or (record.dataset in own and record.sample.id in content.ids)
 
     return Wanted(is_wanted, asks, quotes, {*_SLICE_KEYS, *metadata_keys(stored.outline)})
 

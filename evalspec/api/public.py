@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from evalspec.api.evaluation import Progress
     from evalspec.model import Run, StatedLimit
     from evalspec.model.comparisons import Comparison
-    from evalspec.runs.planning.forecast import Forecast
+    from evalspec.model.forecasts import Forecast
     from evalspec.verdict.comparison.named_runs import NamedRun
 
 

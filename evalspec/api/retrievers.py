@@ -63,8 +63,12 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
         if max_latency is not None:
             raise InvalidInput(Problem("needs a metric to choose by", "add --best-by METRIC", field="--max-latency"))
         return None
-    known = [m.name for plan in plans for dataset in plan.datasets for m in dataset.metrics]
-    name = find_metric(metric, known)
+    known = [name for plan in plans for dataset in plan.datasets for name in dataset.metrics]
+    try:
+        name = find_metric(metric, known)
+    except ValueError as error:
+        message, _, fix = str(error).partition("; ")
+        raise InvalidInput(Problem(message, fix, field="--best-by")) from error
     if name is None:
         raise InvalidInput(Problem(f"no dataset computes '{metric}'", near_miss(metric, known), field="--best-by"))
     return BestBy(name, max_latency)

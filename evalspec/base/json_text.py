@@ -6,16 +6,16 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import UNSET, Struct, to_builtins
 from msgspec.json import encode, format
-from msgspec.structs import fields
+from msgspec.structs import astuple
 
 from evalspec.base.foreign_text import commandless_json
 
 _NEVER = 1_000
 _LARGEST = 2**63
 _TEXT = frozenset({str})
-_ALWAYS_PLAIN = frozenset({str, bool, type(None)})
+_ALWAYS_PLAIN = frozenset({str, bool, type(None), type(UNSET)})
 
 
 def compute_digest(value: Any) -> str:
@@ -67,7 +67,9 @@ def is_plain(value: Any) -> bool:
         return math.isfinite(value)
     if isinstance(value, int):
         return -_LARGEST <= value < _LARGEST
-    return value is None or isinstance(value, str)
+    if isinstance(value, Struct):
+        return _are_plain(astuple(value))
+    return value is None or value is UNSET or isinstance(value, str)
 
 
 def _are_plain(values: Iterable[Any]) -> bool:
@@ -76,8 +78,16 @@ def _are_plain(values: Iterable[Any]) -> bool:
 
 
 def fields_of(record: Struct) -> dict[str, Any]:
-    """Return the values of a record by their names in JSON."""
-    return {field.encode_name: getattr(record, field.name) for field in fields(record)}
+    """Return the values of a record by their names in JSON, after the name of its kind if it has one.
+
+    Raises:
+        TypeError: The value is not a record.
+    """
+    if not isinstance(record, Struct):
+        raise TypeError(f"{type(record).__name__} is not a type of JSON")
+    values, names, settings = astuple(record), record.__struct_encode_fields__, record.__struct_config__
+    kind = {} if settings.tag_field is None else {settings.tag_field: settings.tag}
+    return kind | {name: value for name, value in zip(names, values, strict=True) if value is not UNSET}
 
 
 def render_lines(

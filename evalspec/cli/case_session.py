@@ -8,10 +8,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
+from msgspec import Struct
+
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.cli.failure import CommandFailed, ended_like_ctrl_c
 from evalspec.cli.keyboard import END, ENTER, ESCAPE, RESIZED, Keyboard
-from evalspec.cli.screen import Screen, find_screen, find_size, render_choices, render_keys, render_lines, render_parts
+from evalspec.cli.screen import (
+    Screen,
+    build_excerpt,
+    build_title,
+    find_screen,
+    find_size,
+    render_choices,
+    render_keys,
+    render_lines,
+    render_parts,
+)
 from evalspec.cli.streams import emit, notify, results_stream
 from evalspec.curation.case_queue import CaseQueue
 
@@ -29,6 +41,26 @@ def require_terminal(what: str, fix: str) -> None:
     """
     if not (sys.stdin.isatty() and results_stream().isatty()):
         raise InvalidInput(Problem(f"{what} needs a terminal", fix))
+
+
+class CaseView(Struct, frozen=True):
+    """What a person reads of a case. `texts`: a heading and a marked text each; a low screen shows a part of them.
+
+    `head`, `tail`: the lines above and below them, which are shown in full.
+    """
+
+    title: str
+    head: list[Any]
+    texts: list[tuple[Any, Any]]
+    tail: list[Any]
+
+    def render(self, progress: str, keys: Mapping[str, str], whole: str | None, screen: Screen) -> str:
+        """Return it with the keys. `whole`: the key that shows the texts in full; None: they are."""
+        parts = [*build_title(self.title, progress, screen), *self.head]
+        room = screen.find_room([*parts, *self.tail], len(self.texts)) if whole else None
+        for heading, text in self.texts:
+            parts += [heading, *build_excerpt(text, room, screen, whole or ""), ""]
+        return render_parts([*parts, *self.tail, render_keys(keys)], screen)
 
 
 class CaseSession(ABC, Generic[Case]):
@@ -52,8 +84,8 @@ class CaseSession(ABC, Generic[Case]):
         """Return the keys with their meanings."""
 
     @abstractmethod
-    def render(self, case: Case, progress: str, screen: Screen, *, whole: bool) -> str:
-        """Return a case for a person, without what others say about it. `whole`: show long texts in full."""
+    def describe(self, case: Case, screen: Screen) -> CaseView:
+        """Return a case for a person, without what others say about it."""
 
     @abstractmethod
     def explain(self, case: Case) -> str:
@@ -205,8 +237,10 @@ class CaseSession(ABC, Generic[Case]):
 
     def _show(self, case: Case) -> None:
         self.keyboard.forget()
+        screen, keys = find_screen(), self.list_keys(case)
+        whole = None if self._whole else next(key for key, meaning in keys.items() if meaning == self.whole)
         progress = f"{self._cases.position} of {self._cases.total}"
-        self.show(self.render(case, progress, find_screen(), whole=self._whole))
+        self.show(self.describe(case, screen).render(progress, keys, whole, screen))
 
     def _complain(self, error: InvalidInput) -> None:
         self.say(*(problem.render() for problem in error.problems))

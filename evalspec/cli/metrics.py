@@ -15,7 +15,7 @@ from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
 from evalspec.model import Direction, Need
 from evalspec.scoring.metrics.base import METRICS, MetricDefinition
-from evalspec.scoring.metrics.retrieval import define_f_beta
+from evalspec.scoring.metrics.columns import find_definition
 
 _STAGES = {
     "retrieved.NAME, gain.NAME": "A retrieval metric before reranking, and the gain from reranking.",
@@ -46,7 +46,11 @@ def command(name: str | None, as_json: bool) -> None:
         return
     for document in (_document(definition) for definition in METRICS if not definition.is_staged):
         summary = inert(document["summary"])
-        emit(f"{_show_name(document)}\n    {summary}\n    {_list_facts(document)}")
+        emit(
+            "\n".join(
+                [f"{_show_name(document)}\n    {summary}\n    {_list_facts(document)}", *_list_parameters(document)]
+            )
+        )
     for names, meaning in _STAGES.items():
         emit(f"{names}\n    {meaning}")
 
@@ -57,13 +61,12 @@ def _find(name: str) -> MetricDefinition:
     Raises:
         InvalidInput: There is no such metric, or the cut-off is no number above 0.
     """
-    plain, at, cutoff = name.casefold().partition("@")
+    plain, at, cutoff = name.partition("(")[0].partition("@")
     if at and not (cutoff.isdecimal() and int(cutoff)):
-        raise InvalidInput(f"'{name}' has no cut-off; a cut-off is at least 1", f"write {name.partition('@')[0]}@10")
-    names = {known: one for one in METRICS for known in (one.name, *one.aliases)}
-    weighted = define_f_beta(name.partition("@")[0])
-    found = weighted or {known.casefold(): one for known, one in names.items()}.get(plain)
-    if found is None or ("@" in name and not found.takes_cutoff):
+        raise InvalidInput(f"'{name}' has no cut-off; a cut-off is at least 1", f"write {plain}@10")
+    found = find_definition(plain)
+    if found is None or (at and not found.takes_cutoff):
+        names = [known for one in METRICS for known in (one.name, *one.aliases)]
         raise InvalidInput(f"no metric is named '{name}'", near_miss(name, names))
     return found
 
@@ -80,7 +83,7 @@ def _describe(document: Mapping[str, Any]) -> str:
     lines = [_show_name(document), f"    {inert(document['summary'])}", f"    {_list_facts(document)}"]
     lines += [f"    statistic: {document['statistic']}"]
     lines += [f"    also called {', '.join(map(inert, document['aliases']))}"] if document["aliases"] else []
-    lines += ["    in agent.yaml:"]
+    lines += [*_list_parameters(document), "    in agent.yaml:"]
     lines += [f"      metrics: [{inert(document['name'])}{cutoff}]"]
     return "\n".join([*lines, f"      thresholds: {{{inert(document['name'])}{cutoff}: {{{side}: {middle}}}}}"])
 
@@ -95,6 +98,10 @@ def _list_facts(document: Mapping[str, Any]) -> str:
     return f"{document['direction']} is better · {low} to {high} · {inert(document['engine'])} · needs {needs}"
 
 
+def _list_parameters(document: Mapping[str, Any]) -> list[str]:
+    return [f"    parameter {inert(one['name'])}: {inert(one['description'])}" for one in document["parameters"]]
+
+
 def _document(definition: MetricDefinition) -> dict[str, Any]:
     return {
         "name": definition.name,
@@ -106,4 +113,5 @@ def _document(definition: MetricDefinition) -> dict[str, Any]:
         "range": list(definition.bounds),
         "engine": definition.engine,
         "statistic": definition.statistic,
+        "parameters": [{"name": one.name} | one.to_schema() for one in definition.parameters],
     }

@@ -1,4 +1,4 @@
-"""`evalspec schema`: JSON Schemas of the manifest, the datasets and the report."""
+"""`evalspec schema`: JSON Schemas of the manifest, the datasets, the report and the plan."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,12 +15,24 @@ def _manifest() -> dict[str, Any]:
     from evalspec.inputs.manifest.json_schema import manifest_json_schema
     from evalspec.targets.agents.wire import WIRES
 
-    schema = manifest_json_schema()
+    schema = manifest_json_schema(_list_parameters())
     schema["$defs"]["ChatEndpoint"]["properties"]["protocol"]["anyOf"][0] = {"enum": WIRES.names(), "type": "string"}
     for model, key in (("DatasetConfig", "compat"), ("HttpSearch", "preset")):
         named = [known.name for known in DATASETS if getattr(known, key) is not None]
         schema["$defs"][model]["properties"][key]["anyOf"][0] = {"enum": named, "type": "string"}
     return schema
+
+
+def _list_parameters() -> dict[str, Any]:
+    """Return the JSON Schema of each parameter of a metric, by name."""
+    from evalspec.scoring.metrics.base import METRICS
+
+    found: dict[str, list[dict[str, Any]]] = {}
+    for metric in METRICS:
+        for one in metric.parameters:
+            described = {"description": f"For {metric.name}: {one.describe()}."}
+            found.setdefault(one.name, []).append(one.to_schema() | described)
+    return {name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas} for name, schemas in found.items()}
 
 
 def _dataset() -> dict[str, Any]:
@@ -36,13 +48,25 @@ def _report() -> dict[str, Any]:
     return report_json_schema()
 
 
-_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"manifest": _manifest, "dataset": _dataset, "report": _report}
+def _plan() -> dict[str, Any]:
+    from evalspec.model.forecasts import Forecast
+    from evalspec.model.json_schemas import describe_document
+
+    return describe_document(Forecast)
+
+
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "manifest": _manifest,
+    "dataset": _dataset,
+    "report": _report,
+    "plan": _plan,
+}
 
 
 @click.command("schema", cls=OrderedCommand)
 @click.argument("what", type=click.Choice(list(_SCHEMAS)))
 def command(what: str) -> None:
-    """Print the JSON Schema of the manifest, of one dataset line, or of the JSON report.
+    """Print the JSON Schema of the manifest, of one dataset line, of the JSON report, or of `plan --json`.
 
     \b
     Examples:

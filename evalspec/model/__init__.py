@@ -39,6 +39,7 @@ from evalspec.model.exchanges import (
 )
 from evalspec.model.runs import (
     MAX_REPEATS,
+    Dataset,
     DatasetResult,
     RetrieverSettings,
     Run,
@@ -93,6 +94,7 @@ __all__ = [
     "Confirmation",
     "Coverage",
     "Curation",
+    "Dataset",
     "DatasetResult",
     "Diagnosis",
     "Direction",

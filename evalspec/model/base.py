@@ -1,12 +1,13 @@
 """The base class of the records of a run, and types of their fields."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from threading import Lock
 from typing import Annotated, Any, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct, field
 from msgspec.json import Decoder
+from msgspec.structs import FieldInfo, fields
 
 STATISTICS = ("mean", "min", "p50", "median", "p90", "p95", "p99", "max")
 
@@ -44,6 +45,22 @@ def built(kind: type[Decoded]) -> type[Decoded]:
             Decoder(kind)
             _BUILT.add(kind)
     return kind
+
+
+def project(record: type[Decoded], name: str, kept: Collection[str], **types: Any) -> type[Decoded]:
+    """Return a record type with some of the fields of another one. When it is decoded, the others are skipped.
+
+    `types`: of fields that are projections themselves. Type checkers see the whole record.
+    """
+    whole: Any = record
+    parts = [(one.name, types.get(one.name, one.type), _define(one)) for one in fields(whole) if one.name in kept]
+    found: Any = defstruct(name, parts, bases=(Record,), frozen=True, kw_only=True)
+    return found  # type: ignore[no-any-return]
+
+
+def _define(one: FieldInfo) -> Any:
+    options = {"default": one.default, "default_factory": one.default_factory}
+    return field(name=one.encode_name, **options)
 
 
 def refuse_infinite(values: Iterable[float | None]) -> None:

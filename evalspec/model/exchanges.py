@@ -129,6 +129,16 @@ class AgentReply(Record, frozen=True):
     trace: SearchTrace | None = None
     finish_reason: str | None = None
 
+    def without_texts(self) -> "AgentReply":
+        """Return the reply with measurements only. Its response is empty."""
+        return AgentReply(
+            "",
+            usage=self.usage,
+            latency_ms=self.latency_ms,
+            trace=self.trace,
+            finish_reason=known_finish_reason(self.finish_reason),
+        )
+
     @property
     def answer(self) -> str | None:
         """The response. None for the ranking of a retriever, which has no answer."""

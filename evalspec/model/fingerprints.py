@@ -218,6 +218,13 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
         return None if self.agent is None else self.agent.name
 
 
+class Description(Record, frozen=True):
+    """What `run.json` says of a run, without its outline. `store_version`: the layout of the run's folder."""
+
+    store_version: int
+    fingerprint: Fingerprint
+
+
 def digest_parts(identity: Mapping[str, Any]) -> dict[str, str]:
     """Return the digest of each part of a metric's identity, or the whole part if it has none.
 

@@ -12,18 +12,30 @@ from evalspec.model.fingerprints import Fingerprint
 def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, Any]:
     """Return the JSON Schemas (2020-12) of records and of their parts, by name.
 
-    `places`: how schemas refer to each other, with `{name}`.
+    `places`: how schemas refer to each other, with `{name}`. The parts of a fingerprint are left out, unless they are
+    among the records.
     """
     from msgspec.json import schema_components
 
-    _, found = schema_components(tuple(records), ref_template=places)
-    for name in found.keys() & vars(fingerprints).keys() - {Fingerprint.__name__}:
+    asked = {record.__name__: record for record in records}
+    _, found = schema_components(tuple(asked.values()), ref_template=places)
+    for name in found.keys() & vars(fingerprints).keys() - {Fingerprint.__name__} - asked.keys():
         del found[name]
     if Fingerprint.__name__ in found:  # what it says may change at any time
         found[Fingerprint.__name__] = {"title": Fingerprint.__name__, "type": "object"}
-    for definition in found.values():
-        _require_what_is_written(definition)
+    for name, definition in found.items():
+        if name not in asked or not asked[name].__struct_config__.omit_defaults:
+            _require_what_is_written(definition)
+        if "description" in definition:
+            definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
     return found
+
+
+def describe_document(record: type[Struct]) -> dict[str, Any]:
+    """Return the JSON Schema (2020-12) of a document that is a record."""
+    definitions = describe_records([record], "#/$defs/{name}")
+    reference = f"#/$defs/{record.__name__}"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": reference, "$defs": definitions}
 
 
 def _require_what_is_written(definition: dict[str, Any]) -> None:
@@ -36,5 +48,3 @@ def _require_what_is_written(definition: dict[str, Any]) -> None:
     }
     if properties:
         definition |= {"properties": properties, "required": list(properties)}
-    if "description" in definition:
-        definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())

@@ -19,7 +19,14 @@ class LabelVerdict(StrEnum):
     DISAGREE = "disagree"
     WITHDRAWN = "withdrawn"
 
+    @property
+    def is_good(self) -> bool:
+        """Whether the person has nothing against the reply or the score."""
+        return self in (LabelVerdict.GOOD, LabelVerdict.AGREE)
 
+
+Target = tuple[str, str, int, str | None]
+"""What a label is about: dataset, sample, attempt, metric."""
 OF_REPLIES = (LabelVerdict.GOOD, LabelVerdict.BAD)
 OF_SCORES = (LabelVerdict.AGREE, LabelVerdict.DISAGREE)
 
@@ -53,7 +60,7 @@ class Label(Record, frozen=True, kw_only=True):
     ] = {}
 
     @property
-    def target(self) -> tuple[str, str, int, str | None]:
+    def target(self) -> Target:
         """What the label is about, in any run: dataset, sample, attempt, metric."""
         return self.dataset, self.sample, self.attempt, self.metric
 

@@ -58,8 +58,8 @@ class StageLatency(Record, frozen=True):
     p99: Annotated[Number, Meta(description="99th percentile, in ms.")]
 
 
-class DatasetResult(Record, frozen=True, kw_only=True):
-    """One dataset of a run."""
+class Dataset(Record, frozen=True, kw_only=True):
+    """What the plan of a run says about a dataset, and its report too."""
 
     name: Annotated[str, Meta(description="Name of the dataset in the manifest.")]
     file: Annotated[
@@ -67,9 +67,6 @@ class DatasetResult(Record, frozen=True, kw_only=True):
     ] = None
     source_id: Annotated[str | None, Meta(description="The id in its file; null: the file has none.")] = None
     description: Annotated[str | None, Meta(description="The description in its file; null: none.")] = None
-    selected: Annotated[int, Meta(description="Samples of this run, after tags and sampling.")] = -1
-    answered: Annotated[int, Meta(description="Samples with a usable reply to every attempt.")] = -1
-    metrics: Summaries
     thresholds: Annotated[
         tuple[Threshold, ...], Meta(description="The limits on this dataset and its slices, with their outcomes.")
     ] = ()
@@ -77,6 +74,28 @@ class DatasetResult(Record, frozen=True, kw_only=True):
         tuple[StatedLimit, ...],
         Meta(description="Each limit that the manifest or the dataset's file states for it, enforced or not."),
     ] = ()
+    retriever: Annotated[
+        RetrieverSettings | None, Meta(description="How the retriever was queried; null: the target is an agent.")
+    ] = None
+    cluster: Annotated[
+        str | None, Meta(description="The metadata key that groups dependent samples; null: samples are independent.")
+    ] = None
+    gold: Annotated[
+        Curation | None,
+        Meta(description="Agreement and quality of a gold set at the time of the run; null: not a gold set."),
+    ] = None
+
+    def state(self) -> dict[str, Any]:
+        """Return these fields, by name, to make a result of a plan."""
+        return {name: getattr(self, name) for name in Dataset.__struct_fields__}
+
+
+class DatasetResult(Dataset, frozen=True, kw_only=True):
+    """One dataset of a run."""
+
+    selected: Annotated[int, Meta(description="Samples of this run, after tags and sampling.")] = -1
+    answered: Annotated[int, Meta(description="Samples with a usable reply to every attempt.")] = -1
+    metrics: Summaries
     slices: Annotated[
         tuple[SliceResult, ...],
         Meta(
@@ -87,9 +106,6 @@ class DatasetResult(Record, frozen=True, kw_only=True):
     repeats: Annotated[
         RepeatSummary | None,
         Meta(description="Pass rates and variances; null: one attempt per sample, and one grading per reply."),
-    ] = None
-    retriever: Annotated[
-        RetrieverSettings | None, Meta(description="How the retriever was queried; null: the target is an agent.")
     ] = None
     stages: Annotated[
         tuple[StageLatency, ...],
@@ -104,13 +120,6 @@ class DatasetResult(Record, frozen=True, kw_only=True):
             description="Why rankings miss relevant documents; null: no retriever, or the run was made with "
             "--no-content."
         ),
-    ] = None
-    cluster: Annotated[
-        str | None, Meta(description="The metadata key that groups dependent samples; null: samples are independent.")
-    ] = None
-    gold: Annotated[
-        Curation | None,
-        Meta(description="Agreement and quality of a gold set at the time of the run; null: not a gold set."),
     ] = None
     samples: Annotated[
         tuple[SampleResult, ...],

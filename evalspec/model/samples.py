@@ -1,6 +1,6 @@
 """Samples, and the documents of a corpus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -76,6 +76,20 @@ class Sample(Record, frozen=True):
         if isinstance(self.user_input, str):
             return self.user_input
         return next(message.content for message in reversed(self.user_input) if message.role == "user")
+
+    def without_texts(self, metadata_kept: Collection[str]) -> "Sample":
+        """Return the sample without texts, and with these metadata keys only."""
+        return Sample(
+            self.id,
+            "",
+            tags=self.tags,
+            metadata={key: value for key, value in self.metadata.items() if key in metadata_kept},
+            line=self.line,
+            answerable=self.answerable,
+            digest=self.digest,
+            slices=self.slices,
+            unit=self.unit,
+        )
 
 
 class Document(Record, frozen=True):

@@ -99,6 +99,11 @@ class Score(Record, frozen=True):
             return self
         return Score(self.status, self.value, self.reason, self.repeats, self.cause)
 
+    def without_texts(self, instead: str) -> "Score":
+        """Return the score as measured. `instead`: replaces the reason of a score without a value."""
+        reason = None if self.status is ScoreStatus.SCORED else instead
+        return Score(self.status, self.value, reason, self.repeats, self.cause)
+
     @classmethod
     def scored(
         cls,

@@ -1,6 +1,7 @@
 """Findings of a run with their locations, for SARIF, annotations and failed JUnit cases."""
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 
@@ -103,6 +104,27 @@ def limits_of_replies(dataset: DatasetResult) -> list[Threshold]:
     """Return the limits that apply to a single reply."""
     statistics = {metric: summary.statistic for metric, summary in dataset.metrics.items()}
     return reply_limits((limit for limit in dataset.thresholds if limit.metric in statistics), statistics)
+
+
+def metrics_of(dataset: DatasetResult) -> list[str]:
+    """Return every metric with a summary or a score."""
+    scored = (metric for sample in dataset.samples for metric in sample.scores)
+    return list(dict.fromkeys([*dataset.metrics, *scored]))
+
+
+def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
+    """Return the thresholds that apply to a single reply, by metric."""
+    found = defaultdict(list)
+    for limit in limits_of_replies(dataset):
+        found[limit.metric].append(limit)
+    return found
+
+
+def is_beyond(sample: SampleResult, metric: str, score: Score | None, limits: Mapping[str, list[Threshold]]) -> bool:
+    """Return whether a score fails a threshold that applies to the sample."""
+    if score is None or score.value is None:
+        return False
+    return any(in_slice(sample, limit.slice) and not limit.holds(score.value) for limit in limits.get(metric, ()))
 
 
 def find_beyond(dataset: DatasetResult, limits: Iterable[Threshold]) -> Mapping[tuple[str, str], Threshold]:

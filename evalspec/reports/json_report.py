@@ -37,10 +37,9 @@ def iterate_json(run: Run, more: Mapping[str, Any] | None = None) -> Iterator[st
 
 def report_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (2020-12) of the document."""
-    from evalspec.model.json_schemas import describe_records
+    from evalspec.model.json_schemas import describe_document
 
-    definitions = describe_records([Run], "#/$defs/{name}")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/Run", "$defs": definitions}
+    return describe_document(Run)
 
 
 JSON = Reporter("json", (".json",), lambda run, _exchanges: render_json(run))

@@ -4,7 +4,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -88,6 +88,11 @@ ROUTERS = (
 )
 """The routers, in the order in which their routes are tried."""
 
+_ALL = APIRouter()
+"""Every route. FastAPI reads the signatures behind them once, and not once for each application."""
+for _router in ROUTERS:
+    _ALL.include_router(_router)
+
 
 def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
     """Return the application. `engine`: its migrated database, which is closed with the application."""
@@ -110,14 +115,13 @@ def create_app(settings: ServiceSettings, engine: Engine) -> FastAPI:
         redoc_url=None,
         docs_url=None,
         openapi_url=None,  # operations_api has it, for callers with a token
+        routes=_ALL.routes,
     )
     app.state.service = service
     app.state.metrics = Metrics(engine)
     install_problems(app)
     app.add_exception_handler(NamespaceNeeded, redirect_to_namespace)
     document_app(app)
-    for router in ROUTERS:
-        app.include_router(router)
     app.add_middleware(Guard, settings=settings, stopping=service.stopping)
     app.add_middleware(Observer, engine=engine, metrics=app.state.metrics)
     app.add_middleware(BrowserProblems)

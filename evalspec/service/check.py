@@ -16,7 +16,7 @@ from evalspec.service.database import (
     open_database,
     read_revision,
     reading,
-    refuse_later,
+    refuse_unknown,
 )
 from evalspec.service.settings import Project, ServiceSettings
 from evalspec.service.stores import read_store_id
@@ -51,7 +51,7 @@ def _check_database(settings: ServiceSettings) -> str:
     engine = open_database(settings.database)
     try:
         with reading(engine) as connection:
-            refuse_later(connection)
+            refuse_unknown(connection)
             revision = read_revision(connection)
         if revision is not None:
             _check_stores(engine, settings)

@@ -19,16 +19,19 @@ if TYPE_CHECKING:
     from evalspec.service.job_process import Work
     from evalspec.verdict.comparison.named_runs import NamedRun
 
+COMPARISON = "comparison"
+"""The kind of the jobs."""
+
 _PROMOTED = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 
 
 def run_comparison(work: "Work") -> Mapping[str, Any]:
-    """Execute a job of kind `comparison`, and return the answer. The request: as for `compare_project_runs`."""
-    return work.compute(lambda: compare_project_runs(work.project, work.job.request))
+    """Execute a job of kind `comparison`, and return the document. The request: as for `compare_project_runs`."""
+    return work.compute(lambda: to_json(compare_project_runs(work.project, work.job.request)))
 
 
-def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the document of a comparison.
+def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> "Comparison":
+    """Return a comparison of runs.
 
     `asked`: `baseline` and `candidates` (ids, labels or promoted baselines), and options of `evalspec.compare`.
     `samples`: number of changed samples of each dataset to describe.
@@ -45,7 +48,7 @@ def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Mapping[
     rules = SignificanceRules(asked["alpha"], resamples=asked["resamples"], seed=asked["seed"])
     choice = Choice(asked["datasets"], asked["metrics"], asked["allow_mismatch"])
     found = compare_runs(named[0], named[1:], rules, choice)
-    return to_json(add_texts(_shorten(found, asked["samples"]), named, asked["samples"]))
+    return add_texts(_shorten(found, asked["samples"]), named, asked["samples"])
 
 
 def find_named(project: Project, name: str) -> "NamedRun":

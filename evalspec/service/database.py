@@ -179,13 +179,13 @@ def migrate(engine: Engine) -> None:
     """Create the tables, or bring them up to date. Processes that start together wait for each other.
 
     Raises:
-        InvalidInput: A later version of evalspec wrote the database.
+        InvalidInput: Another version of evalspec wrote the database.
         StoreError: The database does not answer.
     """
     with writing(engine) as connection:
         if connection.dialect.name == POSTGRESQL:
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
-        refuse_later(connection)
+        refuse_unknown(connection)
         if read_revision(connection) != newest_revision():
             _upgrade(connection)
 
@@ -200,12 +200,13 @@ def _upgrade(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-def refuse_later(connection: Connection) -> None:
-    """Raise InvalidInput if a later version of evalspec migrated the database."""
+def refuse_unknown(connection: Connection) -> None:
+    """Raise InvalidInput if the tables are of a later version of evalspec, or from before the first release."""
     current = read_revision(connection)
     if current is not None and current not in _list_revisions():
-        message = f"the database was written by a later version of evalspec (revision {current})"
-        raise InvalidInput(Problem(message, "update evalspec", field="--database"))
+        message = f"the database was written by another version of evalspec (revision {current})"
+        fix = "update evalspec, or name a new database and list the runs again with `evalspec serve --reindex`"
+        raise InvalidInput(Problem(message, fix, field="--database"))
 
 
 def read_revision(connection: Connection) -> str | None:

@@ -1,11 +1,12 @@
 """Answers that are documents of evalspec: records as commands print them, with their own JSON Schemas in OpenAPI."""
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Response
 from msgspec import Struct, to_builtins
-from pydantic import WithJsonSchema
+from pydantic import ConfigDict, WithJsonSchema
 
 from evalspec.model.json_schemas import describe_records
 from evalspec.service.answers import render_answer
@@ -25,6 +26,12 @@ def to_json(record: Struct) -> dict[str, Any]:
     """Return a record as a JSON value."""
     found: dict[str, Any] = to_builtins(record, str_keys=True)
     return found
+
+
+def page_example(name: str, record: Struct, **more: Any) -> ConfigDict:
+    """Return the configuration of a page of records, with an example. `name`: of the list. `more`: other fields."""
+    shown = json.loads(json.dumps(to_json(record)))
+    return ConfigDict(json_schema_extra={"examples": [{name: [shown], **more, "next_cursor": None}]})
 
 
 def render_document(record: Struct, status: int = 200) -> Response:

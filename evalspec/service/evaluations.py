@@ -98,7 +98,7 @@ def load_evaluation(project: Project, request: EvaluationRequest, *, here: bool 
         name=request.dataset_name,
         path=f"$file:{dataset_path(project, request.dataset_name, request.dataset_version)}",
         format=DATASET_FORMAT,
-        metrics=[MetricEntry(name=name) for name in _list_measures(request)],
+        metrics=[MetricEntry(name=name) for name in list_measures(request)],
         retriever=request.retriever_id,
         top_k=request.depth,
         slices=[],
@@ -122,7 +122,7 @@ def _with_dataset(loaded: LoadedManifest, config: DatasetConfig) -> LoadedManife
     return replace(loaded, manifest=manifest, source=YamlSource(source.file, source.data, others))
 
 
-def _list_measures(request: EvaluationRequest) -> list[str]:
+def list_measures(request: EvaluationRequest) -> list[str]:
     """Return evalspec's names of the metrics, with those that others are computed from."""
     cut = [CUT[metric] for metric in request.metrics if metric in CUT]
     if any(measure in find_of_means(request) for measure in cut):

@@ -10,11 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.base.errors import StoreError
 from evalspec.base.registry import near_miss
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.runs.planning.checks import validate_manifest
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.retrievers import name_variants
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.bounds import Version
 from evalspec.service.cursors import Cursor, NextCursor, decode_cursor, encode_cursor
-from evalspec.service.evaluation_checks import check_evaluation, check_retriever
 from evalspec.service.evaluation_files import EVALUATION, EvaluationFile, write_evaluation
 from evalspec.service.evaluations import (
     DEFAULT_K,
@@ -23,14 +26,17 @@ from evalspec.service.evaluations import (
     EvaluationRequest,
     MetricName,
     list_compat,
+    load_evaluation,
 )
 from evalspec.service.examples import DATASET, EVALUATION_ID, MOMENT, RETRIEVER, RUN_ID
 from evalspec.service.jobs import Job
-from evalspec.service.jobs_api import describe_job
+from evalspec.service.jobs_api import JobStatus, describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.run_jobs import resolve_manifest
 from evalspec.service.same_jobs import start_job
+from evalspec.service.settings import MANIFEST, Project
 
 ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)
 
@@ -39,7 +45,6 @@ _MOST_LISTED = 200
 
 RetrieverId = Annotated[str, Path(description="The name of a retriever in the project's manifest.")]
 Values = dict[str, float | None]
-Status = Literal["pending", "running", "completed", "failed", "cancelled"]
 
 _CONFIG: dict[str, Any] = {"k_values": [10], "metrics": ["ndcg", "mrr"]}
 _EXAMPLE: dict[str, Any] = {
@@ -97,7 +102,7 @@ class EvaluationState(BaseModel):
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
     evaluation_id: str
     task_id: str = Field(description="Its job, as in /v1/jobs/{task_id}.")
-    status: Status
+    status: JobStatus
     retriever_id: str
     dataset_name: str
     dataset_version: int
@@ -134,7 +139,7 @@ def start_evaluation(
 ) -> EvaluationState:
     """Start an evaluation. Every query is checked first; the retriever is queried by a worker."""
     project, config = access.project, asked.evaluation_config
-    check_retriever(project, retriever_id)
+    _check_retriever(project, retriever_id)
     dataset = find_summary(project, asked.dataset_name, asked.dataset_version)
     request = EvaluationRequest(
         retriever_id,
@@ -145,7 +150,7 @@ def start_evaluation(
         config.mode,
         _choose_compat(config.compat),
     )
-    check_evaluation(project, request)
+    _check_evaluation(project, request)
     job = start_job(access, EVALUATION, msgspec.to_builtins(request), "eval", dataset.query_count)
     try:
         write_evaluation(project, EvaluationFile(job.id, job.user, job.created_at, job.calls, request))
@@ -168,7 +173,7 @@ def _choose_compat(name: str | None) -> str | None:
 def list_evaluations(
     retriever_id: RetrieverId,
     access: Reading,
-    status: Annotated[list[Status] | None, Query(description="Repeatable.")] = None,
+    status: Annotated[list[JobStatus] | None, Query(description="Repeatable.")] = None,
     dataset_name: Annotated[str | None, Query(description="Only evaluations with this dataset.")] = None,
     cursor: Cursor = None,
     limit: Annotated[int, Query(ge=1, le=_MOST_LISTED)] = 50,
@@ -186,7 +191,7 @@ def list_evaluations(
         limit=limit + 1,
     )
     if not found:
-        check_retriever(access.project, retriever_id)
+        _check_retriever(access.project, retriever_id)
     following = encode_cursor(found[limit - 1].created_at, found[limit - 1].id) if len(found) > limit else None
     return EvaluationList(evaluations=[describe_evaluation(job) for job in found[:limit]], next_cursor=following)
 
@@ -230,3 +235,36 @@ def describe_evaluation(job: Job) -> EvaluationState:
     return EvaluationState.model_validate(
         {**known, "evaluation_id": job.id, "task_id": job.id, "evaluation_config": config}
     )
+
+
+def _check_retriever(project: Project, name: str) -> None:
+    """Check that the manifest has a retriever of this name, which a posted dataset can be sent to.
+
+    Raises:
+        ApiProblem: 404: there is none. 422: it is a grid, or searches documents that a posted dataset does not have.
+        InvalidInput: There is no manifest, or it is invalid.
+    """
+    from evalspec.targets.retrievers.opening import is_in_memory
+
+    evaluation = load_manifest(project.folder / resolve_manifest(project.folder, MANIFEST)).manifest.spec.evaluation
+    variants = name_variants(evaluation)
+    if name in variants:
+        if is_in_memory(variants[name][1]):
+            detail = f"the retriever '{name}' searches documents in memory, but a posted dataset has no documents"
+            fix = "evaluate a service, your own code or a database"
+            raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"{detail}. {fix}")
+    elif name in evaluation.retrievers:
+        shown = ", ".join(variant for variant, (key, _) in variants.items() if key == name)
+        raise ApiProblem(HTTPStatus.UNPROCESSABLE_ENTITY, f"'{name}' is a grid of retrievers. choose one of {shown}")
+    else:
+        fix = near_miss(name, variants) if variants else f"declare spec.evaluation.retrievers in {MANIFEST}"
+        raise not_found(f"no retriever is named '{name}'", fix)
+
+
+def _check_evaluation(project: Project, request: EvaluationRequest) -> None:
+    """Check the manifest and every query of the dataset. Nothing is called.
+
+    Raises:
+        InvalidInput: Lists all problems.
+    """
+    validate_manifest(load_evaluation(project, request), RunOptions(depth=0))

@@ -1,13 +1,21 @@
 """Examples of answers for the OpenAPI document, made of records, so that they always have every field."""
 
-from typing import Any
-
 import msgspec
+from msgspec import structs
 
-from evalspec.model import Curation, DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
+from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
 from evalspec.model.base import built
-from evalspec.service.answers import describe
-from evalspec.service.run_heads import RunHead
+from evalspec.model.fingerprints import CiBuild
+from evalspec.service.run_records import (
+    DatasetRow,
+    RunEntry,
+    RunHead,
+    RunKind,
+    RunOrigin,
+    RunStatus,
+    WholeRun,
+    list_value,
+)
 
 RUN_ID = "20261121T061500.000Z-0123456789ab"
 MOMENT = "2026-11-21T06:15:00.000+00:00"
@@ -21,7 +29,7 @@ _RUN = Run(
     verdict=VerdictStatus.PASS,
     datasets=(DatasetResult(name="qa", file="qa.jsonl", selected=4, metrics={"exact_match": _SUMMARY}, samples=()),),
 )
-_SAMPLE = SampleResult(
+SAMPLE = SampleResult(
     id="refund",
     line=1,
     tags=("policy",),
@@ -30,8 +38,29 @@ _SAMPLE = SampleResult(
     scores={"exact_match": Score.scored(1.0)},
 )
 
-RUN_RESULT: dict[str, Any] = describe(
-    msgspec.json.decode(msgspec.json.encode(_RUN), type=built(RunHead)), ("id", "schema_version")
+LISTED_RUN = RunEntry(
+    RUN_ID,
+    RunStatus.FINISHED,
+    MOMENT,
+    verdict="PASS",
+    partial=False,
+    manifest="agent.yaml",
+    kind=RunKind.AGENT,
+    labels=("main",),
+    origin=RunOrigin(
+        CiBuild(
+            service="GitHub Actions",
+            branch="main",
+            commit="2f0c1c5e",
+            url="https://github.com/example/bot/actions/runs/1",
+        ),
+        "ci@example.com",
+        MOMENT,
+    ),
+    datasets=(DatasetRow("qa", 4, {"exact_match": list_value(_SUMMARY, "5f2b6a90c1d47e38")}),),
 )
-SAMPLE: dict[str, Any] = describe(_SAMPLE, ("attempts",))
-CURATION: dict[str, Any] = describe(Curation(name="help"))
+WHOLE_RUN = WholeRun(
+    **structs.asdict(LISTED_RUN),
+    job_id="run_0123456789ab",
+    result=msgspec.json.decode(msgspec.json.encode(_RUN), type=built(RunHead)),
+)

@@ -6,8 +6,8 @@ from pathlib import Path
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, list_sets, read_config, read_entry, read_set
 from evalspec.curation.gold.layout import SET_FILE
 from evalspec.curation.gold.schema import SetFile
-from evalspec.curation.gold.sight import Sight, find_sight
 from evalspec.curation.gold.taking_back import UNDO_TIME
+from evalspec.curation.gold.viewer import Viewer, find_viewer
 from evalspec.service.access import Access
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
@@ -52,31 +52,31 @@ def find_caller_person(config: SetFile, user: str) -> str | None:
     return emails.get(user.casefold())
 
 
-def find_caller_sight(found: GoldSet, access: Access) -> Sight:
+def find_caller_viewer(found: GoldSet, access: Access) -> Viewer:
     """Return what the caller may see of a set."""
-    return find_sight(found, find_caller_person(found.config, access.caller.user))
+    return find_viewer(found, find_caller_person(found.config, access.caller.user))
 
 
-def require_no_withheld(entry: TripleEntry, sight: Sight) -> None:
+def require_no_withheld(entry: TripleEntry, viewer: Viewer) -> None:
     """Refuse decisions about a triple that would show what others said while the caller can take a review back.
 
     Raises:
         ApiProblem: 409: The caller can take their review of the triple back.
     """
-    if entry.id in sight.withheld:
+    if entry.id in viewer.withheld:
         minutes = UNDO_TIME.seconds // 60
         detail = f"you can still take your review of '{entry.id}' back; settle the dispute {minutes} minutes after it"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
 
 
-def require_reviewed(entry: TripleEntry, sight: Sight) -> None:
+def require_reviewed(entry: TripleEntry, viewer: Viewer) -> None:
     """Refuse a revision by somebody whose review is wanted, because its outcome would show what others said.
 
     Raises:
         ApiProblem: 409: The caller has not reviewed the triple, or can take the review back.
     """
-    require_no_withheld(entry, sight)
-    if sight.is_blind(entry):
+    require_no_withheld(entry, viewer)
+    if viewer.is_blind(entry):
         detail = f"review '{entry.id}' first; who flags it can revise it"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
 

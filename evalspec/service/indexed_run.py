@@ -5,18 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from evalspec.curation.labels.binding import Bearing
+from evalspec.curation.labels.binding import LabelMatch
 from evalspec.curation.labels.files import LabelFiles, hash_label
 from evalspec.curation.labels.judged_run import NO_TEXTS, CaseFilter, JudgedRun
 from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, Target
 from evalspec.runs.store.derived import sign_run
 from evalspec.runs.store.stored_run import open_run
 from evalspec.service.access import Access
 from evalspec.service.sample_pages import find_row, list_results, read_sample, read_stored_attempts
 
 _FILTERS_KEPT = 4
-_BEARINGS_KEPT = 100_000
+_MATCHES_KEPT = 100_000
 _RUNS_KEPT = 8
 
 
@@ -28,8 +28,8 @@ class IndexedRun(JudgedRun):
         super().__init__(open_run(folder), files)
         self.folder = folder
         self._guard = threading.Lock()
-        self._targets: dict[CaseFilter, list[tuple[str, str, int, str | None]]] = {}
-        self._bearings: dict[str, Bearing] = {}
+        self._targets: dict[CaseFilter, list[Target]] = {}
+        self._matches: dict[str, LabelMatch] = {}
 
     def find_sample(self, dataset: str, id: str) -> Sample | None:
         """Return a sample, None if the run has none with this id."""
@@ -67,7 +67,7 @@ class IndexedRun(JudgedRun):
             sample = Sample(id=result.id, user_input="", tags=result.tags, metadata=result.metadata)
             yield sample, list(_list_attempts(result)) if is_kept else []
 
-    def list_targets(self, wanted: CaseFilter) -> list[tuple[str, str, int, str | None]]:
+    def list_targets(self, wanted: CaseFilter) -> list[Target]:
         """Return what can be labelled. It is computed once for each filter.
 
         Raises:
@@ -81,19 +81,17 @@ class IndexedRun(JudgedRun):
                 self._targets[wanted] = found
             return self._targets[wanted]
 
-    def list_bearings(
-        self, target: tuple[str, str, int, str | None], labels: Sequence[Label]
-    ) -> Iterable[tuple[Label, Bearing]]:
+    def list_matches(self, target: Target, labels: Sequence[Label]) -> Iterable[tuple[Label, LabelMatch]]:
         """Return what each label on one target says about the run. The texts are read once for each label."""
         names = [hash_label(one) for one in labels]
-        known = [(one, self._bearings.get(name)) for one, name in zip(labels, names, strict=True)]
-        kept = [(one, bearing) for one, bearing in known if bearing is not None]
+        known = [(one, self._matches.get(name)) for one, name in zip(labels, names, strict=True)]
+        kept = [(one, match) for one, match in known if match is not None]
         if len(kept) == len(labels):
             return kept
-        found = list(super().list_bearings(target, labels))
-        if len(self._bearings) > _BEARINGS_KEPT:
-            self._bearings = {}
-        self._bearings |= {name: bearing for name, (_, bearing) in zip(names, found, strict=True)}
+        found = list(super().list_matches(target, labels))
+        if len(self._matches) > _MATCHES_KEPT:
+            self._matches = {}
+        self._matches |= {name: match for name, (_, match) in zip(names, found, strict=True)}
         return found
 
 

@@ -40,7 +40,6 @@ KINDS = {
     "evaluation": "evalspec.service.evaluations:run_evaluation",
     "run": "evalspec.service.run_jobs:run_manifest",
     "comparison": "evalspec.service.comparing:run_comparison",
-    "evaluation_comparison": "evalspec.service.evaluation_comparison_jobs:run_evaluation_comparison",
     "dataset_check": "evalspec.service.dataset_checks:run_dataset_check",
     "comparison_page": "evalspec.service.pages.comparison_content:run_comparison_page",
 }

@@ -7,7 +7,6 @@ nothing.
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -339,15 +338,3 @@ def list_jobs(
     found = found.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc()).limit(limit)
     with reading(engine) as connection:
         return [_to_job(row) for row in connection.execute(found)]
-
-
-def to_seconds(moment: datetime | None) -> float | None:
-    """Return a time in seconds since 1970. Without a zone it is in UTC, as in the answers. None stays None."""
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def render_time(moment: float | None) -> str | None:
-    """Return a time as ISO 8601 in UTC. None stays None."""
-    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")

@@ -38,7 +38,7 @@ class JobState(BaseModel):
     model_config = ConfigDict(from_attributes=True, json_schema_extra={"examples": [_EXAMPLE]})
     job_id: str = Field(validation_alias="id")
     kind: str = Field(description="What the job does: `run`, `evaluation` or `comparison`.")
-    status: str = Field(description="pending, running, completed, failed or cancelled.")
+    status: JobStatus
     created_at: ShownTime
     started_at: ShownTime | None = None
     finished_at: ShownTime | None = None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import Case, compute_reply_digest
-from evalspec.curation.labels.current import list_current, list_visible
+from evalspec.curation.labels.current import list_current, list_shown
 from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
 from evalspec.curation.labels.labelling import add_label
 from evalspec.curation.labels.records import KEYS, Fault
@@ -86,12 +86,8 @@ def read_shown_labels(access: Access, run_id: str, *, history: bool = False) -> 
     """
     access.runs.find_folder(run_id)
     every, viewer = find_label_files(access.project.root).read(run_id), access.caller.user
-    visible = list_visible(every, viewer)
-    if not history:
-        return ShownLabels(visible, len(list_current(every)) - len(visible))
-    targets = {one.target for one in visible}
-    shown = [one for one in every if one.target in targets or one.labeller == viewer]
-    return ShownLabels(shown, len(every) - len(shown))
+    shown = list_shown(every, viewer, history=history)
+    return ShownLabels(shown, len(every if history else list_current(every)) - len(shown))
 
 
 def read_stats(access: Access, run_id: str, *, everything: bool = False) -> LabelStats:

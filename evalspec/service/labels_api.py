@@ -6,17 +6,20 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.curation.labels.current import list_current
 from evalspec.curation.labels.exchanging import render_labels
 from evalspec.curation.labels.files import hash_label
-from evalspec.model.labels import Label, LabelVerdict
+from evalspec.curation.labels.records import LONGEST_NOTE
+from evalspec.model.labels import Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
 from evalspec.service.access import Reading, Reviewing, Running
-from evalspec.service.answers import describe, file_headers, render_answer
-from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.answers import file_headers, render_answer
+from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.documents import document_type, page_example, render_document, to_json
+from evalspec.service.examples import RUN_ID
 from evalspec.service.indexed_run import find_label_files, open_indexed_run
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.label_answers import ImportAnswer, LabelAnswer, LabelPage, LabelRequest, LabelStatsAnswer
 from evalspec.service.labelling import (
     SUFFIXES,
     TYPES,
@@ -34,6 +37,74 @@ _FILE: dict[str, Any] = {kind.partition(";")[0]: {"schema": {"type": "string"}} 
 
 Form = Literal["jsonl", "csv"]
 Text = Annotated[str | None, Query(max_length=10_000)]
+
+_AT = "2026-11-21T10:37:06.257123Z"
+_DIGEST = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+LABEL = Label(
+    run=RUN_ID,
+    dataset="qa",
+    sample="refund",
+    verdict=LabelVerdict.BAD,
+    note="It is 14 days.",
+    labeller="ana@example.com",
+    at=_AT,
+    sample_digest="0f1e2d3c4b5a6978",
+    reply_digest=_DIGEST,
+)
+STATS = LabelStats(
+    run=RUN_ID,
+    labellers={"ana@example.com": 1},
+    replies=(
+        ReplyLabels(
+            dataset="qa",
+            good=LabelShare(labelled=1, units=1, value=0.0, interval=(0.0, 0.975), interval_method="exact"),
+        ),
+    ),
+)
+
+Id = Annotated[str, Field(min_length=1, max_length=10_000)]
+Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class LabelRequest(BaseModel):
+    """What the caller says about a reply, or about a score. It replaces an earlier label of theirs on the same."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"dataset": "qa", "sample": "refund", "verdict": "bad", "note": "14 days."}]},
+    )
+    sample: Id
+    dataset: Id | None = Field(None, description="Needed if several datasets have a sample of this id.")
+    attempt: Attempt = 1
+    metric: Id | None = Field(None, description="The metric of the score; null: the reply as a whole.")
+    verdict: Literal["good", "bad", "agree", "disagree"] = Field(
+        description="Of a reply good or bad; of a score agree or disagree."
+    )
+    value: float | None = Field(
+        None, ge=-1e9, le=1e9, description="With disagree: the score that the caller would have given."
+    )
+    note: str | None = Field(None, max_length=LONGEST_NOTE)
+    reply_digest: str | None = Field(
+        None, max_length=100, description="The reply that was judged. If the run has another one by now: 409."
+    )
+
+
+class LabelPage(BaseModel):
+    """A page of labels, oldest first. `hidden`: labels of others on what the caller has not labelled."""
+
+    model_config = page_example("labels", LABEL, hidden=0)
+    labels: list[document_type(Label)]  # type: ignore[valid-type]
+    hidden: int
+    next_cursor: NextCursor
+
+
+class ImportAnswer(BaseModel):
+    """The outcome of an import. `known`: labels that were there already."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"added": 12, "known": 0}]})
+    added: int
+    known: int
 
 
 @ROUTER.get("", response_model=LabelPage, summary="List labels")
@@ -57,7 +128,7 @@ def list_run_labels(
     kept = [one for one in found.labels if all(getattr(one, name) == value for name, value in chosen.items())]
     ordered = [(key, one) for key, one in _order(kept) if place is None or key > place]
     following = encode_cursor(*ordered[limit - 1][0]) if len(ordered) > limit else None
-    shown = [describe(one) for _, one in ordered[:limit]]
+    shown = [to_json(one) for _, one in ordered[:limit]]
     return render_answer({"labels": shown, "hidden": found.hidden, "next_cursor": following})
 
 
@@ -68,13 +139,15 @@ def _order(labels: Sequence[Label]) -> list[tuple[tuple[str, str], Label]]:
     return sorted(placed, key=lambda entry: entry[0])
 
 
-@ROUTER.post("", status_code=HTTPStatus.CREATED, response_model=LabelAnswer, summary="Label a reply or a score")
+@ROUTER.post(
+    "", status_code=HTTPStatus.CREATED, response_model=document_type(Label, LABEL), summary="Label a reply or a score"
+)
 def add_run_label(run_id: str, asked: LabelRequest, access: Reviewing) -> Response:
     """Record what the caller says about a reply, or about the score of a metric for it."""
     run = open_indexed_run(access, run_id)
     case = find_case(run, asked.dataset, asked.sample, asked.attempt, asked.metric)
     made = record_label(access, run, case, asked.verdict, value=asked.value, note=asked.note, seen=asked.reply_digest)
-    return render_answer(describe(made), HTTPStatus.CREATED)
+    return render_document(made, HTTPStatus.CREATED)
 
 
 @ROUTER.delete("", status_code=HTTPStatus.NO_CONTENT, summary="Withdraw a label")
@@ -92,7 +165,7 @@ def withdraw_run_label(
     record_label(access, run, case, LabelVerdict.WITHDRAWN)
 
 
-@ROUTER.get("/stats", response_model=LabelStatsAnswer, summary="Show agreement")
+@ROUTER.get("/stats", response_model=document_type(LabelStats, STATS), summary="Show agreement")
 def get_label_stats(
     run_id: str,
     access: Reading,
@@ -103,7 +176,7 @@ def get_label_stats(
     Labels of others on what the caller has not labelled are not counted: a few of them would show each one. Who counts
     everything does not label blindly afterwards: label first.
     """
-    return render_answer(describe(read_stats(access, run_id, everything=everything)))
+    return render_document(read_stats(access, run_id, everything=everything))
 
 
 @FILES.get("/export", summary="Export labels", response_class=Response, responses={200: {"content": _FILE}})

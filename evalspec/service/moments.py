@@ -1,12 +1,26 @@
 """Moments in requests and answers."""
 
-from datetime import datetime
-from typing import Annotated
+from datetime import UTC, datetime
+from typing import Annotated, overload
 
 from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator
 
-from evalspec.service.jobs import render_time, to_seconds
+
+def to_seconds(moment: datetime | None) -> float | None:
+    """Return a time in seconds since 1970. Without a zone it is in UTC, as in the answers. None stays None."""
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+@overload
+def render_time(moment: float) -> str: ...
+@overload
+def render_time(moment: None) -> None: ...
+def render_time(moment: float | None) -> str | None:
+    """Return a time as ISO 8601 in UTC. None stays None."""
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
 
 
 def _refuse_distant(moment: datetime) -> datetime:

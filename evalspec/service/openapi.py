@@ -68,7 +68,7 @@ def _restore_nulls(value: Any, schema: Mapping[str, Any], schemas: Mapping[str, 
     """Return an example with null for each missing key that is required: FastAPI removes every null of the document."""
     options = [_resolve(one, schemas) for one in schema.get("anyOf", [schema])]
     if isinstance(value, list):
-        items: Mapping[str, Any] = next((one["items"] for one in options if "items" in one), {})
+        items: Mapping[str, Any] = next((one["items"] for one in options if isinstance(one.get("items"), dict)), {})
         return [_restore_nulls(item, items, schemas) for item in value]
     if not isinstance(value, dict):
         return value

@@ -21,11 +21,13 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.foreign_text import inert
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.model.base import built
+from evalspec.model.log import LOG_RECORD, ReplyRecord, TextRecord
 from evalspec.runs.store.damage import list_damage
-from evalspec.runs.store.log_records import REPLY, TEXT, read_log
+from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
 from evalspec.runs.store.stored_run import StoredRun, open_run
-from evalspec.service.run_heads import RunHead, RunStatus, read_entry
+from evalspec.service.run_heads import read_entry
+from evalspec.service.run_records import RunHead, RunStatus
 from evalspec.service.settings import Project
 
 MOST_UNFOLDED = 2 * 1024**3
@@ -55,7 +57,7 @@ def list_faults(folder: Path) -> list[str]:
 
 def _list_oddities(folder: Path) -> Iterator[str]:
     """Yield what is wrong with a run whose checksums are right."""
-    entry = read_entry(Project("", folder.parent), folder)
+    entry, _ = read_entry(Project("", folder.parent), folder)
     if entry.status is not RunStatus.FINISHED:
         yield entry.error or "the run is not finished"
         return
@@ -116,11 +118,11 @@ def count_unfolded(folder: Path) -> int:
     """Return the number of characters of all replies with their retrieved texts."""
     sizes: dict[str, int] = {}
     total = 0
-    for _, record in read_log(folder / LOG_NAME):
-        if record.get("kind") == TEXT:
-            sizes[record["digest"]] = len(record["text"])
-        elif record.get("kind") == REPLY:
-            total += sum(sizes.get(digest, 0) for digest in record.get("retrieved_texts") or ())
+    for _, record in read_log(folder / LOG_NAME, LOG_RECORD):
+        if isinstance(record, TextRecord):
+            sizes[record.digest] = len(record.text)
+        elif isinstance(record, ReplyRecord):
+            total += sum(sizes.get(digest, 0) for digest in record.retrieved_texts or ())
     return total
 
 

@@ -24,7 +24,7 @@ from evalspec.service.answers import file_headers
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs import create_id
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_heads import RunEntry, RunStatus
+from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.service.sample_builds import SMALL
 from evalspec.service.settings import Project
 

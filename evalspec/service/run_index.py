@@ -25,9 +25,21 @@ from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME,
 from evalspec.runs.store.run_store import is_run_name
 from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
+from evalspec.service.kept_json import decode_kept, encode_kept
+from evalspec.service.moments import render_time
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
-from evalspec.service.run_heads import DatasetRow, RunEntry, RunOrigin, RunStatus, read_entry
+from evalspec.service.run_heads import read_entry
+from evalspec.service.run_records import (
+    DatasetRow,
+    ListedValue,
+    RunEntry,
+    RunHead,
+    RunKind,
+    RunOrigin,
+    RunStatus,
+    TrendPoint,
+)
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
@@ -55,6 +67,7 @@ class RunFilter(Struct, frozen=True):
     until: float | None = None
     before: tuple[float, str] | None = None
     branch: str | None = None
+    kind: str | None = None
 
 
 class _Known(NamedTuple):
@@ -62,19 +75,6 @@ class _Known(NamedTuple):
 
     signature: str
     status: str
-
-
-class TrendPoint(Struct, frozen=True):
-    """The values of a dataset's metrics in one run."""
-
-    run_id: str
-    started_at: float
-    verdict: str | None
-    partial: bool | None
-    manifest: str | None
-    branch: str | None
-    selected: int
-    metrics: Mapping[str, Any]
 
 
 class RunIndex:
@@ -117,10 +117,23 @@ class RunIndex:
             known = _read_datasets(connection, self._project.namespace, [run_id])
         signature = _sign(str(folder), None if row is None else row.status)
         if row is not None and row.signature == signature:
-            return _to_entry(row, known.get(run_id, ()), row.details)
-        entry = self._read(folder)
-        self._store([(entry, signature)])
+            return _to_entry(row, known.get(run_id, ()))
+        entry, head = self._read(folder)
+        self._store([(entry, head, signature)])
         return entry
+
+    def find_head(self, run_id: str) -> Any:
+        """Return the RunHead of a finished run as it is now, None of another.
+
+        Raises:
+            ApiProblem: 404: There is no such run.
+            StoreError: The database or the run cannot be read.
+        """
+        self.find(run_id)
+        own = and_(RUNS.c.namespace == self._project.namespace, RUNS.c.id == run_id)
+        with reading(self._engine) as connection:
+            details = connection.execute(select(RUNS.c.details).where(own)).scalar_one_or_none()
+        return None if details is None else decode_kept(details.encode(), RunHead)
 
     def find_folder(self, run_id: str) -> Path:
         """Return the folder of a run.
@@ -147,7 +160,7 @@ class RunIndex:
             .limit(limit)
         )
         with reading(self._engine) as connection:
-            return [TrendPoint(*row) for row in connection.execute(found)][::-1]
+            return [_to_point(row) for row in connection.execute(found)][::-1]
 
     def list_branches(self, dataset: str | None = None) -> Sequence[tuple[str, int]]:
         """Return branches with the number of their finished runs, the most frequent first. NO_BRANCH: runs without one.
@@ -205,9 +218,9 @@ class RunIndex:
                 self.forget(name)
         for at in range(0, len(changed), _ROWS_AT_ONCE):
             names = changed[at : at + _ROWS_AT_ONCE]
-            entries = [(self._read(self._project.store.runs / name), found[name]) for name in names]
+            entries = [(*self._read(self._project.store.runs / name), found[name]) for name in names]
             self._store(entries)
-            for entry, _ in entries:
+            for entry, _, _ in entries:
                 if self._builds is not None and entry.status is RunStatus.FINISHED and entry.samples > SMALL:
                     self._builds.request(self._project.store.runs / entry.id)
         if len(changed) > _ROWS_AT_ONCE:
@@ -221,27 +234,27 @@ class RunIndex:
             self._known = {row.id: _Known(row.signature, row.status) for row in rows}
         return self._known
 
-    def _read(self, folder: Path) -> RunEntry:
-        entry = read_entry(self._project, folder)
-        return entry if entry.error is None else _hide_place(entry, self._project)
+    def _read(self, folder: Path) -> tuple[RunEntry, Any]:
+        entry, head = read_entry(self._project, folder)
+        return entry if entry.error is None else _hide_place(entry, self._project), head
 
-    def _store(self, entries: Sequence[tuple[RunEntry, str]]) -> None:
+    def _store(self, entries: Sequence[tuple[RunEntry, Any, str]]) -> None:
         namespace = self._project.namespace
-        rows = [_to_row(namespace, entry, signature) for entry, signature in entries]
-        datasets = [row for entry, _ in entries for row in _to_dataset_rows(namespace, entry)]
+        rows = [_to_row(namespace, *entry) for entry in entries]
+        datasets = [row for entry, _, _ in entries for row in _to_dataset_rows(namespace, entry)]
         with writing(self._engine) as connection:
             lock_namespace(connection, namespace)
-            _delete(connection, namespace, [entry.id for entry, _ in entries])
+            _delete(connection, namespace, [entry.id for entry, _, _ in entries])
             connection.execute(RUNS.insert(), rows)
             if datasets:
                 connection.execute(RUN_DATASETS.insert(), datasets)
         if self._known is not None:
-            self._known.update({entry.id: _Known(signature, str(entry.status)) for entry, signature in entries})
+            self._known.update({entry.id: _Known(signature, str(entry.status)) for entry, _, signature in entries})
 
 
 def build_cursor_place(entry: RunEntry) -> tuple[float, str]:
     """Return where the page after a run begins."""
-    return entry.started_at, entry.id
+    return entry.moment, entry.id
 
 
 def _scan(project: Project, known: Mapping[str, _Known]) -> Iterator[tuple[str, str]]:
@@ -292,6 +305,7 @@ def _select_runs(namespace: str, wanted: RunFilter) -> Select[Any]:
 
 def _narrow(found: Select[Any], wanted: RunFilter) -> Select[Any]:
     equal = {RUNS.c.verdict: wanted.verdict, RUNS.c.status: wanted.status, RUNS.c.manifest: wanted.manifest}
+    equal |= {RUNS.c.kind: wanted.kind}
     found = found.where(*(column == value for column, value in equal.items() if value is not None))
     if wanted.branch is not None:
         found = found.where(RUNS.c.branch.is_(None) if wanted.branch == NO_BRANCH else RUNS.c.branch == wanted.branch)
@@ -312,7 +326,7 @@ def _read_datasets(connection: Connection, namespace: str, ids: Sequence[str]) -
     own = and_(RUN_DATASETS.c.namespace == namespace, RUN_DATASETS.c.run_id.in_(ids))
     found: dict[str, tuple[DatasetRow, ...]] = {}
     for row in connection.execute(select(RUN_DATASETS).where(own).order_by(RUN_DATASETS.c.place)):
-        found[row.run_id] = (*found.get(row.run_id, ()), DatasetRow(row.name, row.selected, row.metrics))
+        found[row.run_id] = (*found.get(row.run_id, ()), DatasetRow(row.name, row.selected, _to_values(row.metrics)))
     return found
 
 
@@ -321,40 +335,61 @@ def _delete(connection: Connection, namespace: str, ids: Sequence[str]) -> None:
         connection.execute(delete(table).where(table.c.namespace == namespace, column.in_(ids)))
 
 
-def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow], details: str | None = None) -> RunEntry:
+def _to_entry(row: Row[Any], datasets: Sequence[DatasetRow]) -> RunEntry:
     return RunEntry(
         row.id,
         RunStatus(row.status),
-        row.started_at,
+        render_time(row.started_at),
         row.verdict,
-        row.manifest,
-        tuple(datasets),
-        row.error,
-        details,
-        msgspec.convert(row.origin or {}, built(RunOrigin)),
         row.partial,
+        row.manifest,
+        None if row.kind is None else RunKind(row.kind),
+        error=row.error,
+        origin=msgspec.convert(row.origin or {}, built(RunOrigin)),
+        datasets=tuple(datasets),
     )
 
 
-def _to_row(namespace: str, entry: RunEntry, signature: str) -> dict[str, Any]:
+def _to_point(row: Row[Any]) -> TrendPoint:
+    known = row._asdict()
+    return TrendPoint(
+        run_id=known.pop("id"),
+        started_at=render_time(known.pop("started_at")),
+        metrics=_to_values(known.pop("metrics")),
+        **known,
+    )
+
+
+def _to_values(stored: Any) -> dict[str, ListedValue]:
+    return msgspec.convert(stored, built(dict[str, ListedValue]))
+
+
+def _to_row(namespace: str, entry: RunEntry, head: Any, signature: str) -> dict[str, Any]:
     return {
         "namespace": namespace,
         "id": entry.id,
         "signature": signature,
-        "started_at": entry.started_at,
+        "started_at": entry.moment,
         "status": str(entry.status),
         "verdict": entry.verdict,
         "partial": entry.partial,
         "manifest": entry.manifest,
+        "kind": None if entry.kind is None else str(entry.kind),
         "samples": entry.samples,
         "error": entry.error,
         "branch": entry.origin.branch,
         "origin": msgspec.to_builtins(entry.origin),
-        "details": entry.details,
+        "details": None if head is None else encode_kept(head).decode(),
     }
 
 
 def _to_dataset_rows(namespace: str, entry: RunEntry) -> Iterator[dict[str, Any]]:
     head = {"namespace": namespace, "run_id": entry.id}
     for place, one in enumerate(entry.datasets):
-        yield {**head, "place": place, "name": one.name, "selected": one.selected, "metrics": one.metrics}
+        yield {
+            **head,
+            "place": place,
+            "name": one.name,
+            "selected": one.selected,
+            "metrics": msgspec.to_builtins(one.metrics),
+        }

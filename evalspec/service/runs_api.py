@@ -4,31 +4,45 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from msgspec.structs import asdict, replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.api.public import validate
 from evalspec.base.errors import InvalidInput
 from evalspec.model import VerdictStatus
+from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.run_log import is_being_written
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
 from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Depth, SampleSize, Seed
-from evalspec.service.cursors import Cursor, Limit, decode_cursor, encode_cursor
+from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
+from evalspec.service.documents import document_type, page_example, render_document, to_json
+from evalspec.service.examples import LISTED_RUN, WHOLE_RUN
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
-from evalspec.service.moments import Since, Until
+from evalspec.service.moments import Since, Until, to_seconds
 from evalspec.service.problems import ApiProblem
-from evalspec.service.run_answers import RunAnswer, RunPage, describe_listed, describe_run, read_labels
-from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
-from evalspec.service.settings import MANIFEST
+from evalspec.service.run_records import RunEntry, RunKind, RunStatus, WholeRun
+from evalspec.service.settings import MANIFEST, Project
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 
 Branch = Annotated[str | None, Query(description="Of the CI build; empty: runs without a branch.", max_length=1000)]
+
+
+document_type(CiBuild)
+
+
+class RunPage(BaseModel):
+    """A page of runs, newest first."""
+
+    model_config = page_example("runs", LISTED_RUN)
+    runs: list[document_type(RunEntry)]  # type: ignore[valid-type]
+    next_cursor: NextCursor
 
 
 class RunRequest(BaseModel):
@@ -98,6 +112,7 @@ def list_runs(
     access: Reading,
     verdict: VerdictStatus | None = None,
     status: RunStatus | None = None,
+    kind: Annotated[RunKind | None, Query(description="`retriever`: evaluations of retrievers.")] = None,
     manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
     dataset: Annotated[str | None, Query(description="Only runs with this dataset.", max_length=1000)] = None,
     since: Since = None,
@@ -108,20 +123,31 @@ def list_runs(
 ) -> Response:
     """Return runs of the service and of the command line, newest first."""
     before: Any = decode_cursor(cursor, float, str)
-    times = jobs.to_seconds(since), jobs.to_seconds(until)
-    wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch)
+    times = to_seconds(since), to_seconds(until)
+    wanted = RunFilter(verdict, status, manifest, dataset, *times, before, branch, kind)
     found = access.runs.list(wanted, limit + 1)
-    labels = read_labels(access.project)
+    labels = _read_labels(access.project)
     following = encode_cursor(*build_cursor_place(found[limit - 1])) if len(found) > limit else None
-    return render_answer({"runs": [describe_listed(one, labels) for one in found[:limit]], "next_cursor": following})
+    shown = [to_json(replace(one, labels=labels.get(one.id, ()))) for one in found[:limit]]
+    return render_answer({"runs": shown, "next_cursor": following})
 
 
-@ROUTER.get("/{run_id}", response_model=RunAnswer, summary="Show a run")
+@ROUTER.get("/{run_id}", response_model=document_type(WholeRun, WHOLE_RUN), summary="Show a run")
 def get_run(run_id: str, access: Reading) -> Response:
     """Return a run: verdict, reasons, thresholds, metrics with intervals, slices and notes."""
     entry = access.runs.find(run_id)
     job = jobs.find_job_of_run(access.engine, access.namespace, run_id)
-    return render_answer(describe_run(entry, read_labels(access.project), None if job is None else job.id))
+    known = asdict(replace(entry, labels=_read_labels(access.project).get(run_id, ())))
+    head = access.runs.find_head(run_id)
+    return render_document(WholeRun(**known, job_id=None if job is None else job.id, result=head))
+
+
+def _read_labels(project: Project) -> dict[str, tuple[str, ...]]:
+    """Return the labels of each run that has one, by id."""
+    found: dict[str, tuple[str, ...]] = {}
+    for label, folder in project.store.labels().items():
+        found[folder.name] = (*found.get(folder.name, ()), label)
+    return found
 
 
 @ROUTER.post("/{run_id}/resume", status_code=HTTPStatus.ACCEPTED, summary="Resume a run")

@@ -21,16 +21,17 @@ from evalspec.base.errors import EvalspecError, StoreError
 from evalspec.base.foreign_text import cut, encodable
 from evalspec.inputs.datasets.filters import spell_value
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
+from evalspec.model.log import InputRecord, ReplyRecord
 from evalspec.reports.concerned import Concerned, find_concerned
+from evalspec.reports.markup.run_content import build_content
 from evalspec.runs.store.derived import derived_folder, sign_run
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
-from evalspec.runs.store.inputs import INPUTS_NAME, parse_input
+from evalspec.runs.store.inputs import INPUTS_NAME
 from evalspec.runs.store.log_index import AttemptKey, LogIndex
-from evalspec.runs.store.log_records import parse_object, read_log
+from evalspec.runs.store.log_records import decode_at, read_log
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.logs import configure_logs, log_event
-from evalspec.service.pages.run_content import build_content
 from evalspec.verdict.summary import in_slice
 
 LONGEST_MARK = 300
@@ -216,11 +217,11 @@ def _list_rows(
     index, path = stored.read_whole_index(), stored.folder / INPUTS_NAME
     results = {dataset.name: iter(dataset.samples) for dataset in run.datasets}
     datasets = {dataset.name: dataset for dataset in run.datasets}
-    for position, (place, record) in enumerate(read_log(path)):
-        dataset, sample = parse_input(record, f"{path}: byte {place}")
+    for position, (line, record) in enumerate(read_log(path, InputRecord)):
+        dataset, sample = record.dataset, record.sample
         result = next(results.get(dataset, iter(())), None)
         if result is None or result.id != sample.id:
-            raise StoreError(f"{path}: byte {place}: not a sample of this run. the file was changed; restore it")
+            raise StoreError(f"{path}:{line.at}: not a sample of this run. the file was changed; restore it")
         marks.add(position, _list_marks(datasets[dataset], result))
         marks.add(position, (name_mark("reason", str(number)) for number in reasons[dataset].get(sample.id, ())))
         places = [_find_places(index, AttemptKey(dataset, sample.id, n)) for n in range(1, stored.outline.repeats + 1)]
@@ -228,7 +229,7 @@ def _list_rows(
         shown = (_begin(question), _begin(responses[0] if responses else None))
         head = (position, name_sample(dataset, sample.id), dataset, encode_kept(result))
         whole = None if question is None else encodable("\n".join([question, *responses]))
-        yield (*head, *shown, place, json.dumps([one for one in places if one])), whole
+        yield (*head, *shown, line.place, json.dumps([one for one in places if one])), whole
 
 
 def _find_places(index: LogIndex, key: AttemptKey) -> tuple[int, list[int], dict[str, int]] | None:
@@ -236,14 +237,13 @@ def _find_places(index: LogIndex, key: AttemptKey) -> tuple[int, list[int], dict
     found = index.attempts.get(key)
     if found is None:
         return None
-    digests = _read_record(index, found.places[0]).get("retrieved_texts") or () if index.texts else ()
+    digests = _read_digests(index, found.places[0]) if index.texts else ()
     return key.attempt, found.places, {digest: index.texts[digest].place for digest in digests}
 
 
-def _read_record(index: LogIndex, place: int) -> Mapping[str, Any]:
+def _read_digests(index: LogIndex, place: int) -> Sequence[str]:
     with store_errors(index.path), index.path.open("rb") as log:
-        log.seek(place)
-        return parse_object(log.readline(), f"{index.path}, byte {place}")
+        return decode_at(index.path, log, place, ReplyRecord).retrieved_texts or ()
 
 
 def _read_texts(stored: StoredRun, index: LogIndex, dataset: str, sample: Sample) -> tuple[str | None, list[str]]:

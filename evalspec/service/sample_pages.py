@@ -9,11 +9,12 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, StoredExchange
+from evalspec.model.log import InputRecord
 from evalspec.reports.rows import AttemptRow, read_attempts
 from evalspec.runs.store.files import store_errors
-from evalspec.runs.store.inputs import INPUTS_NAME, parse_input
+from evalspec.runs.store.inputs import INPUTS_NAME
 from evalspec.runs.store.log_index import LogIndex, StoredText
-from evalspec.runs.store.log_records import parse_object
+from evalspec.runs.store.log_records import decode_at
 from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.service.kept_json import decode_kept
 from evalspec.service.sample_index import (
@@ -163,10 +164,7 @@ def read_sample(run: Path, row: SampleRow) -> Sample:
     """Return a sample with its texts from the files of its run."""
     path = run / INPUTS_NAME
     with store_errors(path), path.open("rb") as inputs:
-        inputs.seek(row.input_place)
-        line = inputs.readline()
-    place = f"{path}, byte {row.input_place}"
-    return parse_input(parse_object(line, place), place)[1]
+        return decode_at(path, inputs, row.input_place, InputRecord).sample
 
 
 def read_stored_attempts(run: Path, row: SampleRow, sample: Sample) -> Iterator[StoredExchange]:

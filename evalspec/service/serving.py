@@ -37,7 +37,7 @@ def prepare_database(settings: ServiceSettings, *, reindex: bool = False) -> Eng
     that the database does not know from their files.
 
     Raises:
-        InvalidInput: The database is a later version's, or knows another store for a namespace.
+        InvalidInput: The database is another version's, or knows another store for a namespace.
         StoreError: The database does not answer, or a folder cannot be written.
     """
     engine = open_database(settings.database)

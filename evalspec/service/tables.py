@@ -70,6 +70,7 @@ RUNS = Table(
     Column("verdict", String(16)),
     Column("partial", Boolean),
     Column("manifest", Text),
+    Column("kind", String(16)),
     Column("samples", Integer, nullable=False, default=0),
     Column("error", Text),
     Column("branch", Text),
@@ -77,8 +78,8 @@ RUNS = Table(
     Column("details", Text),
     Index("runs_by_time", "namespace", "started_at", "id"),
 )
-"""The index of runs. `signature`: sizes and times of the files it was read from. `origin`: the CI build, and who pushed
-the run. `details`: the run as JSON, without its samples."""
+"""The index of runs. `signature`: sizes and times of the files it was read from. `kind`: what was evaluated, `agent` or
+`retriever`. `origin`: the CI build, and who pushed the run. `details`: the run as JSON, without its samples."""
 
 RUN_DATASETS = Table(
     "run_datasets",

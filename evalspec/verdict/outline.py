@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.model import MAX_REPEATS, Curation, Direction, RetrieverSettings, StatedLimit, Threshold
+from evalspec.model import MAX_REPEATS, Dataset, Direction, Threshold
 from evalspec.model.base import Record, Statistic, built
 from evalspec.model.typed_json import explain
 
@@ -46,26 +46,15 @@ def close(bounds: tuple[float | None, float | None]) -> tuple[float, float] | No
     return None if low is None or high is None else (low, high)
 
 
-class DatasetOutline(Record, frozen=True):
-    """One dataset: its metrics, thresholds and slices. `limits`: each limit stated for it, enforced or not.
+class DatasetOutline(Dataset, frozen=True, kw_only=True):
+    """One dataset as it is planned.
 
-    `slices`: metadata keys (or `tags`); None for all with few values. `cluster`: the metadata key that groups samples
-    that are not independent. `retriever`: the settings of its retriever, if it has one. `gold`: agreement and quality
-    of a gold set. `source_id`, `description`: what its file says about itself. `removed`: samples of the baseline that
-    are gone from its file.
+    `slices`: metadata keys (or `tags`) to slice results by; None for all with few values. `removed`: samples of the
+    baseline that are gone from its file.
     """
 
-    name: str
-    file: str
     metrics: tuple[MetricOutline, ...]
-    thresholds: tuple[Threshold, ...] = ()
-    limits: tuple[StatedLimit, ...] = ()
     slices: tuple[str, ...] | None = ()
-    cluster: str | None = None
-    retriever: RetrieverSettings | None = None
-    gold: Curation | None = None
-    source_id: str | None = None
-    description: str | None = None
     removed: tuple[str, ...] = ()
 
 

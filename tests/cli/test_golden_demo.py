@@ -7,6 +7,9 @@ from rich.cells import cell_len
 
 from cli.demo_reports import PAGE, PAGE_WIDTH, WIDTHS, command, documented_report, golden_file, prepare
 from evalspec.cli.main import run
+from evalspec.runs.runner import reread
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.runs.store.stored_run import open_run
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 OUTCOMES = {"failing": 1, "passing": 0}
@@ -20,6 +23,9 @@ def demo(request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert run(command(request.param)) == OUTCOMES[request.param]
+        stored = open_run(RunStore(STORE).find("latest"))
+        concluded = reread.conclude_stored(stored)  # once, as intervals take longer than all these reports
+        patch.setattr(reread, "conclude_stored", lambda found: concluded if found.id == stored.id else None)
         yield request.param
 
 

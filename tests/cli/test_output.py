@@ -12,6 +12,7 @@ import pytest
 
 from evalspec.reports.base import Reporter
 from servers.faulty_agent import status
+from warm.command import WarmCommand
 
 NOISY = """
 import sys, threading, time
@@ -44,6 +45,13 @@ def gated(project, agent):
     (project.folder / "noisy.py").write_text(NOISY)
     project.write()
     return project
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """Runs a command in a process of its own without the start of Python."""
+    with WarmCommand(tmp_path_factory.mktemp("warm"), ("httpx", "numpy.random", "rich.live")) as command:
+        yield command
 
 
 def spawn(project, *arguments, **streams):
@@ -101,20 +109,20 @@ WRAP = "io.TextIOWrapper(sys.{0}.buffer, encoding='utf-8')"
         "sys.{0}.reconfigure(encoding='ascii'); print('größer')",
     ],
 )
-def test_what_user_code_does_to_its_streams_is_no_part_of_the_result(gated, line):
+def test_what_user_code_does_to_its_streams_is_no_part_of_the_result(gated, warm, line):
     """To one of them when it is imported, and to the other when it is called."""
     (gated.folder / "noisy.py").write_text(
         f"import io, sys\n{line.format('stdout')}\ndone = []\ndef once():\n    {line.format('stderr')}\n    return 1\n"
         "def score(exchange):\n    done or done.append(once())\n    return 1.0\n"
     )
-    done = spawn(gated, "evaluate", "agent.yaml", "--json")
-    document = json.loads(done.stdout)
-    assert (done.returncode, document["verdict"]) == (0, "PASS"), done.stderr
+    done = warm(gated.folder, "evaluate", "agent.yaml", "--json")
+    document = json.loads(done.out)
+    assert (done.code, document["verdict"]) == (0, "PASS"), done.err
     assert {score["status"] for score in document["datasets"][0]["samples"][0]["scores"].values()} == {"scored"}
-    assert "Traceback" not in done.stderr
-    done = spawn(gated, "evaluate", "agent.yaml")
-    assert (done.returncode, done.stdout.split()[0]) == (0, "PASS")
-    assert "run: " in done.stderr, "our own messages arrive"
+    assert b"Traceback" not in done.err
+    done = warm(gated.folder, "evaluate", "agent.yaml")
+    assert (done.code, done.out.split()[0]) == (0, b"PASS")
+    assert b"run: " in done.err, "our own messages arrive"
 
 
 def test_bytes_that_user_code_prints_arrive(gated):

@@ -128,7 +128,9 @@ def test_a_run_of_another_shape(stored, key, steps, value, says, command):
 def test_damaged_samples_of_a_run(stored, sealed, field, value):
     path = stored.run / "inputs.jsonl"
     head, _, rest = path.read_text().partition("\n")
-    line = json.dumps(json.loads(head) | {field: value})
+    record = json.loads(head)
+    (record if field == "dataset" else record["sample"])[field] = value
+    line = json.dumps(record)
     path.write_text((seal_line(line, 1) if sealed else line) + "\n" + rest)
     seal_inputs(stored.run)
     refused(stored("report", stored.run_id), "inputs.jsonl:1: ")

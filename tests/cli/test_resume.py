@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.runs.store.log_records import REPLY, read_log
+from evalspec.model.log import LogRecord, ReplyRecord
+from evalspec.runs.store.log_records import read_log
 from servers.faulty_agent import FaultyAgent, status
 from servers.scripted_judge import ScriptedJudge
 from stored_log import edit_description, keep_records, seal_line
@@ -45,7 +46,7 @@ def stored_replies(folder):
     log = folder / ".evalspec" / "runs" / "latest" / "samples.jsonl"
     if not log.exists():
         (log,) = folder.glob(".evalspec/runs/*-*/samples.jsonl")
-    return Counter(record["id"] for _, record in read_log(log) if record["kind"] == REPLY)
+    return Counter(record.id for _, record in read_log(log, LogRecord) if isinstance(record, ReplyRecord))
 
 
 @pytest.mark.parametrize(("reference", "code"), [("$env:TENANT:public", 2), ("$env:TENANT", 0)])
@@ -146,7 +147,7 @@ def test_a_torn_last_line_is_asked_again(counted, agent):
     counted.evaluate()
     log = counted.folder / ".evalspec" / "runs" / "latest" / "samples.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
-    last = max(number for number, line in enumerate(lines) if json.loads(line)["kind"] == REPLY)
+    last = max(number for number, line in enumerate(lines) if json.loads(line)["kind"] == "reply")
     torn = json.loads(lines[last])["id"]
     log.write_bytes(b"".join(lines[:last]) + lines[last][:40])
     assert counted.evaluate("--resume", "--json").document["datasets"][0]["answered"] == 12

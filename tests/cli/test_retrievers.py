@@ -87,7 +87,7 @@ def stored(folder):
 
 
 def replies(folder):
-    return {record["id"]: record for record in stored(folder) if record["kind"] == "reply"}
+    return {record["id"]: record["reply"] for record in stored(folder) if record["kind"] == "reply"}
 
 
 def test_documents_are_deleted_ingested_asked_and_stay(faq, service):

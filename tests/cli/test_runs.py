@@ -258,7 +258,7 @@ def test_the_gate_can_hold_the_interval_against_the_limit(confidence, code, stor
         ("run.json", b"\xff\xfe\x00"),
         ("run.json", b"[" * 100_000),
         ("run.json", b'{"storeVersion": 1}'),
-        ("run.json", b'{"storeVersion": 3, "fingerprint": {"startedAt": 1, "datasets": {"a": 2}}}'),
+        ("run.json", b'{"storeVersion": 4, "fingerprint": {"startedAt": 1, "datasets": {"a": 2}}}'),
         ("run.json", b'{"storeVersion": 99, "fingerprint": {"startedAt": "", "datasets": []}}'),
         ("report.json", b""),
         ("report.json", b'{\n  "verdict": nonsense\n}'),

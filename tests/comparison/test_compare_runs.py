@@ -371,6 +371,26 @@ def test_another_cutoff_is_not_the_same_metric():
     assert (found.metrics_only_in_baseline, found.metrics_only_in_candidate) == (("Recall@5",), ("Recall@10",))
 
 
+@pytest.mark.parametrize("columns", [("style=strict", "style=lax"), ("style=strict", ""), ("", "style=strict, top=3")])
+def test_other_values_of_a_parameter_make_another_metric(columns):
+    before, after = (f"m({values})" if values else "m" for values in columns)
+    runs = [make_run({"a": [1.0] * 6, column: [1.0] * 6}) for column in (before, after)]
+    with pytest.raises(InvalidInput) as caught:
+        compare(runs[0], [runs[1]])
+    assert f"m has different parameters: {before} in the baseline, {after} in the candidate" in str(caught.value)
+    found = compare_one(*runs, allow_mismatch=True)
+    assert ([*found.metrics], found.metrics_only_in_baseline) == (["a"], (before,))
+
+
+def test_a_bare_name_of_two_columns_cannot_be_compared():
+    run = make_run({"string_match": [1.0] * 6, "string_match(match=substring)": [1.0] * 6})
+    with pytest.raises(InvalidInput, match="may be string_match and string_match") as caught:
+        compare(run, [run], metrics=("string_match",))
+    assert "write string_match() or string_match(match=substring)" in caught.value.problems[0].fix
+    for name, column in (("string_match()", "string_match"), ("pass_rate", "string_match(match=substring)")):
+        assert [*compare_one(run, run, metrics=(name,)).metrics] == [column]
+
+
 def test_nothing_in_common():
     one, other = make_run({"a": [1.0]}), make_run({"b": [1.0]})
     with pytest.raises(InvalidInput, match="no metric in common"):

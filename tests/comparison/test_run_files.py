@@ -20,6 +20,8 @@ from evalspec.verdict.comparison.run_files import read_baseline, read_run_file
 from evalspec.verdict.validity.changes import SignificanceRules
 from reporters.sample_run import HOSTILE_ID, sample_run
 
+SUBSTRING = "string_match(match=substring)"
+
 
 def write(folder, content, name="run.json"):
     path = folder / name
@@ -221,7 +223,7 @@ def test_agentspec_reports_are_compared(tmp_path):
     before = read_run_file(write(tmp_path, agentspec([True] * 12), "a.json"))
     after = read_run_file(write(tmp_path, agentspec([False] * 9 + [True] * 3), "b.json"))
     (change, *_) = compare_runs(before, [after], SignificanceRules()).candidates[0].changes
-    assert (change.metric, change.pairs, change.verdict) == ("string_match", 12, Change.DEGRADED)
+    assert (change.metric, change.pairs, change.verdict) == (SUBSTRING, 12, Change.DEGRADED)
 
 
 def test_an_agentspec_report_without_samples_has_no_p_value(tmp_path):
@@ -230,7 +232,7 @@ def test_an_agentspec_report_without_samples_has_no_p_value(tmp_path):
     found = read_run_file(write(tmp_path, bare))
     assert "nothing can be tested" in found.notes[0]
     (change,) = (
-        compare_runs(found, [NamedRun("r", make_run({"string_match": [1.0] * 9}))], SignificanceRules())
+        compare_runs(found, [NamedRun("r", make_run({SUBSTRING: [1.0] * 9}))], SignificanceRules())
         .candidates[0]
         .changes
     )
@@ -242,7 +244,7 @@ def test_an_agentspec_error_is_no_wrong_answer(tmp_path):
     document = agentspec([True])
     document["samples"][0] |= {"actual": None, "pass": False, "error": "Agent returned HTTP 500"}
     (sample,) = read_run_file(write(tmp_path, document)).run.datasets[0].samples
-    assert (sample.status, sample.scores["string_match"].status) == ("failed", "failed")
+    assert (sample.status, sample.scores[SUBSTRING].status) == ("failed", "failed")
 
 
 @pytest.mark.parametrize("content", ["{}", '{"a": 1}', "[]", "", '{"schemaVersion": 1}'])

@@ -13,19 +13,21 @@ from evalspec.curation.gold.gold_set import open_set, read_entry
 from evalspec.curation.gold.linting import lint
 from evalspec.curation.gold.protocol import add_triple, assign, resolve, retire, review, revise_triple
 from evalspec.curation.gold.reviewers import describe_missing, list_reviewable
-from evalspec.curation.gold.schema import Event, Flag, Kind, Outcome
-from evalspec.curation.gold.states import compute_standing
+from evalspec.curation.gold.schema import DisputeOutcome, Event, Flag, Kind
+from evalspec.curation.gold.states import compute_review_status
 from gold_sets import PEOPLE, accept, make_set, make_triple
 
 HASH = "0" * 32
 CONFIRM, FLAG = (Kind.CONFIRM, None), (Kind.FLAG, Flag.OVERSTATED)
-UPHELD, DROPPED, SPLIT = ((Kind.RESOLVE, outcome) for outcome in (Outcome.UPHELD, Outcome.DROPPED, Outcome.SPLIT))
-RULED, RULED_OUT = (Kind.ADJUDICATE, Outcome.UPHELD), (Kind.ADJUDICATE, Outcome.DROPPED)
+UPHELD, DROPPED, SPLIT = (
+    (Kind.RESOLVE, outcome) for outcome in (DisputeOutcome.UPHELD, DisputeOutcome.DROPPED, DisputeOutcome.SPLIT)
+)
+RULED, RULED_OUT = (Kind.ADJUDICATE, DisputeOutcome.UPHELD), (Kind.ADJUDICATE, DisputeOutcome.DROPPED)
 
 
 def event(by, kind, verdict=None, revision=1, content_hash=HASH):
     more = {"to": "ben"} if kind is Kind.ASSIGN else {}
-    more |= {"settles": {"ben": [Flag.OVERSTATED]}} if verdict is Outcome.UPHELD else {}
+    more |= {"settles": {"ben": [Flag.OVERSTATED]}} if verdict is DisputeOutcome.UPHELD else {}
     return Event(
         kind=kind, revision=revision, content_hash=content_hash, by=by, at="2026-01-01", verdict=verdict, **more
     )
@@ -65,14 +67,14 @@ def event(by, kind, verdict=None, revision=1, content_hash=HASH):
 def test_what_people_say_decides_the_state(said, state, resolution):
     events = [event("ada", Kind.ADD), *(event(by, *what) for by, what in said)]
     for order in (events, events[::-1]):
-        standing = compute_standing(order, HASH, PEOPLE)
+        standing = compute_review_status(order, HASH, PEOPLE)
         assert (standing.state, standing.resolution) == (state, resolution)
 
 
 def test_a_merge_of_equal_edits_has_two_writers_who_cannot_review_it():
     written = [event("ada", Kind.ADD), event("ben", Kind.REVISE, revision=2), event("cleo", Kind.REVISE, revision=2)]
     confirmed = [event(who, Kind.CONFIRM, revision=2) for who in ("ben", "cleo")]
-    standing = compute_standing([*written, *confirmed], HASH, PEOPLE)
+    standing = compute_review_status([*written, *confirmed], HASH, PEOPLE)
     assert (standing.state, len(standing.faults)) == ("pending", 2)
 
 
@@ -91,14 +93,14 @@ WRITTEN = [event("ada", Kind.ADD), event("ben", Kind.REVISE, revision=2)]
 def test_the_order_of_events_does_not_matter(events, written, random):
     one = [*written, *events]
     other = random.sample(one, len(one))
-    first, second = (compute_standing(order, HASH, PEOPLE) for order in (one, other))
+    first, second = (compute_review_status(order, HASH, PEOPLE) for order in (one, other))
     assert (first.state, first.resolution, first.revision) == (second.state, second.resolution, second.revision)
     assert {id(fault.event) for fault in first.faults} == {id(fault.event) for fault in second.faults}
 
 
 @given(st.lists(EVENTS, max_size=8))
 def test_nothing_is_accepted_without_two_people_besides_the_author(events):
-    standing = compute_standing([WRITTEN[0], *events], HASH, PEOPLE)
+    standing = compute_review_status([WRITTEN[0], *events], HASH, PEOPLE)
     if standing.state == "accepted":
         agreeing = {one.by for one in events if one.revision == 1 and one.content_hash == HASH} & set(PEOPLE)
         assert len(agreeing - {"ada"}) > 1
@@ -228,11 +230,11 @@ def test_an_adjudication_settles_the_flags_it_knew(root):
     assert decided.standing.resolution == "adjudicated"
     assert decided.standing.current.events[-1].settles == {"ben": ["overstated"]}
     other = event("ben", Kind.FLAG, Flag.WRONG_BLOCK, content_hash=decided.content_hash)  # on another branch
-    both = compute_standing([*(one.event for one in decided.events), other], decided.content_hash, PEOPLE)
+    both = compute_review_status([*(one.event for one in decided.events), other], decided.content_hash, PEOPLE)
     assert both.state == "disputed"
     events = [one.event for one in decided.events]
     later = event("eve", *FLAG, content_hash=decided.content_hash)
-    standing = compute_standing([*events, later], decided.content_hash, [*PEOPLE, "eve"])
+    standing = compute_review_status([*events, later], decided.content_hash, [*PEOPLE, "eve"])
     assert (standing.state, standing.current.open_flags) == ("disputed", {"eve"})
 
 
@@ -321,15 +323,15 @@ def test_what_one_branch_ended_is_not_revived_by_a_revision_on_another():
     confirmed = [event(who, Kind.CONFIRM, revision=2) for who in ("ben", "cleo")]
     for ended, state in (((Kind.RETIRE, None), "retired"), (DROPPED, "dropped")):
         before = [event("ben", *FLAG), event("ada", *ended)]
-        assert compute_standing([*written, *confirmed, *before], HASH, PEOPLE).state == state
+        assert compute_review_status([*written, *confirmed, *before], HASH, PEOPLE).state == state
     stranger = [event("ben", *FLAG), event("dan", *DROPPED)]
-    assert compute_standing([*written, *confirmed, *stranger], HASH, PEOPLE).state == "accepted"
+    assert compute_review_status([*written, *confirmed, *stranger], HASH, PEOPLE).state == "accepted"
 
 
 def test_the_author_is_who_added_the_content_whatever_the_clocks_say():
     added = [event("ben", Kind.ADD, content_hash="1" * 32), event("ada", Kind.ADD)]
     for order in (added, added[::-1]):
-        assert compute_standing(order, HASH, PEOPLE).author == "ada"
+        assert compute_review_status(order, HASH, PEOPLE).author == "ada"
 
 
 def test_a_dispute_names_who_upheld_the_triple(root):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalspec.cli.gold import COMMANDS
-from evalspec.cli.gold.screen import KEYS
+from evalspec.cli.gold.session import KEYS
 from evalspec.curation.gold import schema
 from evalspec.curation.gold.states import _RULES, State
 from evalspec.curation.gold.wording import FLAGS

@@ -22,6 +22,7 @@ from evalspec.curation.gold.protocol import review, revise_triple
 from evalspec.curation.gold.quotes import Quotes
 from evalspec.curation.gold.schema import Kind, SliceFile
 from evalspec.curation.gold.states import State
+from evalspec.model.log import LogRecord, TextRecord
 from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_store import RunStore
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
@@ -327,7 +328,8 @@ def test_passages_that_only_erased_samples_retrieved_are_erased(revocable, proje
     assert find_bytes(project.folder) == []
     assert project("runs", "verify", "--all").code == 0
     newest = RunStore(Path(".evalspec")).list()[0]
-    texts = [record["text"] for _, record in read_log(newest / "samples.jsonl") if record["kind"] == "text"]
+    log = read_log(newest / "samples.jsonl", LogRecord)
+    texts = [record.text for _, record in log if isinstance(record, TextRecord)]
     assert "is it public it is" in texts
     assert project("report", "-o", "report.html").code == 0
 

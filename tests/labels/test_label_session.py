@@ -146,7 +146,7 @@ def test_hostile_texts_fit_and_steer_nothing(terminal, labelled, columns):
 
 def test_reason_and_evidence_of_a_judge(labelled):
     """Laid out without a terminal, as the page of a judge's score would be."""
-    from evalspec.cli.labelling.screen import render_case
+    from evalspec.cli.labelling.session import KEYS_OF_SCORES, describe_label_case
     from evalspec.cli.screen import Screen
     from evalspec.curation.labels.binding import Case
     from evalspec.model import AgentReply, Exchange, Message, Sample, Score
@@ -157,8 +157,9 @@ def test_reason_and_evidence_of_a_judge(labelled):
     evidence = {"statements": [{"statement": "You pay.", "verdict": 0, "reason": "The text says: we."}]}
     score = Score.scored(0.25, "1 of 1 statement is not supported", evidence, (0.0, 0.5))
     outline = MetricOutline("faithfulness", "mean", "higher", (0, 1), judged=True)
+    screen = Screen(80, 40, color=False, unicode=True)
     case = Case("r", "d", 2, exchange, {"faithfulness": score}, outline, {"judge": "m-1 #abc"})
-    shown = render_case(case, "1 of 1", Screen(80, 40, color=False, unicode=True), whole=False)
+    shown = describe_label_case(case, screen).render("1 of 1", KEYS_OF_SCORES, "w", screen)
     for part in ("d: s attempt 2", "assistant: Yes?", "Context  1  doc-7", "Or", "Score: faithfulness  by m-1",
                  "0.25, the mean of 0, 0.5", "1 of 1 statement is not supported",
                  "1. statement: You pay.; verdict: 0; reason: The text says: we."):  # fmt: skip

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.scoring.metrics.base import METRICS, BuildContext, Scorer
 from servers.scripted_judge import ScriptedJudge
@@ -31,7 +30,7 @@ def judge(judge_server):
 def build_scorer() -> Callable[[str], Scorer]:
     def build(name: str) -> Scorer:
         spec = parse_metric_spec(name)
-        context = BuildContext(MetricEntry(name=name), spec.cutoff, Path(), services=None)
+        context = BuildContext(spec.cutoff, Path(), services=None)
         return METRICS.find(spec.base).build(context)
 
     return build

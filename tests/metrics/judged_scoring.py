@@ -10,7 +10,7 @@ from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.metrics.base import METRICS, BuildContext, Metric, build_scorer
-from evalspec.scoring.metrics.rubric import define_rubric
+from evalspec.scoring.metrics.own import define_rubric
 from servers.scripted_judge import ScriptedJudge
 
 KEY = "sk-scripted-0123456789"
@@ -68,5 +68,7 @@ def build_metric(entry: MetricEntry, services: JudgeServices) -> Metric:
     root = None
     if definition.base:
         root = build_metric(entry.model_copy(update={"name": definition.base}), services)
-    scorer = build_scorer(definition, definition.needs, BuildContext(entry, None, Path(), services))
+    scorer = build_scorer(
+        definition, definition.needs, BuildContext(None, Path(), services, parameters=entry.model_extra or {})
+    )
     return Metric(definition.name, definition, scorer, definition.needs, definition.bounds, root)

@@ -13,7 +13,7 @@ from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Direction, Exchange, Sample, Score, ScoreStatus
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.metrics.base import BuildContext, Metric
-from evalspec.scoring.metrics.custom import check_scorer, define_scorer
+from evalspec.scoring.metrics.own import check_scorer, define_scorer
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("It is Paris [1]", latency_ms=12.0))
 
@@ -27,7 +27,7 @@ def write(folder: Path, **modules: str) -> Path:
 def build(folder: Path, scorer: str = "scorers:score", **options):
     entry = MetricEntry(name="own", scorer=scorer, **options)
     definition = define_scorer(entry, folder)
-    return definition.build(BuildContext(entry, None, folder, services=None))
+    return definition.build(BuildContext(None, folder, services=None, parameters=entry.model_extra))
 
 
 def score(folder: Path, scorer: str = "scorers:score", **options):
@@ -72,7 +72,8 @@ def test_what_is_no_score_is_an_error(tmp_path, result, message):
 def test_a_value_outside_its_range_is_a_failed_score(tmp_path, value, shown):
     write(tmp_path, scorers=f"def score(exchange): return {value}")
     definition = define_scorer(MetricEntry(name="own", scorer="scorers:score", range=(0.0, 1.0)), tmp_path)
-    metric = Metric("own", definition, definition.build(None), definition.needs, definition.bounds)
+    scorer = definition.build(BuildContext(None, tmp_path, services=None))
+    metric = Metric("own", definition, scorer, definition.needs, definition.bounds)
     scores = asyncio.run(score_exchange([metric], EXCHANGE, lambda _new: None, known={}))
     assert scores["own"] == Score.failed(f"own gave {shown}, outside its range [0, 1]")
 
@@ -275,3 +276,67 @@ def test_in_a_process_of_its_own_with_a_relative_folder(tmp_path):
     environ = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONSAFEPATH": "1"}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("7.0\n", "")
+
+
+SCORER = """
+    raise AssertionError("validation does not run the module")
+    from typing import Literal
+    Style = Literal["strict", "lax"]
+    LIMIT = 3
+
+    def score(exchange, *, style: Style = "lax", top: int = LIMIT, share: "float" = 0.5, quiet: bool = False): ...
+"""
+
+
+def test_keyword_only_arguments_of_a_function_are_its_parameters(tmp_path):
+    write(tmp_path, scorers=SCORER)
+    definition = define_scorer(MetricEntry(name="own", scorer="scorers:score"), tmp_path)
+    assert [(one.name, one.type, one.choices, one.default) for one in definition.parameters] == [
+        ("style", str, ("strict", "lax"), "lax"),
+        ("top", int, (), 3),
+        ("share", float, (), 0.5),
+        ("quiet", bool, (), False),
+    ]
+
+
+def test_parameters_reach_the_function(tmp_path):
+    write(tmp_path, scorers="async def score(exchange, *, factor: float = 1): return 2 * factor")
+    assert (score(tmp_path).value, score(tmp_path, factor=3.0).value) == (2.0, 6.0)
+
+
+@pytest.mark.parametrize(
+    ("signature", "fitting"),
+    [
+        ("(exchange, style)", "def score(exchange, *, style: str)"),
+        ("(exchange, /, top, *, low=2)", "def score(exchange, *, top: str, low: int = 2)"),
+        ("()", "def score(exchange)"),
+        ("(*, style: str)", "def score(exchange, *, style: str)"),
+        ("(exchange, *, client=None)", "def score(exchange, *, client: str)"),
+        ("(exchange, *, styles: list[str])", "def score(exchange, *, styles: str)"),
+        ("(exchange, *, top: int = 'many')", "def score(exchange, *, top: int)"),
+        ("(exchange, *, top: int = len('a'))", "def score(exchange, *, top: int)"),
+        ("(exchange, *, range: int = 3)", "def score(exchange, *, own_range: int = 3)"),
+    ],
+)
+def test_a_signature_that_does_not_fit_is_refused_with_one_that_does(tmp_path, signature, fitting):
+    write(tmp_path, scorers=f"def score{signature}: return 1")
+    (problem,) = check_scorer(MetricEntry(name="own", scorer="scorers:score"), tmp_path)
+    assert problem.endswith(f"; write {fitting}")
+    write(tmp_path, scorers=f"{fitting}: return 1")
+    assert check_scorer(MetricEntry(name="own", scorer="scorers:score"), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from functools import cache\n@cache\ndef score(a, b): ...",
+        "def score(a, b): ...\nscore = score.__name__",
+        "class score:\n    def __new__(cls, a, b): ...",
+        "if True:\n    def score(a): ...\nelse:\n    def score(a, b): ...",
+        "def score(exchange, client=None): ...",
+        "def score(*exchanges): ...",
+    ],
+)
+def test_a_function_that_may_fit_is_not_refused(tmp_path, source):
+    write(tmp_path, scorers=source)
+    assert check_scorer(MetricEntry(name="own", scorer="scorers:score"), tmp_path) == []

@@ -1,14 +1,15 @@
 """A function as a metric, scored as a run does it."""
 
 import asyncio
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from evalspec import METRICS, Cause, Direction, Exchange, MetricError, Need, Score, metric
 from evalspec.base.registry import Registry
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Sample
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.judge.services import JudgeServices
@@ -17,10 +18,10 @@ from evalspec.scoring.metrics.base import BuildContext, Metric, build_scorer
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("Paris it is"))
 
 
-def score(function, exchange=EXCHANGE, **entry):
+def score(function, exchange=EXCHANGE, **parameters):
     definition = function.definition
     services = JudgeServices(JudgeConfig(), EmbeddingsConfig())
-    context = BuildContext(MetricEntry(name=definition.name, **entry), None, Path(), services)
+    context = BuildContext(None, Path(), services, parameters=parameters)
     scorer = build_scorer(definition, definition.needs, context)
     planned = Metric(definition.name, definition, scorer, definition.needs, definition.bounds)
     return asyncio.run(score_exchange([planned], exchange, lambda _new: None, known={}))[definition.name]
@@ -57,10 +58,10 @@ def test_sync_and_async_functions_give_numbers():
     assert (score(is_short).value, score(count_words).value) == (1.0, 3.0)
 
 
-def test_the_entry_is_in_the_second_parameter():
+def test_the_parameters_are_keyword_arguments_and_in_the_context():
     @metric
-    def as_named(_exchange, context):
-        return context.entry.match == "substring"
+    def as_named(_exchange, context, *, match: str = "word"):
+        return match == "substring" == context.parameters.get("match")
 
     assert (score(as_named).value, score(as_named, match="substring").value) == (0.0, 1.0)
 
@@ -118,3 +119,31 @@ def test_a_registry_without_a_type_is_given_to_a_function():
     registry: Registry[int] = Registry("thing", "evalspec.nothing")
     registry.add_from(lambda known: known.add("one", 1))
     assert registry.names() == ["one"]
+
+
+def test_a_signature_that_does_not_fit_is_refused_with_one_that_does():
+    with pytest.raises(TypeError, match=r"write def two\(exchange, \*, style: str = 'strict'\)"):
+
+        @metric
+        def two(exchange, style="strict"): ...
+
+
+def test_annotations_may_be_text():
+    source = """
+from __future__ import annotations
+from typing import TYPE_CHECKING, Literal
+from evalspec import metric
+if TYPE_CHECKING:
+    from evalspec import Exchange
+Style = Literal["strict", "lax"]
+@metric
+def styled(exchange: Exchange, *, style: Style = "lax", top: int): ...
+"""
+    module = ModuleType("of_a_plugin")
+    sys.modules["of_a_plugin"] = module
+    try:
+        exec(compile(source, "of_a_plugin.py", "exec", dont_inherit=True), vars(module))
+    finally:
+        del sys.modules["of_a_plugin"]
+    found = [(one.name, one.describe()) for one in module.styled.definition.parameters]
+    assert found == [("style", "strict | lax, default lax"), ("top", "whole number, required")]

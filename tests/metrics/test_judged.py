@@ -111,8 +111,8 @@ def test_context_recall_takes_gold_passages_or_the_expected_answer(judge):
     for entry, given in (("context_recall", only_answer), (by_answer, only_passages)):
         assert score(judge, entry, given)[0].status is ScoreStatus.FAILED
     definition = METRICS.find("context_recall")
-    assert definition.needs_of(MetricEntry.model_validate(by_answer)) == {Need.JUDGE, Need.CONTEXT, Need.EXPECTED}
-    assert definition.needs_of(MetricEntry(name="context_recall")) == definition.needs
+    assert definition.needs_of({"reference": "expected"}) == {Need.JUDGE, Need.CONTEXT, Need.EXPECTED}
+    assert definition.needs_of({}) == definition.needs
 
 
 @pytest.mark.parametrize("name", VERDICT_METRICS)

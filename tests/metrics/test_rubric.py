@@ -11,7 +11,7 @@ from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Direction, Need, ScoreStatus
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.verdicts import parse_input
-from evalspec.scoring.metrics.rubric import check_rubric, define_rubric
+from evalspec.scoring.metrics.own import check_rubric, define_rubric
 from metrics.judged_scoring import exchange, score
 
 TONE = {"name": "tone", "rubric": "Is {response} polite?", "labels": {"good": 1, "fair": 0.5, "bad": -1}}

@@ -15,10 +15,10 @@ from evalspec.inputs.formats.unrag.compat import FORMULAS as UNRAG
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.model import AgentReply, Direction, Exchange, Need, Sample, ScoreStatus, SearchTrace
-from evalspec.runs.planning.metrics import STANDARD, find_definition
+from evalspec.runs.planning.metrics import STANDARD
 from evalspec.scoring.metrics.base import METRICS, BuildContext, RelevanceRules
-from evalspec.scoring.metrics.custom import define_scorer
-from evalspec.scoring.metrics.rubric import define_rubric
+from evalspec.scoring.metrics.columns import find_definition
+from evalspec.scoring.metrics.own import define_rubric, define_scorer
 
 MEASURES = ("Precision", "Recall", "F1", "F2", "nDCG", "AP", "RR", "Rprec", "Success", "Judged")
 OF_ANY_BETA = (*MEASURES, "F0.5", "F3")
@@ -41,7 +41,7 @@ samples = st.builds(
 
 def score(name, exchange, cutoff=None, rules=STANDARD):
     definition = find_definition(name)
-    return definition.build(BuildContext(MetricEntry(name=name), cutoff, Path(), None, rules))(exchange)
+    return definition.build(BuildContext(cutoff, Path(), None, rules))(exchange)
 
 
 def asked(sample, ranking, candidates=None) -> Exchange:
@@ -211,6 +211,7 @@ def test_the_list_for_programs_has_all_of_them(capsys):
         "range": [-1, 1],
         "engine": "evalspec",
         "statistic": "mean",
+        "parameters": [],
     }
 
 

@@ -40,6 +40,20 @@ def test_the_excess_is_a_share_of_the_limit():
     assert Threshold("RR", min=0.8, max=0.9).excess(0.85) == 0
 
 
+def test_a_value_at_the_limit_is_within_it():
+    both = Threshold("RR", min=0.8, max=0.9)
+    assert [both.holds(value) for value in (0.79, 0.8, 0.85, 0.9, 0.91)] == [False, True, True, True, False]
+    assert Threshold("RR", max=0.9).exceeded_by(1.0)
+    assert Threshold("RR", min=0.9).undercut_by(0.0)
+
+
+def test_a_limit_as_stated_has_no_outcome():
+    limit = Threshold("RR", 0.25, 0.75, "eu", "p95", 0.9)
+    decided = replace(limit, status=VerdictStatus.FAIL, value=1.0, scored=3, expected=4, reason="why")
+    assert decided.as_stated() == limit
+    assert (limit.status, limit.scored, limit.expected) == (VerdictStatus.NOT_GATED, 0, 0)
+
+
 def test_a_limit_is_beside_the_value_that_it_limits():
     part = SliceResult(name="eu", selected=2, metrics={"RR": SUMMARY})
     limits = (

@@ -11,10 +11,11 @@ from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Threshold
 from evalspec.runs.planning.build import build_plan
+from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.survey import Survey
-from evalspec.runs.planning.thresholds import DatasetLimits, ThresholdFinder
+from evalspec.runs.planning.thresholds import ThresholdFinder
 from evalspec.scoring.judge.services import JudgeServices
 
 
@@ -51,6 +52,7 @@ def test_a_bare_number_limits_the_worse_side_and_the_gates_confidence_may_be_rep
     }
 
 
+SUBSTRING = "string_match(match=substring)"
 OWN = {"name": "own", "scorer": "own:own"}
 
 
@@ -101,7 +103,7 @@ def test_a_file_states_limits_where_the_manifest_states_none(unrag, own, shared,
 
 def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
     unrag.evaluation["datasets"][0]["minGrade"] = 2
-    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    metrics = datasets_of(unrag)["qa"].metrics
     assert metrics["Recall@5"].settings["rules"]["min_grade"] == 2
     assert "latency_p95" in metrics, "the file's limits bring it"
 
@@ -109,7 +111,7 @@ def test_a_limit_of_the_file_is_on_the_metric_as_it_is_listed(unrag):
 def test_a_metric_that_the_file_s_limits_bring_follows_the_dataset_s_rules(unrag):
     """Recall of the relevant and recall of the highly relevant are not the same number."""
     unrag.evaluation["datasets"][0] |= {"minGrade": 2, "metrics": ["Precision@5"]}
-    metrics = {metric.name: metric for metric in datasets_of(unrag)["qa"].metrics}
+    metrics = datasets_of(unrag)["qa"].metrics
     assert {metrics[name].settings["rules"]["min_grade"] for name in ("Precision@5", "Recall@5")} == {2}
 
 
@@ -120,11 +122,12 @@ def test_a_file_may_limit_what_is_listed_or_built_in_and_malformed_keys_are_told
     finder = MetricFinder(loaded, JudgeServices(None, EmbeddingsConfig()), no_judge=True, problems=problems)
     own = finder.find(MetricEntry(**OWN), ())
     named = {"own": (0.5, None), "no_such_metric": (0.5, None), "latency_p95": (None, 9.0)}
-    dataset = DatasetLimits("qa", {"own": own}, Survey(count=1), is_retrieved=False)
     file = LoadedDataset("s.json", DatasetContent((), defaults=DatasetDefaults(thresholds=named)), "", (), ())
+    config = loaded.manifest.spec.evaluation.datasets[0]
+    dataset = PlannedDataset(config, data=file, survey=Survey(count=1), metrics={"own": own})
     thresholds = ThresholdFinder(loaded, finder, [])
-    thresholds.add_metrics_of_file(dataset, file.content.defaults)
-    thresholds.of_file(dataset, file)
+    thresholds.add_metrics_of_file(dataset)
+    thresholds.of_file(dataset)
     assert [limit.metric for limit in dataset.thresholds] == ["own", "latency_p95"]
     assert list(dataset.metrics) == ["own", "latency_p95"]
     (problem,) = problems
@@ -139,7 +142,7 @@ def test_a_key_that_no_metric_can_have_is_refused_once_and_the_others_are_checke
         "spec.evaluation.datasets[0].thresholds.Recall@0",
         "spec.evaluation.thresholds.RR@0",
     )
-    assert "at least 1" in own[1]
+    assert "at least 1" in own[2]
     assert (bleu[0], rouge[0]) == ("spec.evaluation.datasets[0].thresholds.bleu", "spec.evaluation.thresholds.rouge")
 
 
@@ -185,13 +188,18 @@ def test_a_metric_that_costs_nothing_takes_no_cutoff_in_a_limit_either(project):
         ("exact_match", "latency_p95", "latency_p95"),
         ("exact_match", "error_rate", "error_rate"),
         ("exact_match", "tokens_mean", "tokens_mean"),
-        ("exact_match", "pass_rate", "string_match"),
+        ("exact_match", "pass_rate", SUBSTRING),
         ("exact_match", "Exact_Match", "exact_match"),
         ("faithfulness", "hallucination", "hallucination"),
-        ("pass_rate", "pass_rate", "string_match"),
-        ("pass_rate", "string_match", "string_match"),
-        ({"name": "string_match", "match": "substring"}, "pass_rate", "string_match"),
-        ({"name": "string_match", "match": "substring"}, "String_Match", "string_match"),
+        ("pass_rate", "pass_rate", SUBSTRING),
+        ("pass_rate", "string_match", SUBSTRING),
+        ("pass_rate", "string_match(match=word)", "string_match"),
+        ("pass_rate", "string_match()", "string_match"),
+        ("string_match", "pass_rate", SUBSTRING),
+        (SUBSTRING, "String_Match", SUBSTRING),
+        ({"name": "string_match", "match": "word"}, "string_match", "string_match"),
+        ({"name": "string_match", "match": "substring"}, "pass_rate", SUBSTRING),
+        ({"name": "string_match", "match": "substring"}, "String_Match", SUBSTRING),
         ("AP@5", "map@5", "AP@5"),
         ("F0.5@5", "f0.5@5", "F0.5@5"),
         (OWN, "own", "own"),
@@ -213,7 +221,7 @@ def test_a_limit_is_on_a_listed_metric_under_any_of_its_names_or_on_one_that_cos
         ({"exact_match": [0.9, {"max": 0.5}]}, {"b": [("exact_match", 0.9, None), ("exact_match", None, 0.5)]}),
         ({"latency_p95": 500}, {name: [("latency_p95", None, 500.0)] for name in ("b", "c", "r")}),
         ({"error_rate": 0.1}, {name: [("error_rate", None, 0.1)] for name in ("a", "b", "c", "r")}),
-        ({"pass_rate": 0.5}, {"b": [("string_match", 0.5, None)]}),
+        ({"pass_rate": 0.5}, {"b": [(SUBSTRING, 0.5, None)]}),
         ({"hallucination": 0.1}, {"c": [("hallucination", None, 0.1)]}),
         ({"retrieve.latency_p95": 50}, {"r": [("retrieve.latency_p95", None, 50.0)]}),
     ],
@@ -331,17 +339,22 @@ def test_an_unknown_slice_names_the_tags_there_are(project):
     assert messages[1:] == ["no sample is in the slice 'x'"], "the dataset overrides no limit on a slice"
 
 
-def test_a_limit_of_another_match_names_both(project):
-    project.dataset("qa", [{}], metrics=["string_match"], thresholds={"pass_rate": 0.5})
+@pytest.mark.parametrize("owner", ["evaluation", "dataset"])
+def test_a_bare_name_of_two_columns_is_an_error_that_names_both(project, owner):
+    project.dataset("qa", [{}], metrics=["string_match", "pass_rate"])
+    section = project.evaluation if owner == "evaluation" else project.evaluation["datasets"][0]
+    section["thresholds"] = {"string_match": 0.5}
     ((field, message, fix),) = errors_of(project)
-    assert field == "spec.evaluation.datasets[0].thresholds.pass_rate"
-    assert message == "'pass_rate' means match: substring, but dataset 'qa' computes string_match with match: word"
-    assert fix == "use one name in metrics and thresholds"
+    assert field.endswith("thresholds.string_match")
+    assert message == f"'string_match' may be string_match and {SUBSTRING}"
+    assert fix == f"write string_match() or {SUBSTRING}"
+    section["thresholds"] = {"string_match()": 0.5, SUBSTRING: 0.4}
+    assert limits_of(project) == {"qa": [Threshold("string_match", 0.5), Threshold(SUBSTRING, 0.4)]}
 
 
-def test_two_names_of_a_metric_have_one_list_of_limits(project):
-    project.dataset("qa", [{}], metrics=["exact_match"], thresholds={"string_match": 0.5, "pass_rate": 0.4})
-    said = ("'pass_rate' and 'string_match' are one metric, string_match", "write one list of limits")
+def test_two_names_of_a_column_have_one_list_of_limits(project):
+    project.dataset("qa", [{}], metrics=["exact_match"], thresholds={SUBSTRING: 0.5, "pass_rate": 0.4})
+    said = (f"'pass_rate' and '{SUBSTRING}' are one metric, {SUBSTRING}", "write one list of limits")
     assert errors_of(project) == [("spec.evaluation.datasets[0].thresholds.pass_rate", *said)]
 
 

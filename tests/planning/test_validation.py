@@ -58,10 +58,21 @@ def test_manifest_and_datasets_are_reported_together(project):
         (["string_match@5"], "metrics[0]", "takes no cutoff"),
         (["Recall@0"], "metrics[0]", "at least 1"),
         (["string_match", "String_Match"], "metrics[1]", "string_match is duplicated"),
-        (["string_match", "pass_rate"], "metrics[1]", "use one of the two names in the whole manifest"),
-        ([{"name": "bleu", "match": "word"}], "metrics[0]", "bleu has no option 'match'"),
-        ([{"name": "pass_rate", "match": "word"}], "metrics[0]", "use {name: string_match, match: word}"),
-        ([{"name": "bleu", "reference": "expected"}], "metrics[0]", "no option 'reference'"),
+        ([{"name": "string_match", "match": "substring"}, "pass_rate"], "metrics[1]", "is duplicated"),
+        ([{"name": "bleu", "match": "word"}], "metrics[0].match", "bleu has no parameter 'match'. known: "),
+        ([{"name": "string_match", "mtch": "word"}], "metrics[0].mtch", "did you mean 'match'?"),
+        ([{"name": "string_match", "rubrik": "x"}], "metrics[0].rubrik", "did you mean 'rubric'?"),
+        (
+            [{"name": "string_match", "match": "words"}],
+            "metrics[0].match",
+            "no value of match. write word | substring",
+        ),
+        (["string_match(match=words)"], "metrics[0].match", "'words' is no value of match"),
+        (["string_match(match)"], "metrics[0]", "no list of name=value"),
+        ([{"name": "pass_rate", "match": "word"}], "metrics[0].match", "'pass_rate' sets match already"),
+        ([{"name": "exact_match", "range": [0, 2]}], "metrics[0].range", "is [0, 1] already"),
+        (["exact_match(range=[0, 2])"], "metrics[0].range", "is [0, 1] already"),
+        ([{"name": "bleu", "reference": "expected"}], "metrics[0].reference", "no parameter 'reference'"),
         ([{"name": "bleu", "rubric": "x", "labels": {"a": 1, "b": 0}}], "metrics[0]", "built-in metric"),
         (
             [{"name": "tone", "rubric": "Is {respones} kind?", "labels": {"a": 1, "b": 0}}],
@@ -80,33 +91,25 @@ def test_metrics(project, metrics, field, message):
 
 
 @pytest.mark.parametrize(
-    ("metrics", "thresholds", "match"),
+    ("metrics", "thresholds", "columns"),
     [
-        (None, {}, "word"),
-        (None, {"pass_rate": 0.5}, "substring"),
-        (["pass_rate"], {"string_match": 0.5}, "substring"),
-        (["Pass_Rate"], {}, "substring"),
-        (["exact_match"], {"pass_rate": 0.5}, "substring"),
-        (["exact_match"], {"string_match": 0.5}, "word"),
-        ([{"name": "string_match", "match": "substring"}], {"pass_rate": 0.5}, "substring"),
+        (None, {}, ["string_match"]),
+        (None, {"pass_rate": 0.5}, ["string_match(match=substring)"]),
+        (["Pass_Rate"], {"string_match": 0.5}, ["string_match(match=substring)"]),
+        (["exact_match"], {"pass_rate": 0.5}, ["exact_match", "string_match(match=substring)"]),
+        ([{"name": "string_match", "match": "word"}], {}, ["string_match"]),
+        (["string_match", "pass_rate"], {}, ["string_match", "string_match(match=substring)"]),
+        ([{"name": "exact_match", "range": [0, 1]}], {}, ["exact_match"]),
+        ([{"name": "exact_match", "range": [0, 0.5]}], {}, ["exact_match(range=[0, 0.5])"]),
+        (["nDCG@5(range=[0, 0.5])"], {}, ["nDCG@5(range=[0, 0.5])"]),
     ],
 )
-def test_pass_rate_is_a_substring_match_that_prints_as_string_match(project, metrics, thresholds, match):
-    project.dataset("qa", [{}], **({"metrics": metrics} if metrics else {}))
+def test_a_column_is_a_metric_with_its_parameters(project, metrics, thresholds, columns):
+    project.api["chatEndpoint"] = {"response": {"answer": "$.a", "contextIds": "$.i[*]"}}
+    project.dataset("qa", [{"relevant": ["d"]}] if metrics else [{}], **({"metrics": metrics} if metrics else {}))
     project.evaluation["thresholds"] = thresholds
     (dataset,) = build_plan(load_manifest(project.write()), RunOptions(url="http://localhost:1")).datasets
-    found = next(metric for metric in dataset.metrics if metric.name == "string_match")
-    assert found.settings["entry"] == {**found.settings["entry"], "name": "string_match", "match": match}
-
-
-def test_datasets_that_name_one_metric_in_two_ways_are_an_error(project):
-    project.dataset("a", [{}], metrics=["pass_rate"])
-    project.dataset("b", [{}])
-    assert project.validate().code == 0
-    project.evaluation["metrics"] = ["string_match"]
-    project.dataset("c", [{}])
-    (line,) = problems(project)
-    assert "spec.evaluation.metrics[0]: 'string_match' and 'pass_rate' score differently" in line
+    assert [*dataset.metrics] == columns
 
 
 @pytest.mark.parametrize(

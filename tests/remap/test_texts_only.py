@@ -15,7 +15,7 @@ CRANFIELD = Path(os.environ.get("EVALSPEC_TEST_DATA", "")) / "cranfield"
 PAIRS = [((1000, 200), (500, 50)), ((1000, 0), (256, 0)), ((256, 0), (1000, 200)), ((300, 10), (700, 60))]
 
 
-def make_documents(count=120):
+def make_documents(count=40):
     """Documents of 300 to 3,000 characters; every fourth sentence is one that other documents have as well."""
     draw = random.Random(11)
     words = ["".join(draw.choices("abcdefghijklmnoprstuvwy", k=draw.randint(2, 10))) for _ in range(600)]

@@ -19,9 +19,10 @@ from evalspec.base.foreign_text import visible
 from evalspec.model import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, StoredExchange
 from evalspec.reports.base import no_exchanges, reporter_for
 from evalspec.reports.html import render_html
-from evalspec.reports.html_report.overview import compute_histogram
 from evalspec.reports.html_report.page_data import Chunks
 from evalspec.reports.html_report.texts import Texts, pack_texts
+from evalspec.reports.markup.distributions import compute_histogram
+from evalspec.reports.markup.sample_content import render_latency
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT
 from reporters.small_runs import FAIL, PASS, exchanges_full_of, retrieval_full_of, run_full_of, run_of
@@ -33,9 +34,9 @@ class Page(HTMLParser):
     def __init__(self, run: Run, exchanges=sample_exchanges) -> None:
         super().__init__()
         self.tags: list[str] = []
+        self.links: list[str] = []
         self.policy = ""
         self.blocks: dict[str, str] = {}
-        self.stray: list[str] = []
         self._block: str | None = None
         self.source = render_html(run, exchanges)
         self.feed(self.source)
@@ -43,20 +44,19 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
-        self.tags.append(f"<{tag} {attrs}>")
+        self.tags.append(f"<{tag} {[*found]} {found.get('class')}>")
+        self.links += [found["href"]] if "href" in found else []
         if found.get("http-equiv") == "Content-Security-Policy":
             self.policy = found["content"]
-        if tag in ("script", "style", "title", "pre"):
+        if tag in ("script", "style", "title", "h1", "li"):
             self._block = found.get("id", tag)
 
     def handle_endtag(self, tag):
         self.tags.append(f"</{tag}>")
-        self._block = None
+        self._block = None if tag != "bdi" else self._block
 
     def handle_data(self, data):
-        if self._block is None:
-            self.stray += data.split()
-        else:
+        if self._block is not None:
             self.blocks[self._block] = self.blocks.get(self._block, "") + data
 
     def handle_comment(self, data):
@@ -74,6 +74,50 @@ class Page(HTMLParser):
             item for number in range(len(self.overview["chunks"][kind])) for item in self.unpacked(f"{kind}-{number}")
         ]
 
+    def opened_samples(self) -> list:
+        """What is shown of each opened sample, as elements with their texts."""
+        found = zip(self.items("asked"), self.items("rest"), strict=True)
+        return [fill(content, texts) for (_, texts), (_, content) in found]
+
+    def rows(self) -> list:
+        return self.items("rows")
+
+
+def fill(node, texts: list[str]):
+    """An element whose numbers are replaced by the texts that they stand for."""
+    if not isinstance(node, list):
+        return texts[node] if isinstance(node, int) else node
+    tag, attributes, children = node
+    return [tag, attributes, [fill(child, texts) for child in children]]
+
+
+def texts_of(node) -> str:
+    return node if isinstance(node, str) else "".join(map(texts_of, node[2]))
+
+
+def shape_of(node):
+    """An element without its texts and the values of its attributes."""
+    if isinstance(node, str):
+        return None
+    return [node[0], [*node[1]], node[1].get("class"), [shape_of(child) for child in node[2]]]
+
+
+def elements(node, tag: str, kind: str | None) -> list[str]:
+    """The texts of the elements with this tag and class."""
+    if isinstance(node, str):
+        return []
+    own = [texts_of(node)] if node[0] == tag and node[1].get("class") == kind else []
+    return own + [said for child in node[2] for said in elements(child, tag, kind)]
+
+
+def facts_of(node) -> list[dict[str, str]]:
+    """The definitions in a sample: of each attempt, then its metadata."""
+    if isinstance(node, str):
+        return []
+    if node[1].get("class") == "definitions":
+        return [{texts_of(pair[2][0]): texts_of(pair[2][1]) for pair in node[2]}]
+    return [facts for child in node[2] for facts in facts_of(child)]
+
 
 @pytest.fixture(scope="module")
 def page():
@@ -89,50 +133,44 @@ def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
     columns = page.unpacked("columns")
     assert [column["ids"] for column in columns] == [[visible(s.id) for s in d.samples] for d in run.datasets]
     for dataset, column, overview in zip(run.datasets, columns, page.overview["datasets"], strict=True):
-        for metric, values, statuses in zip(overview["metrics"], column["values"], column["statuses"], strict=True):
+        for metric, values in zip(overview["metrics"], column["values"], strict=True):
             scores = [sample.scores[metric] for sample in dataset.samples]
             assert values == [pytest.approx(score.value) for score in scores]
-            assert [letter == "s" for letter in statuses] == [score.value is not None for score in scores]
     attempts = [(s.id, a) for d in run.datasets for s in d.samples for a in s.attempts or (s,)]
-    told = [asking for item in page.items("rest") for asking in item["attempts"]]
-    assert [asking["latency"] for asking in told] == [asking.latency_ms for _, asking in attempts]
-    assert [asking["error"] for asking in told] == [asking.error for _, asking in attempts]
-    assert [asking["finishReason"] for asking in told] == [asking.finish_reason for _, asking in attempts]
-    assert {"stop", "length"} <= {asking["finishReason"] for asking in told}
+    shown = page.opened_samples()
+    assert len(shown) == len(page.rows()) == sum(len(dataset.samples) for dataset in run.datasets)
+    told = [facts for sample in shown for facts in facts_of(sample) if "latency" in facts]
+    assert [facts["latency"] for facts in told] == [render_latency(asking.latency_ms) for _, asking in attempts]
+    assert [facts.get("finish reason") for facts in told] == [asking.finish_reason for _, asking in attempts]
+    assert {"stop", "length"} <= {facts.get("finish reason") for facts in told}
+    for sample in (sample for dataset in run.datasets for sample in dataset.samples):
+        for asking in sample.attempts or (sample,):
+            assert asking.error is None or visible(asking.error) in "".join(map(texts_of, shown))
 
 
 def test_an_opened_sample_has_its_texts_and_evidence(page):
     ids = [visible(sample.id) for dataset in sample_run().datasets for sample in dataset.samples]
     hostile, flaky = ids.index(visible(HOSTILE_ID)), ids.index("c-2")
-    asked, rest = page.items("asked"), page.items("rest")
-    assert asked[hostile][0] == visible(HOSTILE_TEXT)
-    assert rest[hostile]["qrels"] == [["docs/4.md", 1], ["</td>", 0]]
-    assert rest[hostile]["attempts"][0]["scores"][0][:3] == ["s", 0.4988, visible(HOSTILE_REASON)]
-    assert [role for role, _ in asked[flaky][0]] == ["system", "user", "assistant", "user"]
-    assert asked[flaky][1] == ["Yes: the switch is covered, for 2 years.", "No.", asked[flaky][1][0]]
-    faithfulness = rest[flaky]["attempts"][1]["scores"][1]
-    assert faithfulness[3]["statements"][1] == {
-        "statement": "The warranty is 2 years.",
-        "reason": "The passages say 6 months.",
-        "verdict": 0,
-    }
-    assert faithfulness[4] == [0.0, 0.04]
+    asked, shown = page.items("asked"), page.opened_samples()
+    place, texts = asked[hostile]
+    assert texts[place] == visible(HOSTILE_TEXT)
+    assert {"docs/4.md", "</td>"} <= {*elements(shown[hostile], "bdi", "identifier")}
+    assert visible(HOSTILE_REASON) in elements(shown[hostile], "div", "prose reason")
+    assert elements(shown[flaky], "span", "role") == ["system", "user", "assistant", "user"]
+    place, texts = asked[flaky]
+    assert (place, texts[4:]) == (3, ["Yes: the switch is covered, for 2 years.", "No.", texts[4]])
+    verdicts = elements(shown[flaky], "li", None)
+    assert "✗not supportedThe warranty is 2 years.The passages say 6 months." in verdicts
+    assert any(said.endswith("limit ≥ 0.70 · graded 0.000, 0.040") for said in elements(shown[flaky], "div", "score"))
 
 
 def test_what_is_not_known_is_null_and_says_why(page):
-    baseline, rag_quality = page.overview["sections"][:2]
-    rows = {
-        row["cells"][0]["words"][0]["text"]: row["cells"]
-        for row in rag_quality["parts"][0]["rows"]
-        if "under" not in row
-    }
-    _, value, interval, limit, scored, _ = rows["faithfulness"]
-    assert value == {"words": ["skipped"], "tone": "none"}
-    assert (interval["words"], scored["words"]) == (["–"], ["0/6"])
-    assert limit == {"words": ["≥ 0.80"], "tone": "none", "mark": "–"}
-    assert baseline["parts"][0]["rows"][3]["cells"][3]["words"] == ["–"]
-    unanswered = page.items("rest")[5]["attempts"][0]
-    assert (unanswered["latency"], unanswered["passed"], unanswered["contexts"]) == (None, None, None)
+    metrics = page.source.partition('aria-label="the metrics of rag-quality"')[2]
+    faithfulness = metrics.partition("<bdi>faithfulness</bdi>")[2].partition("</tr>")[0]
+    assert re.findall(r">([^<]+)<", faithfulness)[:5] == ["skipped", "–", "≥ 0.80", "–", "not gated"]
+    unanswered = page.opened_samples()[5]
+    assert facts_of(unanswered)[0]["latency"] == "–"
+    assert "no usable reply" in texts_of(unanswered)
 
 
 @pytest.mark.parametrize(
@@ -182,15 +220,15 @@ def test_no_text_becomes_markup(text):
     harmless = Page(hostile_run("x"), lambda: exchanges_full_of("x"))
     hostile = Page(hostile_run(text), lambda: exchanges_full_of(text))
     assert hostile.tags == harmless.tags
-    assert hostile.stray == harmless.stray
     assert hostile.blocks["script"] == harmless.blocks["script"]
-    assert hostile.overview["agent"] == visible(text)
+    assert visible(text) in hostile.blocks["h1"]
+    assert [shape_of(sample) for sample in hostile.opened_samples()] == [
+        shape_of(sample) for sample in harmless.opened_samples()
+    ]
     hostile.source.encode()
     of_retriever = Page(retrieval_full_of(text), no_exchanges)
     assert of_retriever.tags == Page(retrieval_full_of("x"), no_exchanges).tags
-    query = of_retriever.overview["sections"][0]["sections"][-1]["parts"][2]["entries"][0]
-    assert query["name"] == {"text": visible(text), "role": "sample"}
-    assert query["lines"][1]["items"] == [["1. ", {"text": visible(text)}, " (unjudged)"]]
+    assert visible(text) in of_retriever.blocks["li"]
 
 
 def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):
@@ -201,7 +239,9 @@ def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):
         f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    assert not [tag for tag in page.tags if re.search(r"'(src|href|on\w+|style)'", tag)]
+    assert not [tag for tag in page.tags if re.search(r"'(src|on\w+|style)'", tag)]
+    assert page.links
+    assert all(link.startswith("#") for link in page.links)
 
 
 def test_numbers_that_javascript_lacks_become_text():
@@ -209,11 +249,11 @@ def test_numbers_that_javascript_lacks_become_text():
     metadata = {"big": 2**60, "nan": float("nan"), "nested": [{"inf": float("inf")}], "fine": 1.5}
     sample = replace(run.datasets[0].samples[0], metadata=metadata)
     page = Page(replace(run, datasets=(replace(run.datasets[0], samples=(sample,)),)), no_exchanges)
-    assert page.items("rest")[0]["metadata"] == {
+    assert facts_of(page.opened_samples()[0])[-1] == {
         "big": str(2**60),
-        "nan": "nan",
-        "nested": [{"inf": "inf"}],
-        "fine": 1.5,
+        "nan": "NaN",
+        "nested": '[{"inf": Infinity}]',
+        "fine": "1.5",
     }
 
 
@@ -242,7 +282,7 @@ def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
     run, exchanges = run_of_answers(lengths)
     room = 300_000
     texts = pack_texts(run, lambda: exchanges, room)
-    assert 0.5 * room < texts.asked.size + texts.rest.size <= room
+    assert 0.5 * room < texts.size <= room
     assert texts.cut == sum(length > texts.longest for length in lengths)
     for answer, stored_exchange in zip(answers(texts), exchanges, strict=True):
         whole = stored_exchange.exchange.response
@@ -268,12 +308,12 @@ def test_no_text_is_cut_below_what_can_be_read():
 
 def test_the_page_says_that_texts_are_cut(monkeypatch):
     run, exchanges = run_of_answers([20_000] * 10)
-    assert Page(run, lambda: exchanges).overview["cut"] is None
+    assert "Texts are truncated." not in Page(run, lambda: exchanges).source
     monkeypatch.setattr(evalspec.reports.html_report.page, "MOST_BYTES", 0)
     monkeypatch.setattr(evalspec.reports.html_report.page, "_LEAST_ROOM", 50_000)
-    cut = Page(run, lambda: exchanges).overview["cut"]
-    assert cut["texts"] == 10
-    assert cut["longest"] < 20_000
+    cut = Page(run, lambda: exchanges).source
+    said = re.search(r"Texts are truncated\.</strong> 10 texts of more than ([\d,]+)", cut)
+    assert int(said[1].replace(",", "")) < 20_000
 
 
 @given(sizes=st.lists(st.integers(1, 400_000), max_size=8))
@@ -303,7 +343,7 @@ def test_a_histogram_of_what_has_no_scale():
 
 def test_a_run_of_nothing_and_one_without_texts():
     empty = Page(Run(id="r", verdict=FAIL, exit_code=2, datasets=()), no_exchanges)
-    assert (empty.overview["datasets"], empty.overview["chunks"]) == ([], {"asked": [], "rest": []})
+    assert (empty.overview["datasets"], empty.overview["chunks"]) == ([], {"rows": [], "asked": [], "rest": []})
     withheld = Page(replace(sample_run(), has_texts=False))
-    assert {question for question, _ in withheld.items("asked")} == {None}
+    assert withheld.items("asked") == [[None, []]] * 20
     assert "30 days" not in json.dumps(withheld.items("rest"))

@@ -267,22 +267,24 @@ def test_every_attempt_of_a_sample_can_be_seen(opened):
         expect(rows).to_have_count(5)
         expect(rows.nth(2)).to_contain_text("0.000")
         expect(dialog).to_contain_text("Yes: the switch is covered")
-        dialog.get_by_role("radio", name="2").check()
+        dialog.locator("summary").filter(has_text="Attempt 2").click()
         expect(dialog.get_by_role("heading", name="Answer of attempt 2")).to_be_visible()
+        second = dialog.locator("details.attempt").nth(1)
         expect(dialog).to_contain_text("1 of 2 statements is not supported")
-        expect(dialog.locator(".scores > li").nth(1)).to_contain_text("✗beyond limitlimit ≥ 0.70 · graded 0.000, 0.040")
-        expect(dialog.locator(".verdicts li").nth(1)).to_contain_text("✗not supported")
-        expect(dialog).to_contain_text("finish reason: length")
+        expect(second.locator(".scores > li").nth(1)).to_contain_text("✗beyond limitlimit ≥ 0.70 · graded 0.000, 0.040")
+        expect(second.locator(".verdicts li").nth(1)).to_contain_text("✗not supported")
+        expect(second.locator(".definitions > div").filter(has_text="finish reason")).to_contain_text("length")
 
 
 def test_scores_beyond_their_limit_come_first_and_those_within_it_are_folded(opened):
     with opened(sample_run(), hash="#dataset=support-chat&sample=c-2") as found:
         dialog = found.page.get_by_role("dialog", name="c-2")
-        expect(dialog.locator("details .scores")).to_be_hidden()
-        dialog.get_by_text("2 scores within the limit").click()
-        expect(dialog.locator("details .scores > li strong")).to_have_text(["string_match", "faithfulness"])
-        dialog.get_by_role("radio", name="2").check()
-        shown = dialog.locator(".scores > li strong")
+        first, second = dialog.locator("details.attempt").nth(0), dialog.locator("details.attempt").nth(1)
+        met = first.locator("details .scores")
+        expect(met).to_be_hidden()
+        first.get_by_text("2 scores within the limit").click()
+        expect(met.locator("> li strong")).to_have_text(["string_match", "faithfulness"])
+        shown = second.locator(".scores > li strong")
         expect(shown).to_have_text(["string_match", "faithfulness", "answer_correctness", "toxicity"])
 
 
@@ -547,13 +549,14 @@ def test_a_run_of_another_agent_says_so_above_everything_else(opened):
 
 def test_a_run_without_texts_says_so(opened):
     with opened(replace(sample_run(), has_texts=False), no_exchanges, "#sample=q-1") as found:
-        expect(found.page.locator("header")).to_contain_text("withheld from this report")
+        expect(found.page.locator("header")).to_contain_text("Without texts.")
         dialog = found.page.get_by_role("dialog", name="q-1")
-        expect(dialog).to_contain_text("withheld (--no-content)")
+        expect(dialog).to_contain_text("not kept (--no-content)")
         expect(dialog).to_contain_text("0.900")
 
 
-def test_without_scripts_the_run_is_there_as_plain_text(opened):
+def test_without_scripts_everything_but_the_samples_is_there(opened):
     with opened(sample_run(), java_script_enabled=False) as found:
-        expect(found.page.locator("pre")).to_contain_text("FAIL  support-bot")
-        expect(found.page.locator("pre")).to_contain_text("string_match")
+        expect(found.page.locator("header")).to_contain_text("support-bot")
+        expect(found.page.get_by_role("table", name="the metrics of rag-quality")).to_contain_text("string_match")
+        expect(found.page.locator("#samples")).to_contain_text("The samples need JavaScript.")

@@ -13,18 +13,19 @@ from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import RegressionOutcome, Run, SampleStatus
+from evalspec.reports import sarif
 from evalspec.reports.sarif import render_sarif
 from evalspec.verdict.gate import compute_verdict
 from fingerprints import as_fingerprint
 from reporters.sample_run import sample_run
 from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
 
-SCHEMA = json.loads(Path(__file__).with_name("sarif.schema.json").read_text())
+SCHEMA = jsonschema.Draft202012Validator(json.loads(Path(__file__).with_name("sarif.schema.json").read_text()))
 
 
 def parsed(run: Run) -> dict:
     document = json.loads(render_sarif(run))
-    jsonschema.validate(document, SCHEMA)
+    SCHEMA.validate(document)
     (only,) = document["runs"]
     rules = only["tool"]["driver"]["rules"]
     assert all(rules[result["ruleIndex"]]["id"] == result["ruleId"] for result in only["results"])
@@ -170,9 +171,11 @@ def test_paths_are_uris():
     assert [*uris.values()] == ["evals/a%20b%231%20%5B%C3%A9%5D.jsonl", "file:///data/d%20%C3%A9.jsonl"]
 
 
-def test_more_than_github_takes_is_left_out_and_told():
-    only = parsed(run_of(*[0.1] * 25_010, min=0.5))
-    assert len(only["results"]) == 25_000
+def test_more_than_github_takes_is_left_out_and_told(monkeypatch):
+    assert sarif._MOST_RESULTS == 25_000
+    monkeypatch.setattr(sarif, "_MOST_RESULTS", 50)
+    only = parsed(run_of(*[0.1] * 60, min=0.5))
+    assert len(only["results"]) == 50
     notes = only["invocations"][0]["toolExecutionNotifications"]
     assert notes[-1]["message"]["text"] == "11 more results were omitted"
 

@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from msgspec.structs import replace
 
+from evalspec.model import DatasetResult, Direction, Run, SliceResult, Summary, Threshold
 from evalspec.reports.base import no_exchanges
 from evalspec.reports.html import render_html
 from evalspec.reports.html_report import page
@@ -202,6 +203,30 @@ def test_colours_say_what_is_wrong():
 
 def test_a_slice_says_what_it_lacks():
     assert [one.details for one in cells_of("slices", 4)] == [(("2 failed",),), ()]
+
+
+@pytest.mark.parametrize(("direction", "order"), [(Direction.HIGHER, "bacd"), (Direction.LOWER, "cabd")])
+def test_slices_stand_worst_first_and_small_ones_last(direction, order):
+    values = {"a": 0.5, "b": 0.2, "c": 0.8, "d": 0.0}
+    slices = tuple(
+        SliceResult(name=one, selected=9, small=one == "d", metrics={"m": summarised(value, direction)})
+        for one, value in values.items()
+    )
+    limit = Threshold("m", min=0.9, status=FAIL, value=0.5, scored=9, expected=9)
+    dataset = DatasetResult(
+        name="x", source_id="of-elsewhere", samples=(), slices=slices, thresholds=(limit,),
+        metrics={"m": summarised(0.5, direction)},
+    )  # fmt: skip
+    (section,) = build_view(Run(id="r", datasets=(dataset,))).sections
+    assert name("of-elsewhere")[0] in section.parts[0].words
+    (found,) = [one for one in section.sections if one.key == "slices"]
+    rows = found.parts[0].rows
+    assert [row.cells[0].words for row in rows] == [name(one) for one in order]
+    assert (rows[-1].cells[-1].tone, rows[-1].minor, found.minor) == (Tone.QUIET, True, False)
+
+
+def summarised(value, direction):
+    return Summary(value=value, scored=9, direction=direction)
 
 
 def test_a_threshold_without_a_summary_has_a_row_with_its_name():

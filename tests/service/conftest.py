@@ -1,9 +1,12 @@
 import signal
+from contextlib import chdir
 
 import pytest
 
 import evalspec
+from evalspec.service import jobs
 from evalspec.service.database import migrate, open_database
+from evalspec.service.job_process import Lease, Work, run_job
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.stores import register_stores
 from evalspec.service.tokens import Scope, create_token
@@ -44,6 +47,21 @@ def engine(settings):
     register_stores(engine, settings.projects.values())
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def work(settings, engine):
+    """A function that does the waiting jobs here, as a worker has them done by processes."""
+
+    def do_all() -> None:
+        while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), 60):
+            lease = Lease(engine, job, 60)
+            project = settings.projects[job.namespace]
+            with chdir(project.folder):
+                run_job(Work(job, project, engine, lease))
+            lease.close()
+
+    return do_all
 
 
 @pytest.fixture

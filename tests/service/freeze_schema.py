@@ -1,4 +1,4 @@
-"""Write migration 0001 from tables.py, and frozen copies of its schema with a row in each table.
+"""Write the first migration from tables.py, and frozen copies of its schema with a row in each table.
 
     PYTHONPATH=.:tests python tests/service/freeze_schema.py
 
@@ -19,14 +19,14 @@ from evalspec.service import database, tables
 from servers.postgres import find_binaries, open_cluster
 
 SCHEMAS = Path(__file__).parent / "schemas"
-REVISION = "0001"
-MIGRATION = Path(database.__file__).parent / "migrations" / "versions" / "0001_first.py"
+REVISION = "0002"
+MIGRATION = Path(database.__file__).parent / "migrations" / "versions" / "0002_first.py"
 HEAD = '''"""The tables of the first release."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0002"
 down_revision = None
 
 

@@ -97,10 +97,13 @@ def test_a_running_comparison_is_cancelled_at_once(server, add_run, projects):
 def test_a_trend_has_the_values_of_finished_runs_newest_last(client, pair, add_run):
     add_run(sample_size=5)
     trend = client.get("/v1/trends?dataset=qa&metric=exact_match").json()
-    assert [point["value"] for point in trend["points"]] == [0.0, 1.0, 1.0]
+    assert [point["metrics"]["exact_match"]["value"] for point in trend["points"]] == [0.0, 1.0, 1.0]
     assert [point["selected"] for point in trend["points"]] == [40, 40, 5]
-    assert trend["points"][0]["run_id"] == pair[0].id
-    assert tuple(trend["points"][0]["interval"]) == pair[0].datasets[0].metrics["exact_match"].interval
+    assert trend["points"][0]["runId"] == pair[0].id
+    assert (
+        tuple(trend["points"][0]["metrics"]["exact_match"]["interval"])
+        == pair[0].datasets[0].metrics["exact_match"].interval
+    )
     assert [point["partial"] for point in trend["points"]] == [False, False, True]
     newest = client.get("/v1/trends?dataset=qa&metric=exact_match&limit=1").json()["points"]
     assert newest == trend["points"][-1:]
@@ -123,11 +126,11 @@ def test_a_value_says_which_others_are_comparable(client, pair, add_run, project
     found = {}
     for metric in ("own", "exact_match"):
         points = client.get(f"/v1/trends?dataset=qa&metric={metric}").json()["points"]
-        series = [point["series"] for point in points]
+        series = [point["metrics"][metric]["series"] for point in points]
         found[metric] = [series.index(one) for one in series]
     assert found == {"own": [0, 0, 2], "exact_match": [0, 0, 2, 3, 3, 3, 3]}
     listed = client.get("/v1/runs?limit=1").json()["runs"][0]["datasets"][0]["metrics"]["exact_match"]
-    assert listed["series"] == points[-1]["series"]
+    assert listed["series"] == points[-1]["metrics"]["exact_match"]["series"]
 
 
 def test_events_continue_where_a_client_left_and_end_with_the_server(server, agent, projects):

@@ -45,7 +45,7 @@ def finish(client, started):
 
 def evaluate(client, retriever, **config):
     ended = finish(client, start(client, retriever, **config))
-    assert ended["status"] == "completed", ended
+    assert ended["status"] == "completed", ended["error"]
     return ended
 
 
@@ -131,6 +131,13 @@ def test_every_query_is_checked_against_the_retriever(client, manifest, projects
 
 
 @pytest.fixture
+def worked(client, work):
+    """The client. What waits is done before each of its requests."""
+    client.event_hooks["request"].append(lambda _request: work())
+    return client
+
+
+@pytest.fixture
 def retriever(projects):
     with RankedRetriever() as service:
         names = [f"question {n}" for n in range(60)]
@@ -147,87 +154,127 @@ def retriever(projects):
 
 
 @ON_ONE_DATABASE
-def test_failed_queries_are_counted_and_never_zero(server, retriever):
+def test_failed_queries_are_counted_and_never_zero(worked, retriever):
     retriever.broken = {"question 0", "question 1"}
-    with server().client("run") as client:
-        post(client, queries(4, color={"name": "red"}), "structured")
-        whole = evaluate(
-            client, "whole", name="structured", metrics=["precision", "f1"], k_values=[2], compat="mixpeek"
-        )
-        assert (whole["query_count"], whole["failed_query_count"]) == (4, 2)
-        assert whole["overall_metrics"] == {"precision_at_2": 0.5, "f1_at_2": pytest.approx(2 / 3)}
-        assert whole["warnings"][0].startswith("2 of 4 queries failed, so the values are means over the others")
-        assert "500" in whole["warnings"][0]
-        assert whole["ranking_depth"] == 2
-        inputs = [body["input"] for body in retriever.bodies("search")]
-        assert {"query": "question 3", "color": {"name": "red"}} in inputs
-        post(client, queries(4))
-        short = evaluate(client, "short", metrics=["recall"], k_values=[3, 5])
-        assert (short["overall_metrics"]["recall_at_5"], short["ranking_depth"]) == (0.0, 3)
-        assert short["warnings"][1] == "values at 5 see only 3 documents: the retriever's topK in the manifest is 3"
-        gone = finish(client, start(client, "gone"))
-        assert (gone["status"], gone["overall_metrics"]) == ("failed", None)
-        assert "connect" in gone["error"].casefold()
-        post(client, queries(2), "broken")
-        broken = finish(client, start(client, "plain", name="broken"))
-        assert (broken["status"], broken["overall_metrics"]) == ("failed", None)
-        assert broken["error"].startswith("every query failed (2); the first, q0: ")
+    client = worked
+    post(client, queries(4, color={"name": "red"}), "structured")
+    whole = evaluate(client, "whole", name="structured", metrics=["precision", "f1"], k_values=[2], compat="mixpeek")
+    assert (whole["query_count"], whole["failed_query_count"]) == (4, 2)
+    assert whole["overall_metrics"] == {"precision_at_2": 0.5, "f1_at_2": pytest.approx(2 / 3)}
+    assert whole["warnings"][0].startswith("2 of 4 queries failed, so the values are means over the others")
+    assert "500" in whole["warnings"][0]
+    assert whole["ranking_depth"] == 2
+    inputs = [body["input"] for body in retriever.bodies("search")]
+    assert {"query": "question 3", "color": {"name": "red"}} in inputs
+    post(client, queries(4))
+    short = evaluate(client, "short", metrics=["recall"], k_values=[3, 5])
+    assert (short["overall_metrics"]["recall_at_5"], short["ranking_depth"]) == (0.0, 3)
+    assert short["warnings"][1] == "values at 5 see only 3 documents: the retriever's topK in the manifest is 3"
+    gone = finish(client, start(client, "gone"))
+    assert (gone["status"], gone["overall_metrics"]) == ("failed", None)
+    assert "connect" in gone["error"].casefold()
+    post(client, queries(2), "broken")
+    broken = finish(client, start(client, "plain", name="broken"))
+    assert (broken["status"], broken["overall_metrics"]) == ("failed", None)
+    assert broken["error"].startswith("every query failed (2); the first, q0: ")
+
+
+def round_numbers(body):
+    return json.loads(json.dumps(body), parse_float=lambda text: round(float(text), 9))
+
+
+def describe_perfect(own):
+    """The whole body of an evaluation of 60 queries whose only document is always first. `own`: its ids and times."""
+    by_k = {
+        str(k): {"precision": 1 / k, "recall": 1.0, "f1": 2 / (k + 1), "f2": 5 / (k + 4), "ndcg": 1.0}
+        for k in (1, 5, 10, 20)
+    }
+    at_k = {f"{metric}_at_{k}": value for k, values in by_k.items() for metric, value in values.items()}
+    times = {key: own[key] for key in ("created_at", "started_at", "finished_at")}
+    return times | {
+        "evaluation_id": own["evaluation_id"],
+        "task_id": own["evaluation_id"],
+        "status": "completed",
+        "retriever_id": "better",
+        "dataset_name": "golden",
+        "dataset_version": 1,
+        "evaluation_config": {
+            "k_values": [1, 5, 10, 20],
+            "metrics": ["precision", "recall", "f1", "f2", "ndcg", "map", "mrr"],
+            "mode": None,
+            "compat": None,
+        },
+        "query_count": 60,
+        "failed_query_count": 0,
+        "overall_metrics": {"map": 1.0, "mrr": 1.0} | at_k,
+        "metrics_by_k": by_k,
+        "unknown_metrics": {},
+        "ranking_depth": 100,
+        "warnings": [],
+        "error": None,
+        "run_id": own["run_id"],
+        "progress": {"total": 60, "queried": 60, "scored": 60, "failed": 0},
+    }
 
 
 @ON_ONE_DATABASE
-def test_comparisons_say_only_what_the_data_show(server, retriever, projects, tmp_path):
-    with server().client("run") as client:
-        post(client, queries(60))
-        plain, better = evaluate(client, "plain"), evaluate(client, "better")
-        of_means = evaluate(client, "better", compat="mixpeek")
-        changed = queries(60)
-        changed[7]["relevant_documents"] = ["x"]
-        post(client, changed)
-        other = evaluate(client, "better")
-        ids = {"baseline": plain["evaluation_id"], "candidate": better["evaluation_id"]}
-        rows = {row["metric"]: row for row in client.get(COMPARE, params=ids).json()["rows"]}
-        mrr, first, recall = rows["MRR"], rows["Precision@1"], rows["Recall@20"]
-        assert (mrr["baseline"], mrr["candidate"], mrr["relative_delta"]) == (0.25, 1.0, 3.0)
-        assert (mrr["change"], mrr["statement"], mrr["pairs"]) == ("improved", "p < 0.001", 60)
-        assert 0 < mrr["interval"][0] < 0.75 <= mrr["interval"][1]
-        assert (first["baseline"], first["relative_delta"]) == (0.0, None)
-        assert first["no_relative_delta"] == "the baseline is 0"
-        assert (recall["delta"], recall["change"]) == (0.0, "no difference shown")
+def test_comparisons_say_only_what_the_data_show(worked, retriever, projects, tmp_path):
+    client = worked
+    post(client, queries(60))
+    plain, better = evaluate(client, "plain"), evaluate(client, "better")
+    assert round_numbers(better) == round_numbers(describe_perfect(better))
+    of_means = evaluate(client, "better", compat="mixpeek")
+    changed = queries(60)
+    changed[7]["relevant_documents"] = ["x"]
+    post(client, changed)
+    other = evaluate(client, "better")
+    listed = client.get("/v1/runs", params={"kind": "retriever"}).json()["runs"]
+    assert {run["runId"] for run in listed} == {one["run_id"] for one in (plain, better, of_means, other)}
+    assert client.get("/v1/runs", params={"kind": "agent"}).json()["runs"] == []
+    ids = {"baseline": plain["evaluation_id"], "candidate": better["evaluation_id"]}
+    rows = {row["metric"]: row for row in client.get(COMPARE, params=ids).json()["rows"]}
+    mrr, first, recall = rows["MRR"], rows["Precision@1"], rows["Recall@20"]
+    assert (mrr["baseline"], mrr["candidate"], mrr["relative_delta"]) == (0.25, 1.0, 3.0)
+    assert (mrr["change"], mrr["statement"], mrr["pairs"]) == ("improved", "p < 0.001", 60)
+    assert 0 < mrr["interval"][0] < 0.75 <= mrr["interval"][1]
+    assert (first["baseline"], first["relative_delta"]) == (0.0, None)
+    assert first["no_relative_delta"] == "the baseline is 0"
+    assert (recall["delta"], recall["change"]) == (0.0, "no difference shown")
 
-        ids["candidate"] = [of_means["evaluation_id"], other["evaluation_id"]]
-        table = client.get(COMPARE, params=ids).json()
-        found = {(row["evaluation_id"], row["metric"]): row for row in table["rows"]}
-        f1 = found[of_means["evaluation_id"], "F1@5"]
-        assert (f1["change"], f1["delta"]) == ("not comparable", None)
-        assert "other formulas" in f1["statement"]
-        assert found[of_means["evaluation_id"], "MAP"]["change"] == "improved"
-        assert {row["change"] for (id, _), row in found.items() if id == other["evaluation_id"]} == {"not comparable"}
-        assert table["candidates"][1]["mismatches"] == ["dataset golden: 1 sample changed: q7"]
-        shown = client.get(COMPARE, params=ids, headers={"Accept": "text/markdown"})
-        assert shown.headers["content-type"].startswith("text/markdown")
-        assert "> not comparable: `dataset golden: 1 sample changed: q7`" in shown.text
-        ids["candidate"] = evaluate(client, "better", version=1, k_values=[3], metrics=["ndcg"])["evaluation_id"]
-        assert "no metric at the same k in common" in client.get(COMPARE, params=ids).json()["detail"]
+    ids["candidate"] = [of_means["evaluation_id"], other["evaluation_id"]]
+    table = client.get(COMPARE, params=ids).json()
+    found = {(row["evaluation_id"], row["metric"]): row for row in table["rows"]}
+    f1 = found[of_means["evaluation_id"], "F1@5"]
+    assert (f1["change"], f1["delta"]) == ("not comparable", None)
+    assert "other formulas" in f1["statement"]
+    assert found[of_means["evaluation_id"], "MAP"]["change"] == "improved"
+    assert {row["change"] for (id, _), row in found.items() if id == other["evaluation_id"]} == {"not comparable"}
+    assert table["candidates"][1]["mismatches"] == ["dataset golden: 1 sample changed: q7"]
+    shown = client.get(COMPARE, params=ids, headers={"Accept": "text/markdown"})
+    assert shown.headers["content-type"].startswith("text/markdown")
+    assert "> not comparable: `dataset golden: 1 sample changed: q7`" in shown.text
+    ids["candidate"] = evaluate(client, "better", version=1, k_values=[3], metrics=["ndcg"])["evaluation_id"]
+    assert "no metric at the same k in common" in client.get(COMPARE, params=ids).json()["detail"]
     check_restored(projects, tmp_path, plain)
 
 
 @ON_ONE_DATABASE
-def test_large_evaluations_are_compared_by_one_job(server, client, retriever, monkeypatch):
+def test_large_evaluations_are_compared_by_one_job(client, work, retriever, monkeypatch):
+    post(client, queries(60))
+    plain, better = (start(client, name).json()["evaluation_id"] for name in ("plain", "better"))
+    work()
+    ids = {"baseline": plain, "candidate": better}
+    at_once, shown_at_once = (client.get(COMPARE, params={**ids, "format": form}) for form in ("json", "markdown"))
     monkeypatch.setattr(evaluation_comparison_api, "SMALL", 100)
-    with server().client("admin") as remote:
-        post(remote, queries(60))
-        plain, better = (evaluate(remote, name)["evaluation_id"] for name in ("plain", "better"))
-        ids = {"baseline": plain, "candidate": better}
-        at_once = remote.get(COMPARE, params=ids).json()
-        answers = [client.get(COMPARE, params=ids) for _ in range(2)]
-        done = wait_for(lambda: (one := client.get(COMPARE, params=ids)).status_code == 200 and one)
-        jobs = client.get("/v1/jobs", params={"kind": "evaluation_comparison"}).json()["jobs"]
-        shown = client.get(COMPARE, params={**ids, "format": "markdown"}).text
-        assert shown == remote.get(COMPARE, params={**ids, "format": "markdown"}).text
+    answers = [client.get(COMPARE, params=ids) for _ in range(2)]
+    work()
+    done = client.get(COMPARE, params=ids)
+    jobs = client.get("/v1/jobs", params={"kind": "comparison"}).json()["jobs"]
+    assert client.get(COMPARE, params={**ids, "format": "markdown"}).text == shown_at_once.text
     assert [(one.status_code, one.headers["Location"]) for one in answers[:1]] == [
         (202, f"/v1/jobs/{jobs[0]['job_id']}")
     ]
-    assert (done.json(), len(jobs)) == (at_once, 1)
+    assert (done.status_code, done.json(), len(jobs)) == (200, at_once.json(), 1)
 
 
 def check_restored(projects, tmp_path, known):

@@ -32,7 +32,7 @@ def test_forged_cursors_are_refused(client, add_run):
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("path", ["/v1/runs?dataset=qa", "/v1/trends?dataset=qa&metric=exact_match"])
 def test_times_without_a_zone_are_in_utc(client, add_run, path):
-    started = client.get(f"/v1/runs/{add_run().id}").json()["started_at"]
+    started = client.get(f"/v1/runs/{add_run().id}").json()["startedAt"]
     found = client.get(f"{path}&from={started.removesuffix('+00:00')}").json()
     assert len(found.get("runs", found.get("points"))) == 1
     assert client.get(f"{path}&from=0001-01-01T00:00:00").status_code == 200

@@ -47,12 +47,12 @@ def listed(ask, user, **query):
 
 def test_people_label_blindly_and_see_others_labels_on_what_they_have_labelled(ask, run, projects):
     made = say(ask, ADA, "s0", "good", note="Right.")
-    assert (made["labeller"], made["run"], made["is_informed"], made["note"]) == (ADA, run, False, "Right.")
+    assert (made["labeller"], made["run"], made["isInformed"], made["note"]) == (ADA, run, False, "Right.")
     say(ask, ADA, "s1", "agree", metric="exact_match")
     assert listed(ask, BEN) == ([], 2)
     say(ask, BEN, "s0", "bad")
     assert listed(ask, BEN) == ([("s0", None, "good", ADA), ("s0", None, "bad", BEN)], 1)
-    assert say(ask, BEN, "s0", "good")["is_informed"] is True
+    assert say(ask, BEN, "s0", "good")["isInformed"] is True
     assert listed(ask, BEN, labeller=BEN, history=True) == ([("s0", None, "bad", BEN), ("s0", None, "good", BEN)], 1)
     stored = labels.list_labels(run, store=projects["shop"] / ".evalspec")
     assert [(one.sample, one.labeller) for one in stored] == [("s0", ADA), ("s1", ADA), ("s0", BEN)]
@@ -76,7 +76,7 @@ def test_agreement_shows_no_label_that_the_caller_may_not_see(ask, run):
     shown = ask(BEN, "GET", "/stats").json()
     assert (shown["hidden"], shown["labellers"], shown["metrics"]) == (1, {ADA: 1, BEN: 1}, [])
     ask(BEN, "DELETE", params={"sample": "s0"})
-    assert say(ask, BEN, "s0", "bad")["is_informed"] is True, "BEN has seen what ADA says"
+    assert say(ask, BEN, "s0", "bad")["isInformed"] is True, "BEN has seen what ADA says"
     assert ask(BEN, "GET", "/stats").json()["replies"][0]["agreement"][0]["value"] is None
 
 

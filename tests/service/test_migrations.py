@@ -58,8 +58,9 @@ def test_a_released_schema_is_migrated_with_its_data(database, revision):
     engine.dispose()
 
 
-def test_a_database_of_a_later_version_is_refused(engine):
+@pytest.mark.parametrize("revision", ["0001", "9999"])
+def test_a_database_of_another_version_is_refused(engine, revision):
     with writing(engine) as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    with pytest.raises(InvalidInput, match=r"written by a later version of evalspec \(revision 9999\)"):
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{revision}'")
+    with pytest.raises(InvalidInput, match=rf"written by another version of evalspec \(revision {revision}\)"):
         migrate(engine)

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 
@@ -43,7 +44,7 @@ def run(projects):
 def found(client, run, **parameters):
     answered = client.get(f"/v1/runs/{run.id}/samples", params=parameters)
     assert answered.status_code == 200, answered.text
-    return [sample["id"] for sample in answered.json()["samples"]]
+    return [sample["result"]["id"] for sample in answered.json()["samples"]]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_pages_have_every_sample_once(client, run):
         for _ in range(10):
             given = {**filters, "limit": 1, **({"cursor": cursor} if cursor else {})}
             page = client.get(f"/v1/runs/{run.id}/samples", params=given).json()
-            listed += [sample["id"] for sample in page["samples"]]
+            listed += [sample["result"]["id"] for sample in page["samples"]]
             cursor = page["next_cursor"]
             if cursor is None:
                 break
@@ -96,19 +97,20 @@ def test_pages_have_every_sample_once(client, run):
 
 def test_a_sample_has_its_texts_attempts_and_evidence(client, run):
     shown = client.get(f"/v1/runs/{run.id}/samples/qa/wrong/one").json()
-    assert (shown["sample_id"], shown["question"], shown["expected"]) == ("wrong/one", "Größe der Straße?", ["Rome"])
-    assert [attempt["attempt"] for attempt in shown["attempts"]] == [1, 2]
+    sample = shown["sample"]
+    assert (sample["id"], sample["userInput"], sample["references"]) == ("wrong/one", "Größe der Straße?", ["Rome"])
+    assert [attempt["number"] for attempt in shown["attempts"]] == [1, 2]
     for attempt in shown["attempts"]:
-        assert (attempt["response"], attempt["passed"], attempt["finish_reason"]) == ("Paris", False, "stop")
-        assert attempt["contexts"] == ["Paris is the capital of France.", "about Größe der Straße?"]
-        assert attempt["scores"]["exact_match"]["value"] == 0
-        assert attempt["latency_ms"] > 0
+        result, reply = attempt["result"], attempt["reply"]
+        assert (reply["response"], result["passed"], result["finishReason"]) == ("Paris", False, "stop")
+        assert reply["retrievedContexts"] == ["Paris is the capital of France.", "about Größe der Straße?"]
+        assert result["scores"]["exact_match"]["value"] == 0
+        assert result["latencyMs"] > 0
     combined = run.datasets[0].samples[1]
-    assert shown["result"]["pass_rate"] == combined.pass_rate == 0
-    assert shown["result"]["scores"]["exact_match"]["value"] == 0
+    assert shown["result"] == msgspec.json.decode(msgspec.json.encode(combined))
     down = client.get(f"/v1/runs/{run.id}/samples/qa/down").json()
-    assert [(a["response"], a["status"]) for a in down["attempts"]] == [(None, "failed")] * 2
-    assert "nobody is there" in down["attempts"][0]["error"]
+    assert [(a["reply"], a["result"]["status"]) for a in down["attempts"]] == [(None, "failed")] * 2
+    assert "nobody is there" in down["attempts"][0]["result"]["error"]
     for missing in ("qa/other", "q/plain", "qa/..%2f..%2frun.json"):
         assert client.get(f"/v1/runs/{run.id}/samples/{missing}").status_code == 404
 
@@ -116,13 +118,13 @@ def test_a_sample_has_its_texts_attempts_and_evidence(client, run):
 def test_a_run_without_texts_has_scores_only(client, add_run):
     run = add_run(no_content=True)
     listed = client.get(f"/v1/runs/{run.id}/samples").json()["samples"]
-    assert [(one["question"], one["response"], one["scores"]["exact_match"]["value"]) for one in listed] == [
+    assert [(one["question"], one["response"], one["result"]["scores"]["exact_match"]["value"]) for one in listed] == [
         (None, None, 1.0)
     ] * 6
     assert found(client, run, text="question") == []
     shown = client.get(f"/v1/runs/{run.id}/samples/qa/s0").json()
-    assert (shown["question"], shown["attempts"][0]["response"]) == ("", None)
-    assert shown["attempts"][0]["scores"]["exact_match"]["value"] == 1.0
+    assert (shown["sample"]["userInput"], shown["attempts"][0]["reply"]) == ("", None)
+    assert shown["attempts"][0]["result"]["scores"]["exact_match"]["value"] == 1.0
 
 
 def test_an_erased_text_is_in_no_index(client, run, projects):
@@ -140,7 +142,7 @@ def test_an_erased_text_is_in_no_index(client, run, projects):
     assert found(client, run) == ALL
     assert "Straße".encode() not in index.read_bytes()
     shown = client.get(f"/v1/runs/{run.id}/samples/qa/wrong/one").json()
-    assert (shown["question"], [a["response"] for a in shown["attempts"]]) == ("", [None, None])
+    assert (shown["sample"]["userInput"], [a["reply"] for a in shown["attempts"]]) == ("", [None, None])
 
 
 def test_a_large_run_is_indexed_by_another_process(client, run, monkeypatch):

@@ -9,10 +9,9 @@ import pytest
 
 import evalspec
 from evalspec.model import AgentReply, Exchange, Sample, Score, SearchTrace
+from evalspec.model.log import InputRecord, ReplyRecord, ScoresRecord
 from evalspec.runs.store.damage import list_damage
-from evalspec.runs.store.inputs import input_record
 from evalspec.runs.store.log_index import AttemptKey
-from evalspec.runs.store.log_records import reply_record, scores_record
 from evalspec.runs.store.run_log import RunLog
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
@@ -42,12 +41,12 @@ def write_run(store, question):
     """A finished run of eight samples that a retriever answered, each with the same two texts."""
     with RunStore(store).create(datetime.now(UTC), redact=unchanged) as log:
         log.write_description(as_fingerprint(FINGERPRINT), OUTLINE)
-        log.write_inputs((input_record("qa", Sample(f"s{n}", question)) for n in range(8)), ())
+        log.write_inputs((InputRecord("qa", Sample(f"s{n}", question)) for n in range(8)), ())
         for n in range(8):
             trace = SearchTrace({"retrieve": 1.0}, {})
             texts = (f"text of document {n % 2}", "the same everywhere")
-            log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", question), AgentReply("", texts, trace=trace))))
-            log.append(scores_record("qa", f"s{n}", 1, {"m": Score.scored(n / 8)}, {}))
+            log.append(ReplyRecord.of("qa", 1, Exchange(Sample(f"s{n}", question), AgentReply("", texts, trace=trace))))
+            log.append(ScoresRecord("qa", f"s{n}", 1, {"m": Score.scored(n / 8)}, {}))
         log.write_report('{"verdict": "PASS"}\n')
     return log.folder
 
@@ -85,7 +84,7 @@ def _resume_and_check(folder, copy):
             assert all(score.value == int(key.sample_id[1:]) / 8 for score in asking.scores.values())
         for n in range(8):
             if AttemptKey("qa", f"s{n}", 1) not in index.attempts:
-                log.append(reply_record("qa", 1, Exchange(Sample(f"s{n}", "what?"), AgentReply("again"))))
+                log.append(ReplyRecord.of("qa", 1, Exchange(Sample(f"s{n}", "what?"), AgentReply("again"))))
         log.write_report("{}")
     assert list_damage(copy) == []
     assert len(open_run(copy).read_index().attempts) == 8

@@ -3,20 +3,12 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import convert
 
 from evalspec.base.errors import StoreError
 from evalspec.model import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.model.base import LARGEST_VALUE
-from evalspec.runs.store.log_records import (
-    encode_record,
-    parse_reply_record,
-    parse_scores_record,
-    read_log,
-    reply_record,
-    scores_record,
-    without_texts,
-)
+from evalspec.model.log import LogRecord, ReplyRecord, ScoresRecord, TextRecord, change_texts
+from evalspec.runs.store.log_records import encode_record, read_log, renumber
 
 # Any code point, half surrogate pairs included: Python's own JSON reader lets them into answers.
 texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=20)
@@ -49,25 +41,28 @@ scores = (
 )
 
 
-def written_and_read(record, path):
+def written_and_read(record, folder):
+    path = folder.getbasetemp() / "log.jsonl"
     path.write_bytes(encode_record(record, 1))
-    ((place, back),) = read_log(path)
-    assert (place, back.pop("number"), len(back.pop("crc"))) == (0, 1, 8)
+    assert path.read_bytes().startswith(b'{"kind":')
+    ((line, back),) = read_log(path, LogRecord)
+    assert (line.place, line.at) == (0, 1)
     return back
 
 
 @given(exchange=exchanges, dataset=texts, attempt=st.integers(1, 9))
 def test_an_exchange_comes_back_as_it_was(exchange, dataset, attempt, tmp_path_factory):
-    record = written_and_read(reply_record(dataset, attempt, exchange), tmp_path_factory.getbasetemp() / "log.jsonl")
-    assert next(iter(record)) == "kind"
-    assert (record["dataset"], record["id"], record["attempt"]) == (dataset, exchange.sample.id, attempt)
-    assert parse_reply_record(record, exchange.sample) == exchange
+    record = written_and_read(ReplyRecord.of(dataset, attempt, exchange), tmp_path_factory)
+    assert (record.dataset, record.id, record.attempt) == (dataset, exchange.sample.id, attempt)
+    assert record.to_exchange(exchange.sample) == exchange
 
 
-def test_keys_of_other_versions_do_no_harm():
-    record = reply_record("qa", 1, Exchange(Sample("s", "q"), AgentReply("Paris", finish_reason="stop")))
-    del record["finishReason"]
-    assert parse_reply_record({**record, "mood": "good"}, Sample("s", "q")).reply == AgentReply("Paris")
+def test_keys_of_other_versions_do_no_harm(tmp_path):
+    line = encode_record(ReplyRecord("qa", "s", 1, AgentReply("Paris")), 1)
+    line = line.replace(b'"dataset"', b'"mood":"\\ud83d","dataset"').replace(b'"response"', b'"n":1,"response"')
+    (tmp_path / "log.jsonl").write_bytes(renumber(line, 1))
+    [(_, record)] = read_log(tmp_path / "log.jsonl", LogRecord)
+    assert record == ReplyRecord("qa", "s", 1, AgentReply("Paris"))
 
 
 usages = st.dictionaries(texts, st.builds(JudgeUsage, counts, counts, counts, counts, counts), max_size=2)
@@ -75,70 +70,99 @@ usages = st.dictionaries(texts, st.builds(JudgeUsage, counts, counts, counts, co
 
 @given(given=st.dictionaries(texts, scores, max_size=3), names=st.tuples(texts, texts), usage=usages)
 def test_scores_come_back_as_they_were(given, names, usage, tmp_path_factory):
-    record = written_and_read(scores_record(*names, 2, given, usage), tmp_path_factory.getbasetemp() / "log.jsonl")
-    assert next(iter(record)) == "kind"
-    assert (record["dataset"], record["id"], record["attempt"]) == (*names, 2)
-    assert parse_scores_record(record) == given
-    assert convert(record["judgeUsage"], dict[str, JudgeUsage]) == usage
+    record = ScoresRecord(*names, 2, given, usage)
+    assert written_and_read(record, tmp_path_factory) == record
 
 
 @given(exchange=exchanges, given=st.dictionaries(texts, scores, max_size=3))
 def test_without_texts_only_what_was_measured_stays(exchange, given):
-    reply = without_texts(reply_record("qa", 1, exchange))
-    assert reply["latencyMs"] == (exchange.reply.latency_ms if exchange.reply else None)
-    assert not any(reply[key] for key in ("response", "retrievedContexts", "retrievedContextIds", "toolCalls"))
-    assert reply["finishReason"] in (None, "stop", "MAX_TOKENS")
-    assert reply["error"] in (None, "withheld (--no-content)")
-    kept = parse_scores_record(without_texts(scores_record("qa", "q", 1, given, {})))
+    record = ReplyRecord.of("qa", 1, exchange).without_texts("withheld")
+    reply = record.reply or AgentReply("")
+    assert reply.latency_ms == (exchange.reply.latency_ms if exchange.reply else None)
+    assert not any((reply.response, reply.retrieved_contexts, reply.retrieved_context_ids, reply.tool_calls))
+    assert not any((record.answer_digest, record.question_digest, record.request_digest))
+    assert reply.finish_reason in (None, "stop", "MAX_TOKENS")
+    assert record.error in (None, "withheld")
+    kept = ScoresRecord("qa", "q", 1, given).without_texts("withheld").scores
     assert [(score.status, score.value) for score in kept.values()] == [(s.status, s.value) for s in given.values()]
-    assert {score.reason for score in kept.values()} <= {None, "withheld (--no-content)"}
-    assert not any(score.evidence for score in kept.values())
+    assert {score.reason for score in kept.values()} <= {None, "withheld"}
+    assert not any(score.evidence_or_none for score in kept.values())
+
+
+@given(exchange=exchanges, given=st.dictionaries(texts, scores, max_size=3))
+def test_every_text_is_redacted_and_what_identifies_a_record_is_not(exchange, given):
+    def blank(value):
+        return "" if isinstance(value, str) else type(value)() if isinstance(value, list | dict) else value
+
+    reply = change_texts(ReplyRecord.of("qa", 1, exchange), blank)
+    assert (reply.dataset, reply.id, reply.attempt) == ("qa", exchange.sample.id, 1)
+    assert reply.answer_digest == exchange.answer_digest
+    if reply.reply:
+        assert reply.reply.usage == exchange.reply.usage
+        assert not reply.reply.response and not any(reply.reply.retrieved_contexts or ())
+        assert not any(call for call in reply.reply.tool_calls or () if isinstance(call, str | list | dict))
+    else:
+        assert reply.error == ""
+    changed = change_texts(ScoresRecord("qa", "q", 1, given), blank).scores
+    assert changed.keys() == given.keys()
+    assert {score.reason for score in changed.values()} <= {None, ""}
+    assert not any(isinstance(score.evidence, str | list | dict) and score.evidence for score in changed.values())
 
 
 def test_readable_text_is_stored_readable_and_half_a_surrogate_pair_as_an_escape():
-    assert "né 日本".encode() in encode_record({"kind": "x", "text": "né 日本"}, 1)
-    line = encode_record({"kind": "x", "text": "né \ud83d"}, 1)
+    assert "né 日本".encode() in encode_record(TextRecord("x", "né 日本"), 1)
+    line = encode_record(TextRecord("x", "né \ud83d"), 1)
     assert line.isascii()
     assert json.loads(line)["text"] == "né \ud83d"
 
 
 @pytest.mark.parametrize("evidence", [float("nan"), object(), {1: {2, 3}}])
 def test_what_json_cannot_say_is_named(evidence):
-    with pytest.raises(StoreError, match="the scores record of qa / q-1 cannot be stored as JSON"):
-        encode_record(scores_record("qa", "q-1", 1, {"cites": Score.scored(1, evidence=evidence)}, {}), 1)
+    with pytest.raises(StoreError, match="the ScoresRecord of qa / q-1 cannot be stored as JSON"):
+        encode_record(ScoresRecord("qa", "q-1", 1, {"cites": Score.scored(1, evidence=evidence)}), 1)
+
+
+def text_line(number):
+    return encode_record(TextRecord(str(number), ""), number)
 
 
 def test_only_a_last_line_without_its_newline_is_passed_over(tmp_path):
     log = tmp_path / "samples.jsonl"
-    whole = encode_record({"kind": "scores", "id": "1"}, 1)
-    log.write_bytes(whole + whole[:-1])
-    assert [record["id"] for _, record in read_log(log)] == ["1"]
+    log.write_bytes(text_line(1) + text_line(2)[:-1])
+    assert [record.digest for _, record in read_log(log, LogRecord)] == ["1"]
 
 
 @pytest.mark.parametrize(
     "bad",
     [b"{torn\n", b"[1]\n", b'{"kind": "other"}\n', b'\xff"kind"\n', b"\n", b"[" * 5000 + b"\n"],
 )
-def test_any_other_bad_line_is_an_error_with_its_place(bad, tmp_path):
+@pytest.mark.parametrize("sealed", [True, False])
+def test_any_other_bad_line_is_an_error_with_its_place(bad, sealed, tmp_path):
     log = tmp_path / "samples.jsonl"
-    whole = encode_record({"kind": "scores", "id": "1"}, 1)
-    log.write_bytes(whole + bad + encode_record({"kind": "scores", "id": "3"}, 3))
-    records = read_log(log)
-    assert next(records)[1]["id"] == "1"
-    with pytest.raises(StoreError, match=r"samples\.jsonl:2: damaged"):
+    log.write_bytes(text_line(1) + (renumber(bad[:-2] + b"}\n", 2) if sealed else bad) + text_line(3))
+    records = read_log(log, LogRecord)
+    assert next(records)[1].digest == "1"
+    said = "not a record of a run" if sealed else "damaged"
+    with pytest.raises(StoreError, match=rf"samples\.jsonl:2: {said}"):
         next(records)
 
 
 def test_a_log_that_cannot_be_read_is_a_store_error(tmp_path):
     with pytest.raises(StoreError, match="No such file"):
-        list(read_log(tmp_path / "samples.jsonl"))
+        list(read_log(tmp_path / "samples.jsonl", LogRecord))
 
 
-def test_a_malformed_record_is_named():
-    record = scores_record("qa", "q-1", 1, {"faithfulness": Score.scored(1.0)}, {})
-    record["scores"]["faithfulness"]["reason"] = 7
-    with pytest.raises(StoreError, match=r"scores record of qa / q-1 is malformed: Expected `str \| null`, got `int`"):
-        parse_scores_record(record)
-    record["scores"]["faithfulness"] |= {"reason": None, "value": None}
-    with pytest.raises(StoreError, match="cannot have the value None"):
-        parse_scores_record(record)
+@pytest.mark.parametrize(
+    ("score", "said"),
+    [
+        ({"status": "scored", "value": 1.0, "reason": 7}, "Expected `str | null`, got `int`"),
+        ({"status": "scored", "value": None}, "cannot have the value None"),
+    ],
+)
+def test_a_malformed_record_is_named(score, said, tmp_path):
+    record = {"kind": "scores", "dataset": "qa", "id": "q-1", "attempt": 1, "scores": {"faithfulness": score}}
+    (tmp_path / "log.jsonl").write_bytes(renumber(json.dumps(record).encode() + b"\n", 1))
+    with pytest.raises(StoreError) as refused:
+        list(read_log(tmp_path / "log.jsonl", LogRecord))
+    assert "log.jsonl:1: not a record of a run: " in str(refused.value)
+    assert said in str(refused.value)

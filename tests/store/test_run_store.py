@@ -15,16 +15,22 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.inputs.manifest.references import References
 from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.model.fingerprints import Fingerprint
-from evalspec.runs.store.log_records import read_log, reply_record, scores_record
-from evalspec.runs.store.run_log import RunLog, compute_checksum
+from evalspec.model.log import LogRecord, ReplyRecord, ScoresRecord, TextRecord
+from evalspec.runs.store.log_records import read_log
+from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum
 from evalspec.runs.store.run_store import RunStore
 
 TOKEN = "[redacted:env:TOKEN]"
+SCORES = ScoresRecord("qa", "q-1", 1, {})
 NOW = datetime(2026, 11, 21, 7, 15, tzinfo=timezone(timedelta(hours=1)))
 
 
 def unchanged(value):
     return value
+
+
+def list_records(folder: Path) -> list[LogRecord]:
+    return [record for _, record in read_log(folder / "samples.jsonl", LogRecord)]
 
 
 def closed_run(root: Path) -> Path:
@@ -33,7 +39,7 @@ def closed_run(root: Path) -> Path:
 
 
 def child(script: str, *arguments: object) -> subprocess.Popen[str]:
-    prelude = "import sys\nfrom pathlib import Path\nfrom evalspec.runs.store.run_log import RunLog\n"
+    prelude = "import sys\nfrom pathlib import Path\nfrom evalspec.runs.store.run_log import RunLog, TextRecord\n"
     command = [sys.executable, "-c", prelude + textwrap.dedent(script), *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -42,8 +48,8 @@ def test_a_run_on_disk(tmp_path):
     store = RunStore(tmp_path / ".evalspec")
     with store.create(NOW, redact=unchanged) as log:
         log.write_description(Fingerprint(rescored_from="r"), {"datasets": []})
-        log.append({"kind": "reply", "id": "q-1"})
-        assert [record["id"] for _, record in read_log(log.folder / "samples.jsonl")] == ["q-1"], "flushed at once"
+        log.append(ReplyRecord("qa", "q-1", 1, None))
+        assert list_records(log.folder) == [ReplyRecord("qa", "q-1", 1, None)], "flushed at once"
         log.write_report('{"verdict": "PASS"}\n')
     folder = log.folder
     assert folder.parent == tmp_path / ".evalspec" / "runs"
@@ -51,7 +57,11 @@ def test_a_run_on_disk(tmp_path):
     assert log.id.startswith("20261121T061500.000Z-")
     described = json.loads((folder / "run.json").read_text())
     assert described.pop("sha256") == compute_checksum(described)
-    assert described == {"storeVersion": 3, "fingerprint": {"rescoredFrom": "r"}, "outline": {"datasets": []}}
+    assert described == {
+        "storeVersion": STORE_VERSION,
+        "fingerprint": {"rescoredFrom": "r"},
+        "outline": {"datasets": []},
+    }
     assert (folder / "report.json").read_text() == '{"verdict": "PASS"}\n'
     assert (tmp_path / ".evalspec" / ".gitignore").read_text() == "*\n"
     assert not list(folder.glob("*.tmp")), "no temporary file stays"
@@ -162,7 +172,7 @@ def test_the_store_is_private(tmp_path):
             log.write_description(Fingerprint(), {})
             log.write_inputs([], ())
             log.write_report("{}")
-            log.append({"kind": "reply"})
+            log.append(ReplyRecord("qa", "q-1", 1, None))
         with RunLog(log.folder, redact=unchanged):
             pass
         RunStore(tmp_path / ".evalspec").label(log.folder, "main")
@@ -192,17 +202,18 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     calls = ({"name": "get", "arguments": {"header": [f"Bearer {secret}"], secret: 1}},)
     with RunStore(tmp_path).create(NOW, redact=references.redact_data) as log:
         log.write_description(Fingerprint(embeddings={"headers": {"Authorization": f"Bearer {secret}"}}), {})
-        log.append(reply_record("qa", 1, Exchange(sample, AgentReply(f"it is {secret}", (secret,), tool_calls=calls))))
-        log.append(reply_record("qa", 1, Exchange(sample, error=f"refused {secret}")))
-        log.append(scores_record("qa", "q-1", 1, {"m": Score.scored(1, f"says {secret}", {"seen": [secret]})}, {}))
-    replied, failed, scored = (record for _, record in read_log(log.folder / "samples.jsonl"))
-    assert replied["kind"] == "reply", "a variable that holds an ordinary word leaves the log readable"
-    assert replied["response"] == f"it is {TOKEN}"
-    assert replied["retrievedContexts"] == [TOKEN]
-    assert replied["toolCalls"] == [{"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}}]
-    assert failed["error"] == f"refused {TOKEN}"
-    score = scored["scores"]["m"]
-    assert (score["reason"], score["evidence"]) == (f"says {TOKEN}", {"seen": [TOKEN]})
+        log.append(
+            ReplyRecord.of("qa", 1, Exchange(sample, AgentReply(f"it is {secret}", (secret,), tool_calls=calls)))
+        )
+        log.append(ReplyRecord.of("qa", 1, Exchange(sample, error=f"refused {secret}")))
+        log.append(ScoresRecord("qa", "q-1", 1, {"m": Score.scored(1, f"says {secret}", {"seen": [secret]})}, {}))
+    replied, failed, scored = list_records(log.folder)  # a variable that holds an ordinary word leaves it readable
+    assert replied.reply.response == f"it is {TOKEN}"
+    assert replied.reply.retrieved_contexts == (TOKEN,)
+    assert replied.reply.tool_calls == ({"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}},)
+    assert failed.error == f"refused {TOKEN}"
+    score = scored.scores["m"]
+    assert (score.reason, score.evidence) == (f"says {TOKEN}", {"seen": [TOKEN]})
     fingerprint = json.loads((log.folder / "run.json").read_text())["fingerprint"]
     assert fingerprint["embeddings"]["headers"]["Authorization"] == f"Bearer {TOKEN}"
 
@@ -215,13 +226,13 @@ def test_one_process_writes_a_run(tmp_path):
             print(type(error).__name__, error)
     """
     with RunStore(tmp_path).create(NOW, redact=unchanged) as log:
-        log.append({"kind": "scores", "id": "1"})
+        log.append(SCORES)
         said, _ = child(script, log.folder).communicate(timeout=30)
         assert said.startswith("StoreError")
         assert "another evalspec process is writing this run" in said
-        log.append({"kind": "scores", "id": "2"})
+        log.append(SCORES)
     assert child(script, log.folder).communicate(timeout=30)[0] == "", "closed: free for the next"
-    assert len(list(read_log(log.folder / "samples.jsonl"))) == 2
+    assert list_records(log.folder) == [SCORES, SCORES]
 
 
 def test_a_killed_run_keeps_whole_lines_and_can_be_continued(tmp_path):
@@ -229,7 +240,7 @@ def test_a_killed_run_keeps_whole_lines_and_can_be_continued(tmp_path):
     script = """
         log = RunLog(Path(sys.argv[1]), redact=lambda value: value)
         for number in range(10**9):
-            log.append({"kind": "reply", "n": number, "text": "x" * 3000})
+            log.append(TextRecord(str(number), "x" * 3000))
             if number == 300:
                 print("going", flush=True)
     """
@@ -238,14 +249,14 @@ def test_a_killed_run_keeps_whole_lines_and_can_be_continued(tmp_path):
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
     log_file = folder / "samples.jsonl"
-    written = [record["n"] for _, record in read_log(log_file)]
-    assert written == list(range(len(written)))
+    written = [record.digest for record in list_records(folder)]
+    assert written == [str(number) for number in range(len(written))]
     assert len(written) > 300
     with log_file.open("ab") as torn:
-        torn.write(b'{"kind": "reply", "n": -1, "te')
+        torn.write(b'{"kind":"text","digest":"-1","te')
     with RunLog(folder, redact=unchanged) as log:
-        log.append({"kind": "reply", "n": len(written)})
-    assert [record["n"] for _, record in read_log(log_file)] == [*written, len(written)]
+        log.append(TextRecord("last", ""))
+    assert [record.digest for record in list_records(folder)] == [*written, "last"]
 
 
 def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
@@ -258,7 +269,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
         log = RunLog(Path(sys.argv[1]), redact=lambda value: value)
         for size in (1_000, 1_000, 1_000, 10):
             try:
-                log.append({"kind": "reply", "text": "x" * size})
+                log.append(TextRecord("", "x" * size))
             except Exception as error:
                 print(type(error).__name__, error)
         try:
@@ -273,7 +284,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_whole_lines(tmp_path):
     assert first.startswith("StoreError") and "samples.jsonl: File too large. raise the limit" in first
     assert second == first, "after a failure nothing more is taken, not even what would fit"
     assert report == first, "no report of a log that is not whole"
-    assert [len(record["text"]) for _, record in read_log(folder / "samples.jsonl")] == [1_000, 1_000]
+    assert [len(record.text) for record in list_records(folder)] == [1_000, 1_000]
     assert (folder / "samples.jsonl").read_bytes().endswith(b"\n")
     assert {path.name for path in folder.iterdir()} <= {"samples.jsonl", ".lock"}, "no half report, no temporary file"
 
@@ -287,11 +298,11 @@ def test_a_failed_sync_is_told(code, tmp_path, monkeypatch):
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "fsync", broken)
-    log.append({"kind": "scores"})
+    log.append(SCORES)
     deadline = time.monotonic() + 10
     with pytest.raises(StoreError, match=os.strerror(code)):
         while time.monotonic() < deadline:
-            log.append({"kind": "scores"})
+            log.append(SCORES)
             time.sleep(0.01)
     with pytest.raises(StoreError, match=os.strerror(code)):
         log.close()
@@ -304,7 +315,7 @@ def test_records_are_synced_in_groups_and_at_the_end(records, fewest, most, tmp_
     log = RunStore(tmp_path).create(NOW, redact=unchanged)
     monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(1), real(descriptor)))
     for _ in range(records):
-        log.append({"kind": "scores"})
+        log.append(SCORES)
     log.close()
     assert fewest <= len(synced) <= most
 

@@ -2,17 +2,17 @@
 
 import pytest
 
-from evalspec.runs.store.series import Recorded, RecordedDataset
+from evalspec.model.fingerprints import DatasetDigest, Fingerprint
+from evalspec.runs.store.run_rows import find_series
 
 IDENTITY = {"version": "1", "judge": "m #a", "prompt": "#b"}
 
 
 def series_of(metric="faithfulness", refused=None, stated=None, samples="s", **identity):
     own = {"faithfulness": IDENTITY | identity, "rouge": {"version": "1"}}
-    dataset = RecordedDataset("qa", 2, samples, own)
-    return Recorded(datasets=[dataset], judge_refused=refused or {}, judge_models=stated or {}).find_series(
-        "qa", metric
-    )
+    dataset = DatasetDigest("qa", samples_sha256=samples, metric_identities=own)
+    recorded = Fingerprint(datasets=(dataset,), judge_refused=refused or {}, judge_models=stated or {})
+    return find_series(recorded, "qa", metric)
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_a_redacted_label_and_a_judge_that_a_metric_does_without_change_nothing(
 
 
 def test_a_run_without_the_dataset_has_no_series():
-    assert Recorded(datasets=[]).find_series("qa", "rouge") is None
+    assert find_series(Fingerprint(), "qa", "rouge") is None

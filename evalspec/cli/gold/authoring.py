@@ -1,15 +1,16 @@
-"""`evalspec gold init`, `add` and `revise`: sets and the content of triples."""
+"""`evalspec gold init`, `add` and `revise`: sets and the content of triples. `add` asks for what is missing."""
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.foreign_text import inert
 from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.asking import ask_missing, can_ask
 from evalspec.cli.gold.options import acting, corpus_option, note_option, source_option, tell_entries
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.streams import notify
@@ -26,6 +27,7 @@ from evalspec.curation.gold.schema import GoldTriple, Person
 from evalspec.curation.gold.states import CONFIRMATIONS
 
 _PATH = click.Path(path_type=Path)
+_SOURCES = click.Choice(["public", "customer", "synthetic"])
 _file_option = click.option("--file", type=_PATH, metavar="FILE", help="YAML file with the triple.")
 
 
@@ -119,8 +121,8 @@ def add_command(
 def _complete(file: Path | None, drafted: RunSample, fields: dict[str, Any], *, is_silent: bool) -> GoldTriple:
     """Return the triple of a file, a run or options. What is missing is prompted for, if somebody can answer."""
     has_all = all((drafted.content.get("question") or fields["question"], _has_block(drafted, fields)))
-    if file is None and not has_all and not is_silent and can_ask():
-        fields = ask_missing(fields, drafted.content, drafted.candidates)
+    if file is None and not has_all and not is_silent and _can_ask():
+        fields = _ask_missing(fields, drafted.content, drafted.candidates)
     elif drafted.candidates and not _has_block(drafted, fields):
         retrieved = ", ".join(drafted.candidates)
         message = f"no document of the sample is known to be relevant; the agent retrieved {retrieved}"
@@ -176,3 +178,54 @@ def revise_command(
     entry = revise_triple(root, triple_id, triple, by, note=note)
     _tell_redacted(triple, entry)
     return tell_entries([entry], as_json, by)
+
+
+def _can_ask() -> bool:
+    """Return whether somebody can answer: input and messages are a terminal."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _ask_missing(fields: Mapping[str, Any], known: Mapping[str, Any], candidates: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the fields of a triple, completed by questions on the terminal. An empty answer leaves out what can be.
+
+    `fields`: given as options. `known`: the triple as far as it is known otherwise. `candidates`: ids of blocks.
+
+    Raises:
+        click.Abort: The person ends the input.
+    """
+    answers = dict(fields)
+    metadata = known.get("metadata", {})
+    if not fields.get("question") and "question" not in known:
+        answers["question"] = _ask("Question")
+    if not fields.get("blocks") and "expected_block" not in known:
+        answers["blocks"] = _ask_blocks(candidates)
+    if not fields.get("answer") and "expected_answer" not in known:
+        answers["answer"] = _ask("Right answer (empty: none)", default="") or None
+    given = [pair.partition("=")[0] for pair in fields.get("metadata", ())] + list(metadata)
+    if not fields.get("source") and "source" not in given:
+        answers["source"] = _ask("Source", type=_SOURCES)
+    missing = [key for key in ("domain", "difficulty") if key not in given]
+    if answers.get("source") == "customer" and "customer" not in given:
+        missing.insert(0, "customer")
+    asked = ((key, _ask(f"{key.capitalize()} (empty: none)", default="")) for key in missing)
+    answers["metadata"] = [*fields.get("metadata", ()), *(f"{key}={value}" for key, value in asked if value)]
+    return answers
+
+
+def _ask_blocks(candidates: Sequence[str]) -> list[str]:
+    """Return the ids of the blocks, at least one. A number chooses a candidate."""
+    for place, name in enumerate(candidates, 1):
+        notify(f"  {place}  {inert(name)}")
+    blocks: list[str] = []
+    while True:
+        label = "Block" if not blocks else "Another block that is needed (empty: none)"
+        typed = _ask(label) if not blocks else _ask(label, default="")
+        if not typed:
+            return blocks
+        is_choice = typed.isdecimal() and 0 < int(typed) <= len(candidates)
+        blocks.append(candidates[int(typed) - 1] if is_choice else typed)
+
+
+def _ask(label: str, **settings: Any) -> str:
+    answer: str = click.prompt(label, err=True, show_default=bool(settings.get("default")), **settings)
+    return answer.strip()

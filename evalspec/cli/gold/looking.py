@@ -14,10 +14,10 @@ from evalspec.cli.options import json_option, warn_all
 from evalspec.cli.streams import emit, notify
 from evalspec.curation.gold.describing import describe_entry, describe_history, describe_set
 from evalspec.curation.gold.gold_set import find_set, read_config, read_entry, read_set
-from evalspec.curation.gold.identity import find_viewer
+from evalspec.curation.gold.identity import find_known_person
 from evalspec.curation.gold.linting import lint
 from evalspec.curation.gold.reviewers import SHOWN_STATES
-from evalspec.curation.gold.sight import Sight
+from evalspec.curation.gold.viewer import Viewer
 
 
 @click.command("list")
@@ -34,18 +34,18 @@ def list_command(states: Sequence[str], person: str | None, folder: Path | None,
       evalspec gold list --state disputed
     """
     found = read_set(find_set(folder))
-    viewer = find_viewer(found.root, found.config, person)
-    sight = Sight(viewer)
-    entries = [entry for entry in found.entries.values() if not states or sight.show_state(entry) in states]
+    who = find_known_person(found.root, found.config, person)
+    viewer = Viewer(who)
+    entries = [entry for entry in found.entries.values() if not states or viewer.show_state(entry) in states]
     exit_code = ExitCode.INVALID if found.problems else ExitCode.OK
-    summary = describe_set(found, sight)
+    summary = describe_set(found, viewer)
     warn_all(found.problems)
     if as_json:
         problems = [problem_document(one) for one in found.problems]
-        described = [describe_entry(entry, sight) for entry in entries]
+        described = [describe_entry(entry, viewer) for entry in entries]
         emit_document({**summary, "problems": problems, "entries": described}, exit_code)
         return exit_code
-    for line in render_states(entries, viewer):
+    for line in render_states(entries, who):
         emit(line)
     counts = [f"{count} {state}" for state, count in summary["states"].items()]
     notify(f"{found.config.name}: {', '.join(counts) or 'no triples'}")
@@ -63,16 +63,16 @@ def log_command(triple_id: str, person: str | None, folder: Path | None, as_json
       evalspec gold log refund
     """
     root = find_set(folder)
-    viewer = find_viewer(root, read_config(root), person)
+    who = find_known_person(root, read_config(root), person)
     entry = read_entry(root, triple_id)
-    history = describe_history(entry, Sight(viewer))
+    history = describe_history(entry, Viewer(who))
     if as_json:
-        state = describe_entry(entry, Sight(viewer))["state"]
+        state = describe_entry(entry, Viewer(who))["state"]
         emit_document({"id": entry.id, "state": state, "history": history})
         return ExitCode.OK
     for event in history:
         emit(_render_event(event))
-    emit(*render_states([entry], viewer))
+    emit(*render_states([entry], who))
     return ExitCode.OK
 
 

@@ -15,13 +15,13 @@ from evalspec.cli.streams import emit
 from evalspec.curation.gold.describing import describe_entry
 from evalspec.curation.gold.gold_set import TripleEntry, find_set, read_config
 from evalspec.curation.gold.identity import find_person
-from evalspec.curation.gold.schema import Source
-from evalspec.curation.gold.sight import Sight
+from evalspec.curation.gold.schema import TripleSource
+from evalspec.curation.gold.viewer import Viewer
 
 set_option = option("--set", "folder", type=click.Path(path_type=Path), metavar="FOLDER", help="The gold set.")
 corpus_option = option("--corpus", type=click.Path(path_type=Path), metavar="FILE", help="The documents of the blocks.")
 source_option = click.option(
-    "--source", type=click.Choice(list(map(str, Source))), help="Where the question comes from."
+    "--source", type=click.Choice(list(map(str, TripleSource))), help="Where the question comes from."
 )
 note_option = option("--note", metavar="TEXT", help="Reason or comment.")
 
@@ -54,34 +54,34 @@ def acting(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
 
 
 def tell_entries(
-    entries: Sequence[TripleEntry], as_json: bool, viewer: str, *, more: Mapping[str, Any] | None = None
+    entries: Sequence[TripleEntry], as_json: bool, who: str, *, more: Mapping[str, Any] | None = None
 ) -> ExitCode:
-    """Print what became of triples: a line each, or a document. `viewer`: who acted, and sees what they may see.
+    """Print what became of triples: a line each, or a document. `who`: who acted, and sees what they may see.
 
     `more`: other keys of the document.
     """
     if as_json:
-        emit_document({"triples": [describe_entry(entry, Sight(viewer)) for entry in entries], **(more or {})})
+        emit_document({"triples": [describe_entry(entry, Viewer(who)) for entry in entries], **(more or {})})
         return ExitCode.OK
-    for line in render_states(entries, viewer):
+    for line in render_states(entries, who):
         emit(line)
     return ExitCode.OK
 
 
-def render_states(entries: Iterable[TripleEntry], viewer: str | None = None) -> list[str]:
+def render_states(entries: Iterable[TripleEntry], who: str | None = None) -> list[str]:
     """Return a line for each triple, in aligned columns: id and revision, state, what it needs next.
 
-    `viewer`: who looks; sees no state while their own review is wanted.
+    `who`: who looks; sees no state while their own review is wanted.
     """
-    rows = [[inert(cell) for cell in _list_cells(entry, viewer)] for entry in entries]
+    rows = [[inert(cell) for cell in _list_cells(entry, who)] for entry in entries]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True) if width).rstrip() for row in rows
     ]
 
 
-def _list_cells(entry: TripleEntry, viewer: str | None) -> list[str]:
-    described = describe_entry(entry, Sight(viewer))
+def _list_cells(entry: TripleEntry, who: str | None) -> list[str]:
+    described = describe_entry(entry, Viewer(who))
     state = entry.standing.describe() if described["resolution"] else described["state"]
     return [entry.reference, state, described["next"], "written by a model" if entry.is_stress else ""]
 

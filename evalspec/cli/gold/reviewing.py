@@ -19,7 +19,7 @@ from evalspec.curation.gold.files import render_yaml
 from evalspec.curation.gold.gold_set import TripleEntry, read_set
 from evalspec.curation.gold.protocol import assign, resolve, retire, review
 from evalspec.curation.gold.reviewers import list_reviewable
-from evalspec.curation.gold.schema import Category, Flag, Outcome
+from evalspec.curation.gold.schema import Category, DisputeOutcome, Flag
 
 _CONFIRM = "confirm"
 _category_option = click.option(
@@ -135,7 +135,7 @@ def _open_session(root: Path, by: str, first: str | None, corpus: Path | None, *
 
 @click.command("resolve")
 @click.argument("triple_id", metavar="ID")
-@click.argument("outcome", type=click.Choice([str(Outcome.UPHELD), str(Outcome.DROPPED)]))
+@click.argument("outcome", type=click.Choice([str(DisputeOutcome.UPHELD), str(DisputeOutcome.DROPPED)]))
 @_category_option
 @corpus_option
 @note_option
@@ -163,7 +163,7 @@ def resolve_command(
     """
     texts = read_texts(corpus) if corpus else None
     entry = resolve(root, triple_id, by, outcome, category=category, note=note, corpus=texts)
-    numbers = _compare_numbers(root, entry, category, texts) if outcome == Outcome.UPHELD else {}
+    numbers = _compare_numbers(root, entry, category, texts) if outcome == DisputeOutcome.UPHELD else {}
     return tell_entries([entry], as_json, by, more=numbers)
 
 

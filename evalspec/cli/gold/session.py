@@ -1,21 +1,51 @@
 """The interactive form of `evalspec gold review`."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evalspec.base.errors import ExitCode
-from evalspec.cli.case_session import CaseSession, require_terminal
-from evalspec.cli.gold.screen import KEYS, explain_keys, render_outcome, render_triple
+from evalspec.base.foreign_text import inert
+from evalspec.cli.case_session import CaseSession, CaseView, require_terminal
 from evalspec.cli.keyboard import END, ENTER, ESCAPE
 from evalspec.cli.options import warn_all
-from evalspec.cli.screen import Screen, find_screen
+from evalspec.cli.screen import Screen, build_body, build_heading, build_marked, clean
 from evalspec.curation.gold.blocks import read_texts
 from evalspec.curation.gold.disputes import check_numbers
 from evalspec.curation.gold.gold_set import TripleEntry
-from evalspec.curation.gold.passages import read_block_text
+from evalspec.curation.gold.passages import BlockText, find_shared, read_block_text
 from evalspec.curation.gold.review_session import ReviewOutcome, ReviewSession
-from evalspec.curation.gold.wording import CATEGORIES, FLAGS
+from evalspec.curation.gold.schema import GoldTriple
+from evalspec.curation.gold.wording import (
+    CATEGORIES,
+    FLAGS,
+    describe_block,
+    label_blocks,
+    list_answers,
+    list_shown_metadata,
+)
+
+KEYS = {
+    "c": "confirm",
+    "f": "flag",
+    "s": "skip",
+    "u": "undo",
+    "b": "whole block",
+    "?": "help",
+    "q": "quit",
+}
+_HELP = """\
+Confirm if all three are true: somebody would ask the question, the block is the right source, and the block entails \
+the answer. Otherwise flag what is wrong; then choose a category and write a note for the author.
+
+{flags}
+
+Undo takes your last review back, until your next one. Only after that do you see what others said about the triple, \
+because reviews are blind.
+
+Each review is written to events/ at once, so you can quit at any time and continue later. Commit the files to share \
+them."""
 
 
 def run_session(root: Path, by: str, first: str | None, corpus: Path | None) -> ExitCode:
@@ -50,17 +80,21 @@ class _TripleSession(CaseSession[TripleEntry]):
         """Return the keys with their meanings."""
         return KEYS
 
-    def render(self, case: TripleEntry, progress: str, screen: Screen, *, whole: bool) -> str:
-        """Return a triple with the texts of its blocks, and the numbers that these do not say."""
-        root, blocks = self._session.root, case.triple.blocks if case.triple else ()
-        texts = [read_block_text(root, block, self._texts) for block in blocks]
-        check = check_numbers(root, case, self._texts)
-        numbers = [] if check.unknown is not None else check.render()
-        return render_triple(case, texts, progress, screen, numbers=numbers, whole=whole)
+    def describe(self, case: TripleEntry, screen: Screen) -> CaseView:
+        """Return a triple: question, blocks, answer, the numbers that the blocks do not say, metadata."""
+        triple = case.triple
+        if triple is None:
+            return CaseView(case.reference, [], [], [])
+        root, labels, answers = self._session.root, label_blocks(triple), list_answers(triple)
+        found = [read_block_text(root, block, self._texts) for block in triple.blocks]
+        texts = [(_head(one, labels[one.block.block_id]), _block(one, answers, screen)) for one in found]
+        numbers = check_numbers(root, case, self._texts).render_known()
+        question = [build_heading("Question"), *build_body(triple.question), ""]
+        return CaseView(case.reference, question, texts, [*_answer(triple, numbers), *_metadata(triple)])
 
     def explain(self, _case: TripleEntry) -> str:
         """Return what confirmations and flags mean."""
-        return explain_keys()
+        return _HELP.format(flags="\n".join(f"  {flag}: {meaning}" for flag, meaning in FLAGS.items()))
 
     def answer(self, case: TripleEntry, meaning: str) -> bool:
         """Confirm a triple or flag it. If the person goes back, it is shown again."""
@@ -97,4 +131,46 @@ class _TripleSession(CaseSession[TripleEntry]):
 
     def _report(self, outcome: ReviewOutcome | None) -> None:
         if outcome is not None:
-            self.show(render_outcome(outcome, find_screen()))
+            self.say(f"{outcome.reference} is {outcome.summary}", *(f"  {line}" for line in outcome.said))
+
+
+def _head(one: BlockText, label: str) -> Any:
+    return build_heading(label, inert(describe_block(one.block)))
+
+
+def _block(one: BlockText, answers: Sequence[str], screen: Screen) -> Any:
+    """Return the text of a block with the words marked that the answer has too, or why there is none."""
+    from rich.text import Text
+
+    if one.text is None:
+        return Text(f"the text is not available: {inert(one.why)}", style="italic")
+    text = clean(one.text)
+    return build_marked(text, find_shared(text, answers), screen)
+
+
+def _answer(triple: GoldTriple, numbers: Sequence[str]) -> list[Any]:
+    parts: list[Any] = [build_heading("Answer"), *build_body(triple.expected_answer or "(none)")]
+    for number, claim in enumerate(triple.claims or (), 1):
+        parts += [build_heading("Claims")] if number == 1 else []
+        parts += build_body(f"{number}. {claim}")
+    if numbers:
+        parts += [build_heading("Numbers"), *(line for each in numbers for line in build_body(each))]
+    return [*parts, ""]
+
+
+def _metadata(triple: GoldTriple) -> list[Any]:
+    from rich.text import Text
+
+    plain = list_shown_metadata(triple)
+    if not plain:
+        return []
+    said = "; ".join(f"{inert(key)}: {_render_value(value)}" for key, value in plain.items())
+    return [Text(said, style="dim"), ""]
+
+
+def _render_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{inert(str(key))} {_render_value(inner)}" for key, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_render_value, value))
+    return inert(str(value))

@@ -11,25 +11,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalspec.curation.gold.authoring import create_set, read_triple, revise_edited, revise_words
-    from evalspec.curation.gold.calibration import calibrate
-    from evalspec.curation.gold.carrying import carry
-    from evalspec.curation.gold.curation import stats
-    from evalspec.curation.gold.disputes import check_numbers, find_differences
-    from evalspec.curation.gold.gold_set import find_set, open_set, read_entry, read_set
-    from evalspec.curation.gold.granting import grant
-    from evalspec.curation.gold.held_out import log_use, read_uses
-    from evalspec.curation.gold.importing import import_dataset
-    from evalspec.curation.gold.linting import lint
-    from evalspec.curation.gold.passages import find_shared, read_block_text
-    from evalspec.curation.gold.pins import check_set, mark_stale, pin
-    from evalspec.curation.gold.protocol import add_triple, assign, resolve, retire, review, revise_triple
-    from evalspec.curation.gold.review_session import ReviewSession, describe_outcome
-    from evalspec.curation.gold.reviewers import list_reviewable
-    from evalspec.curation.gold.run_samples import read_run_sample
-    from evalspec.curation.gold.schema import GoldTriple, Person
-    from evalspec.curation.gold.slices import draw_slice, is_held_out, list_held_out, open_slice, read_slices
-    from evalspec.curation.gold.splitting import propose_claims, split
+    from evalspec.curation.gold.authoring import create_set as create_set
+    from evalspec.curation.gold.authoring import read_triple as read_triple
+    from evalspec.curation.gold.authoring import revise_edited as revise_edited
+    from evalspec.curation.gold.authoring import revise_words as revise_words
+    from evalspec.curation.gold.calibration import calibrate as calibrate
+    from evalspec.curation.gold.carrying import carry as carry
+    from evalspec.curation.gold.curation import stats as stats
+    from evalspec.curation.gold.disputes import check_numbers as check_numbers
+    from evalspec.curation.gold.disputes import find_differences as find_differences
+    from evalspec.curation.gold.gold_set import find_set as find_set
+    from evalspec.curation.gold.gold_set import open_set as open_set
+    from evalspec.curation.gold.gold_set import read_entry as read_entry
+    from evalspec.curation.gold.gold_set import read_set as read_set
+    from evalspec.curation.gold.granting import grant as grant
+    from evalspec.curation.gold.held_out import log_use as log_use
+    from evalspec.curation.gold.held_out import read_uses as read_uses
+    from evalspec.curation.gold.importing import import_dataset as import_dataset
+    from evalspec.curation.gold.linting import lint as lint
+    from evalspec.curation.gold.passages import find_shared as find_shared
+    from evalspec.curation.gold.passages import read_block_text as read_block_text
+    from evalspec.curation.gold.pins import check_set as check_set
+    from evalspec.curation.gold.pins import mark_stale as mark_stale
+    from evalspec.curation.gold.pins import pin as pin
+    from evalspec.curation.gold.protocol import add_triple as add_triple
+    from evalspec.curation.gold.protocol import assign as assign
+    from evalspec.curation.gold.protocol import resolve as resolve
+    from evalspec.curation.gold.protocol import retire as retire
+    from evalspec.curation.gold.protocol import review as review
+    from evalspec.curation.gold.protocol import revise_triple as revise_triple
+    from evalspec.curation.gold.review_session import ReviewSession as ReviewSession
+    from evalspec.curation.gold.review_session import describe_outcome as describe_outcome
+    from evalspec.curation.gold.reviewers import list_reviewable as list_reviewable
+    from evalspec.curation.gold.run_samples import read_run_sample as read_run_sample
+    from evalspec.curation.gold.schema import GoldTriple as GoldTriple
+    from evalspec.curation.gold.schema import Person as Person
+    from evalspec.curation.gold.slices import draw_slice as draw_slice
+    from evalspec.curation.gold.slices import is_held_out as is_held_out
+    from evalspec.curation.gold.slices import list_held_out as list_held_out
+    from evalspec.curation.gold.slices import open_slice as open_slice
+    from evalspec.curation.gold.slices import read_slices as read_slices
+    from evalspec.curation.gold.splitting import propose_claims as propose_claims
+    from evalspec.curation.gold.splitting import split as split
 
 _NAMES = {
     "evalspec.api.gold_export": "export",
@@ -60,54 +83,7 @@ _NAMES = {
 which would hide it."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "GoldTriple",
-    "Person",
-    "ReviewSession",
-    "add_triple",
-    "assign",
-    "calibrate",
-    "carry",
-    "check_numbers",
-    "check_set",
-    "create_set",
-    "describe_outcome",
-    "draw_slice",
-    "export",
-    "find_differences",
-    "find_set",
-    "find_shared",
-    "grant",
-    "import_dataset",
-    "is_held_out",
-    "lint",
-    "list_held_out",
-    "list_reviewable",
-    "log_use",
-    "mark_stale",
-    "measure_signal",
-    "open_set",
-    "open_slice",
-    "pin",
-    "propose_claims",
-    "publish",
-    "read_block_text",
-    "read_entry",
-    "read_run_sample",
-    "read_set",
-    "read_slices",
-    "read_triple",
-    "read_uses",
-    "resolve",
-    "retire",
-    "review",
-    "revise_edited",
-    "revise_triple",
-    "revise_words",
-    "revoke",
-    "split",
-    "stats",
-]
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

@@ -10,8 +10,8 @@ from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.passages import read_block_text
 from evalspec.curation.gold.reviewers import describe_missing
 from evalspec.curation.gold.schema import Event
-from evalspec.curation.gold.sight import EVERYTHING, Sight
 from evalspec.curation.gold.states import State
+from evalspec.curation.gold.viewer import EVERYTHING, Viewer
 
 _HIDDEN = "hidden until you have reviewed the triple"
 _WITHHELD = "hidden while you can take your review back"
@@ -39,12 +39,12 @@ def describe_for_review(root: Path, entry: TripleEntry, corpus: Mapping[str, str
     return {**describe_content(entry), "texts": blocks, **numbers}
 
 
-def describe_entry(entry: TripleEntry, sight: Sight = EVERYTHING) -> dict[str, Any]:
+def describe_entry(entry: TripleEntry, viewer: Viewer = EVERYTHING) -> dict[str, Any]:
     """Return the content of a triple and its standing, which is hidden from somebody whose review is blind."""
     standing = entry.standing
-    if sight.is_blind(entry):
-        hidden = {"state": sight.show_state(entry), "resolution": None, "author": standing.author}
-        following = _WITHHELD if entry.id in sight.withheld else f"your review, {sight.person}"
+    if viewer.is_blind(entry):
+        hidden = {"state": viewer.show_state(entry), "resolution": None, "author": standing.author}
+        following = _WITHHELD if entry.id in viewer.withheld else f"your review, {viewer.person}"
         # who wrote it is no secret, but whether people have confirmed it is
         is_stress = entry.triple is not None and entry.triple.metadata.generated_by is not None
         return {**describe_content(entry), **hidden, "isStress": is_stress, "next": following}
@@ -60,29 +60,29 @@ def describe_entry(entry: TripleEntry, sight: Sight = EVERYTHING) -> dict[str, A
     }
 
 
-def describe_history(entry: TripleEntry, sight: Sight = EVERYTHING) -> list[dict[str, Any]]:
+def describe_history(entry: TripleEntry, viewer: Viewer = EVERYTHING) -> list[dict[str, Any]]:
     """Return the events of a triple in the order of revisions.
 
     Reviews are hidden from somebody whose own is blind, and the notes of a triple without permission from everybody.
     """
-    return [_describe_event(one.event, entry, sight) for one in entry.events]
+    return [_describe_event(one.event, entry, viewer) for one in entry.events]
 
 
-def _describe_event(event: Event, entry: TripleEntry, sight: Sight) -> dict[str, Any]:
-    if sight.hides(event, entry):
-        why = _WITHHELD if entry.id in sight.withheld else _HIDDEN
+def _describe_event(event: Event, entry: TripleEntry, viewer: Viewer) -> dict[str, Any]:
+    if viewer.hides(event, entry):
+        why = _WITHHELD if entry.id in viewer.withheld else _HIDDEN
         return {"kind": "review", "revision": event.revision, "at": event.at, "note": why}
     left_out = {"note"} if entry.state is State.REVOKED else set()
     return {key: value for key, value in to_plain(event).items() if key not in left_out}
 
 
-def describe_set(found: GoldSet, sight: Sight = EVERYTHING) -> Mapping[str, Any]:
+def describe_set(found: GoldSet, viewer: Viewer = EVERYTHING) -> Mapping[str, Any]:
     """Return name, location and number of triples in each state, as they may be seen."""
     return {
         "name": found.config.name,
         "folder": str(found.root),
         "demonstration": found.config.demonstration,
         "triples": len(found.entries),
-        "states": sight.count_states(found),
-        "stress": sum(entry.is_stress for entry in sight.hide_reviews(found).entries.values()),
+        "states": viewer.count_states(found),
+        "stress": sum(entry.is_stress for entry in viewer.hide_reviews(found).entries.values()),
     }

@@ -14,7 +14,7 @@ from evalspec.curation.gold.blocks import find_texts, key_of
 from evalspec.curation.gold.files import show
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.quantities import Quantity, list_quantities, list_words
-from evalspec.curation.gold.schema import Category, Event, GoldTriple, Kind, Outcome
+from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, GoldTriple, Kind
 from evalspec.curation.gold.states import SETTLING
 
 UNCATEGORISED = "uncategorised"
@@ -44,9 +44,13 @@ class NumericCheck(Struct, frozen=True):
         """Whether the numbers were compared and are the same."""
         return self.unknown is None and not self.differences
 
+    def render_known(self) -> list[str]:
+        """Return a line for each difference."""
+        return [one.render() for one in self.differences]
+
     def render(self) -> list[str]:
         """Return a line for each difference, or the reason why they are unknown."""
-        return [self.unknown] if self.unknown is not None else [one.render() for one in self.differences]
+        return [self.unknown] if self.unknown is not None else self.render_known()
 
 
 def check_numbers(root: Path, entry: TripleEntry, corpus: Mapping[str, str] | None = None) -> NumericCheck:
@@ -208,7 +212,9 @@ def find_categories(found: GoldSet) -> dict[str, str]:
         if category is None:
             continue
         categories[entry.id] = category
-        children = (child for event in events if event.verdict == Outcome.SPLIT for child in event.children or ())
+        children = (
+            child for event in events if event.verdict == DisputeOutcome.SPLIT for child in event.children or ()
+        )
         for child in children:
             categories.setdefault(child, category)
     return categories

@@ -26,8 +26,8 @@ from evalspec.curation.gold.files import (
 )
 from evalspec.curation.gold.layout import EVENTS, PARTS, SET_FILE, TRIPLES
 from evalspec.curation.gold.permission import explain_no_permission, find_today, read_grants
-from evalspec.curation.gold.schema import Event, GoldTriple, Grant, Kind, SetFile, Source
-from evalspec.curation.gold.states import ACCEPTING, AUTHORING, Standing, State, compute_standing
+from evalspec.curation.gold.schema import Event, GoldTriple, Grant, Kind, SetFile, TripleSource
+from evalspec.curation.gold.states import ACCEPTING, AUTHORING, ReviewStatus, State, compute_review_status
 from evalspec.inputs.datasets.located import parse_record, problem_at
 
 _WHERE_SETS_ARE = ("gold/*", "evals/gold/*")
@@ -51,7 +51,7 @@ class TripleEntry(Struct):
     triple: GoldTriple | None
     document: YamlFile | None
     events: Sequence[EventFile]
-    standing: Standing
+    standing: ReviewStatus
     content_hash: str = ""
 
     @property
@@ -87,7 +87,7 @@ class TripleEntry(Struct):
         return {name for name in (self.customer, *recorded) if name is not None}
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> TripleSource | None:
         """Where the question comes from."""
         return None if self.triple is None else self.triple.metadata.source
 
@@ -307,13 +307,13 @@ def _make_entry(
 ) -> TripleEntry:
     content_hash = hash_content(triple)
     if has_events:
-        standing = compute_standing([one.event for one in events], content_hash, config.people)
+        standing = compute_review_status([one.event for one in events], content_hash, config.people)
     else:
         standing = _read_standing(triple)
     return TripleEntry(name, path, triple, document, events, standing, content_hash)
 
 
-def _read_standing(triple: GoldTriple) -> Standing:
+def _read_standing(triple: GoldTriple) -> ReviewStatus:
     """Return the standing of a triple without events: accepted if its metadata names two reviewers besides the author.
 
     The metadata has to have a resolution that accepts the triple.
@@ -322,7 +322,7 @@ def _read_standing(triple: GoldTriple) -> Standing:
     others = set(metadata.reviewed_by or ()) - {metadata.added_by}
     accepted = metadata.resolution in ACCEPTING and len(others) > 1
     state = State.ACCEPTED if accepted else State.PENDING
-    return Standing(state, 1, metadata.added_by, metadata.resolution if accepted else None)
+    return ReviewStatus(state, 1, metadata.added_by, metadata.resolution if accepted else None)
 
 
 def _read_tombstone(root: Path, name: str, problems: list[Problem]) -> dict[str, TripleEntry]:
@@ -334,7 +334,7 @@ def _read_tombstone(root: Path, name: str, problems: list[Problem]) -> dict[str,
         fix = f"restore triples/{name}.yaml from git; `evalspec gold retire` takes a triple out of the set"
         problems.append(Problem(message, fix, show(root / EVENTS / name)))
         return {}
-    standing = Standing(State.REVOKED, revoked[0].event.revision, resolution="revoked")
+    standing = ReviewStatus(State.REVOKED, revoked[0].event.revision, resolution="revoked")
     return {name: TripleEntry(name, root / TRIPLES / f"{name}.yaml", None, None, events, standing)}
 
 

@@ -1,4 +1,4 @@
-"""The log of uses of the held-out share: one file for each evaluation, in the set's folder held-out/."""
+"""The log of uses of the held-out share, and the parts of a gold set that a run can use. Each use is a file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,10 @@ from evalspec.curation.gold.gold_set import read_config
 from evalspec.curation.gold.identity import find_person
 from evalspec.curation.gold.layout import HELD_OUT
 from evalspec.curation.gold.schema import HeldOutUse
+from evalspec.curation.gold.slices import is_held_out, open_slice_alone
 from evalspec.curation.gold.values import render_now
+from evalspec.inputs.datasets.base import Part
+from evalspec.model.fingerprints import PartDigest
 
 _NOBODY = "unknown"
 
@@ -51,3 +54,21 @@ def _find_person(root: Path) -> str | None:
         return find_person(root, read_config(root))
     except InvalidInput:
         return None
+
+
+def open_part(root: Path, name: str | None) -> Part:
+    """Return the slice of this name, or for None the held-out share.
+
+    Raises:
+        InvalidInput: There is no such slice, or the set cannot be read.
+    """
+    if name is None:
+        share, uses = read_config(root).rules.held_out, read_uses(root)
+        note = f"the held-out share {describe_uses(uses)}; each use makes it less independent"
+        details = PartDigest(held_out=True, uses_before=len(uses))
+        return Part(lambda one: is_held_out(one, share), details, note=note)
+    found = open_slice_alone(root, name)
+    members = {entry.id for entry in found.entries}
+    missing = {cause: len(ids) for cause, ids in sorted(found.missing.items())}
+    details = PartDigest(found.name, len(found.file.triples), missing)
+    return Part(members.__contains__, details, found.describe_missing())

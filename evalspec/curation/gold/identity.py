@@ -24,7 +24,7 @@ def find_person(root: Path, config: SetFile, given: str | None = None) -> str:
     raise InvalidInput(Problem(f"unknown person: {who}", f"pass --as NAME; known: {', '.join(config.people)}"))
 
 
-def find_viewer(root: Path, config: SetFile, given: str | None = None) -> str | None:
+def find_known_person(root: Path, config: SetFile, given: str | None = None) -> str | None:
     """Return who is looking at a set: as `find_person`, but None for somebody who is not one of its people.
 
     Raises:

@@ -15,7 +15,7 @@ from evalspec.curation.gold.gold_set import EventFile, GoldSet, TripleEntry, rea
 from evalspec.curation.gold.layout import BLOCKS, DISPUTE_KEY, EVENTS, OF_RECORDS
 from evalspec.curation.gold.leaks import list_broken_records, list_ended_grants, list_leaks, list_missing_grants
 from evalspec.curation.gold.reviewers import describe_missing, is_dead_end
-from evalspec.curation.gold.schema import Category, Kind, Outcome, Source, TripleMetadata
+from evalspec.curation.gold.schema import Category, DisputeOutcome, Kind, TripleMetadata, TripleSource
 from evalspec.curation.gold.slices import check_slices
 from evalspec.curation.gold.states import AUTHORING, REVIEWING, State
 
@@ -153,7 +153,7 @@ def _check_content(entry: TripleEntry, found: GoldSet) -> Iterator[Problem]:
         message = f"'{metadata.added_by}' is not one of the people in set.yaml"
         line = document.line(("metadata", "added_by"))
         yield Problem(message, "a person answers for every triple", show(entry.path), line, "metadata.added_by")
-    if metadata.source is Source.SYNTHETIC and metadata.added_by is None:
+    if metadata.source is TripleSource.SYNTHETIC and metadata.added_by is None:
         line = document.line(("metadata",))
         message = "a synthetic triple needs a human author"
         yield Problem(message, "name one of the people in set.yaml", show(entry.path), line, "metadata.added_by")
@@ -173,7 +173,7 @@ def _check_customer(entry: TripleEntry, metadata: TripleMetadata, document: Yaml
     others = " and ".join(sorted(entry.customers - {metadata.customer}))
     if others:
         message, fix = f"the triple was a question of {others}, and stays so", "restore `customer`"
-    elif metadata.source is Source.CUSTOMER and metadata.customer is None:
+    elif metadata.source is TripleSource.CUSTOMER and metadata.customer is None:
         message, fix = "a customer's question names its customer", "add it"
     else:
         return
@@ -184,7 +184,7 @@ def _check_numbers(entry: TripleEntry, found: GoldSet) -> Iterator[Problem]:
     """Yield the differences of an answer that was upheld in a numeric dispute although the block says otherwise."""
     if not entry.is_accepted or entry.standing.resolution != "upheld" or entry.document is None:
         return
-    settled = [event.category for event in entry.standing.current.events if event.verdict == Outcome.UPHELD]
+    settled = [event.category for event in entry.standing.current.events if event.verdict == DisputeOutcome.UPHELD]
     if not is_numeric(entry, Category.NUMERIC if Category.NUMERIC in settled else None):
         return
     for difference in check_numbers(found.root, entry).differences:

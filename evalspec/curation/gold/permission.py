@@ -7,7 +7,7 @@ from pathlib import Path
 from evalspec.base.errors import Problem
 from evalspec.curation.gold.files import read_records, show
 from evalspec.curation.gold.layout import GRANTS
-from evalspec.curation.gold.schema import Grant, Source, TripleMetadata
+from evalspec.curation.gold.schema import Grant, TripleMetadata, TripleSource
 
 
 def find_today() -> date:
@@ -42,7 +42,7 @@ def explain_no_permission(metadata: TripleMetadata, grants: Mapping[str, Grant],
     customer = metadata.customer
     if customer is None:
         nameless = "a customer's question must name its customer in metadata.customer"
-        return nameless if metadata.source is Source.CUSTOMER else None
+        return nameless if metadata.source is TripleSource.CUSTOMER else None
     grant = grants.get(customer)
     if grant is None:
         return f"{customer} has not granted permission"

@@ -20,8 +20,17 @@ from evalspec.curation.gold.identity import require_person
 from evalspec.curation.gold.layout import EVENTS, SET_FILE, TRIPLES
 from evalspec.curation.gold.locking import hold
 from evalspec.curation.gold.reviewers import OPEN, explain_no_review, is_blind
-from evalspec.curation.gold.schema import Category, Event, Flag, GoldTriple, Kind, Outcome, Source, TripleMetadata
-from evalspec.curation.gold.states import AUTHORING, CONFIRMATIONS, Standing, State, compute_standing
+from evalspec.curation.gold.schema import (
+    Category,
+    DisputeOutcome,
+    Event,
+    Flag,
+    GoldTriple,
+    Kind,
+    TripleMetadata,
+    TripleSource,
+)
+from evalspec.curation.gold.states import AUTHORING, CONFIRMATIONS, ReviewStatus, State, compute_review_status
 from evalspec.curation.gold.triple_files import has_triple, replace_triple
 from evalspec.curation.gold.values import render_now, require_name
 
@@ -56,7 +65,7 @@ def add_triple(
     config = read_config(root)
     require_person(config, by)
     author = triple.metadata.added_by
-    if triple.metadata.source is Source.SYNTHETIC and author is not None and author not in config.people:
+    if triple.metadata.source is TripleSource.SYNTHETIC and author is not None and author not in config.people:
         message = f"'{author}' is not one of the people in set.yaml, and a synthetic triple needs a human author"
         raise InvalidInput(Problem(message, "name who wrote it; a model goes into `generated_by`", field="added_by"))
     require_events(root)
@@ -125,7 +134,7 @@ def revise_triple(
             raise InvalidInput(Problem(message, "edit other metadata in the file itself", show(entry.path)))
         latest = max((one.event.revision for one in entry.events), default=0)
         if recorded.state is State.DISPUTED:
-            record(root, recorded, Kind.RESOLVE, by, verdict=Outcome.REVISED, note=note, at=at)
+            record(root, recorded, Kind.RESOLVE, by, verdict=DisputeOutcome.REVISED, note=note, at=at)
         head = {"kind": Kind.REVISE, "revision": latest + 1, "by": by, "at": at, "note": note}
         return _write(root, entry.path, changed, {**head, "is_computed": is_computed or None}, name)
 
@@ -136,7 +145,7 @@ def _find_recorded(entry: TripleEntry, people: Collection[str]) -> TripleEntry:
     if entry.standing.revision or not written:
         return entry
     before = max(written, key=lambda event: event.revision).content_hash
-    standing = compute_standing([one.event for one in entry.events], before, people)
+    standing = compute_review_status([one.event for one in entry.events], before, people)
     return replace(entry, standing=standing, content_hash=before)
 
 
@@ -222,7 +231,7 @@ def resolve(
     root: Path,
     name: str,
     by: str,
-    outcome: Outcome | str,
+    outcome: DisputeOutcome | str,
     *,
     category: Category | str | None = None,
     note: str | None = None,
@@ -245,15 +254,15 @@ def resolve(
     kind = Kind.RESOLVE if by in current.writers | current.reviews.keys() else Kind.ADJUDICATE
     if kind is Kind.ADJUDICATE:
         _refuse_adjudication(entry, by, outcome)
-    if outcome == Outcome.UPHELD and entry.state is State.DISPUTED:
+    if outcome == DisputeOutcome.UPHELD and entry.state is State.DISPUTED:
         refuse_upheld(root, entry, kind, category=category, note=note, corpus=corpus)
-    flags = current.list_flags() if outcome == Outcome.UPHELD else None
+    flags = current.list_flags() if outcome == DisputeOutcome.UPHELD else None
     return record(root, entry, kind, by, verdict=outcome, category=category, note=note, at=at, settles=flags)
 
 
-def _refuse_adjudication(entry: TripleEntry, by: str, outcome: Outcome | str) -> None:
+def _refuse_adjudication(entry: TripleEntry, by: str, outcome: DisputeOutcome | str) -> None:
     """Refuse to let a person adjudicate who should review. The reason is the same whatever others have said."""
-    if outcome not in (Outcome.UPHELD, Outcome.DROPPED):
+    if outcome not in (DisputeOutcome.UPHELD, DisputeOutcome.DROPPED):
         raise InvalidInput(Problem("a third person upholds or drops a triple", "leave changes to its author"))
     if is_blind(entry, by):
         fix = f"review it: evalspec gold review {entry.id}"
@@ -298,7 +307,7 @@ def record(root: Path, entry: TripleEntry, kind: Kind, by: str, **more: Any) -> 
     more["note"] = redact_note(root, more.get("note"))
     head = {"kind": kind, "revision": entry.standing.revision or 1, "content_hash": entry.content_hash}
     event = make_event({**head, "by": by, "at": at, **more})
-    standing = compute_standing([*(one.event for one in entry.events), event], entry.content_hash, config.people)
+    standing = compute_review_status([*(one.event for one in entry.events), event], entry.content_hash, config.people)
     _refuse_faulty(entry, event, standing)
     write_event(root, entry.id, event)
     return read_entry(root, entry.id)
@@ -331,7 +340,7 @@ def _refuse_state(entry: TripleEntry, kind: Kind) -> None:
         raise InvalidInput(Problem(message, f"record it: evalspec gold revise {entry.id}", show(entry.path)))
 
 
-def _refuse_faulty(entry: TripleEntry, event: Event, standing: Standing) -> None:
+def _refuse_faulty(entry: TripleEntry, event: Event, standing: ReviewStatus) -> None:
     for fault in standing.faults:
         if fault.event is event:
             raise InvalidInput(Problem(fault.reason, f"see: evalspec gold log {entry.id}", show(entry.path)))

@@ -3,7 +3,7 @@
 from evalspec.base.plural import counted
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.layout import SET_FILE
-from evalspec.curation.gold.schema import Kind, Outcome
+from evalspec.curation.gold.schema import DisputeOutcome, Kind
 from evalspec.curation.gold.states import CONFIRMATIONS, State
 
 OPEN = frozenset({State.PENDING, State.DISPUTED})
@@ -46,9 +46,9 @@ def wants_reviews(entry: TripleEntry) -> bool:
     return entry.state in OPEN and len(entry.standing.current.reviews) < CONFIRMATIONS
 
 
-def is_blind(entry: TripleEntry, viewer: str | None) -> bool:
-    """Return whether a viewer may not see the reviews of others, because their own is still wanted."""
-    return viewer is not None and wants_reviews(entry) and explain_no_review(entry, viewer) is None
+def is_blind(entry: TripleEntry, person: str | None) -> bool:
+    """Return whether a person may not see the reviews of others, because their own is still wanted."""
+    return person is not None and wants_reviews(entry) and explain_no_review(entry, person) is None
 
 
 def list_reviewable(found: GoldSet, by: str) -> list[TripleEntry]:
@@ -75,7 +75,7 @@ def describe_missing(entry: TripleEntry) -> str:
         return "its block changed: gold pin if the answer is still right, or gold revise, carry or retire"
     if entry.state is State.DISPUTED:
         writers, flaggers = sorted(current.writers), " and ".join(sorted(current.open_flags))
-        upheld = " and ".join(sorted(current.list_people(Kind.RESOLVE, Outcome.UPHELD)))
+        upheld = " and ".join(sorted(current.list_people(Kind.RESOLVE, DisputeOutcome.UPHELD)))
         done = f"; {upheld} upheld it" if upheld else ""
         if len(writers) == 1:
             return f"to be settled by {writers[0]} and {flaggers}{done}"

@@ -1,8 +1,9 @@
-"""Delete a customer's content from the files of a set, and leave a tombstone for each triple.
+"""Delete a customer's content from the files of a set, each with a tombstone, and say what git still has.
 
 The file of a triple is deleted last, so that a killed revocation finds the same triples when it is run again.
 """
 
+import re
 from collections.abc import Collection, Iterator
 from datetime import date
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.git import read_git
+from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
 from evalspec.curation.gold.blocks import list_block_files
 from evalspec.curation.gold.event_files import event_name, write_event
@@ -187,3 +190,26 @@ def remove_temporary(root: Path) -> None:
         if folder.is_dir() and not folder.is_symlink():
             for path in folder.glob(".evalspec-*.tmp"):
                 path.unlink(missing_ok=True)
+
+
+def describe_git(root: Path, content: Content) -> Iterator[str]:
+    """Yield what git has of a customer: every triple that named it in any revision, and those revoked now."""
+    if not any((folder / ".git").exists() for folder in (root.resolve(), *root.resolve().parents)):
+        return
+    owner = rf"customer[\"']?:[ ]*[\"']?{re.escape(content.customer)}([\"' ,}}]|$)"
+    listed = read_git(
+        root, "log", "--all", "--format=", "--name-only", "--relative", "-z", f"-G{owner}", "--", "triples"
+    )
+    names = {Path(name.strip()).stem for name in (listed or "").split("\0") if name.strip()}
+    names |= {entry.id for entry in content.entries}
+    paths = [path for name in sorted(names) for path in (f"triples/{name}.yaml", f"events/{name}")]
+    commits = read_git(root, "log", "--all", "--format=%h", "--", *paths) if paths else ""
+    if listed is None or commits is None:
+        yield "git history: could not be searched; it may have these triples"
+    elif commits:
+        count = len(commits.split())
+        have = counted(count, "commit has", "commits have")
+        yield f"git history: {have} these triples, with every earlier wording; `git filter-repo` rewrites them"
+        remotes = read_git(root, "remote")
+        if remotes:
+            yield f"pushed copies: {', '.join(remotes.split())}"

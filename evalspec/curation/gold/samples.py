@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.files import to_plain
 from evalspec.curation.gold.layout import BLOCKS_KEY
-from evalspec.curation.gold.schema import Source, Triple
+from evalspec.curation.gold.schema import Triple, TripleSource
 from evalspec.inputs.datasets.base import list_relevant
 from evalspec.model import CLAIMS_KEY, Sample
 
@@ -68,7 +68,7 @@ def find_kept_blocks(sample: Sample) -> Any:
 def find_origin(metadata: Mapping[str, Any]) -> dict[str, str]:
     """Return the metadata of a sample that says where it comes from. A source that gold sets do not know is none."""
     found = {key: metadata[key] for key in ORIGIN if isinstance(metadata.get(key), str)}
-    return {key: value for key, value in found.items() if key != "source" or value in tuple(Source)}
+    return {key: value for key, value in found.items() if key != "source" or value in tuple(TripleSource)}
 
 
 def list_authors(metadata: Mapping[str, Any]) -> list[str]:

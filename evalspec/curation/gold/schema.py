@@ -23,7 +23,7 @@ from evalspec.curation.gold.values import Date, Day, FileName, Hash, Share, Stri
 _FLOATING_VERSIONS = frozenset({"latest", "current", "head", "newest"})
 
 
-class Source(StrEnum):
+class TripleSource(StrEnum):
     """Where a question comes from."""
 
     PUBLIC = "public"
@@ -56,7 +56,7 @@ class Flag(StrEnum):
     UNDERSTATED = "understated"
 
 
-class Outcome(StrEnum):
+class DisputeOutcome(StrEnum):
     """How a dispute ends. A third person who adjudicates accepts (`upheld`) or drops."""
 
     UPHELD = "upheld"
@@ -132,7 +132,7 @@ class TripleMetadata(BaseModel):
     __pydantic_extra__: dict[str, JsonValue]
     domain: Text | None = None
     difficulty: Text | None = None
-    source: Source | None = None
+    source: TripleSource | None = None
     customer: FileName | None = None
     provenance: Provenance | None = None
     failure_mode: Text | None = None
@@ -145,7 +145,7 @@ class TripleMetadata(BaseModel):
 
     @model_validator(mode="after")
     def _customer_is_named(self) -> "TripleMetadata":
-        if self.customer is not None and self.source not in (Source.CUSTOMER, Source.SYNTHETIC):
+        if self.customer is not None and self.source not in (TripleSource.CUSTOMER, TripleSource.SYNTHETIC):
             raise ValueError("only customer questions have a customer; set source: customer, or remove the customer")
         return self
 
@@ -183,7 +183,7 @@ class GoldTriple(Triple):
 
 
 class Event(Strict):
-    """One thing that a person did to a revision of a triple. `verdict`: a Flag for flags, an Outcome for resolutions.
+    """One thing that a person did to a revision of a triple. `verdict`: a Flag for flags, a DisputeOutcome else.
 
     `authors`: of an added triple, who wrote its text before `by` added it, the main author first.
     `children`: ids of the triples that replace a split one. `to`: to whom a review is assigned. `settles`: the flags
@@ -198,7 +198,7 @@ class Event(Strict):
     content_hash: Hash
     by: FileName
     at: Date
-    verdict: Flag | Outcome | None = None
+    verdict: Flag | DisputeOutcome | None = None
     category: Category | None = None
     note: Text | None = None
     to: FileName | None = None
@@ -212,7 +212,7 @@ class Event(Strict):
 
     @model_validator(mode="after")
     def _says_what_its_kind_needs(self) -> "Event":
-        verdicts = {Kind.FLAG: Flag, Kind.RESOLVE: Outcome, Kind.ADJUDICATE: Outcome}
+        verdicts = {Kind.FLAG: Flag, Kind.RESOLVE: DisputeOutcome, Kind.ADJUDICATE: DisputeOutcome}
         wanted = verdicts.get(self.kind)
         if wanted is None and self.verdict is not None:
             raise ValueError(f"an event of kind {self.kind} has no verdict; remove it")
@@ -220,7 +220,7 @@ class Event(Strict):
             raise ValueError(f"an event of kind {self.kind} needs a verdict; write one of {', '.join(wanted)}")
         if (self.kind is Kind.ASSIGN) != (self.to is not None):
             raise ValueError("`to` belongs to events of kind assign; add or remove it")
-        if (self.verdict is Outcome.UPHELD) != bool(self.settles):
+        if (self.verdict is DisputeOutcome.UPHELD) != bool(self.settles):
             raise ValueError("an event that upholds, and no other, names in `settles` the flags that it knew")
         return self
 
@@ -237,15 +237,15 @@ class Targets(Strict):
     `cell`: number of triples in each cell of domain × difficulty × failure mode below which the cell is thin.
     """
 
-    source: dict[Source, Share] = Field(
-        default_factory=lambda: {Source.PUBLIC: 0.4, Source.CUSTOMER: 0.3, Source.SYNTHETIC: 0.3}
+    source: dict[TripleSource, Share] = Field(
+        default_factory=lambda: {TripleSource.PUBLIC: 0.4, TripleSource.CUSTOMER: 0.3, TripleSource.SYNTHETIC: 0.3}
     )
     tolerance: Share = 0.1
     cell: Annotated[StrictInt, Field(ge=1)] = 3
 
     @field_validator("source")
     @classmethod
-    def _is_whole(cls, shares: dict[Source, float]) -> dict[Source, float]:
+    def _is_whole(cls, shares: dict[TripleSource, float]) -> dict[TripleSource, float]:
         if abs(sum(shares.values()) - 1) > 1e-9:
             raise ValueError(f"the shares add up to {sum(shares.values()):g}; make it 1")
         return shares

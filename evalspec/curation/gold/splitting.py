@@ -11,7 +11,7 @@ from evalspec.curation.gold.gold_set import TripleEntry, read_config, read_entry
 from evalspec.curation.gold.protocol import add_triple, find_added, record, refuse_dead_end, refuse_taken
 from evalspec.curation.gold.reviewers import is_blind
 from evalspec.curation.gold.samples import ORIGIN
-from evalspec.curation.gold.schema import Category, GoldTriple, Kind, Outcome
+from evalspec.curation.gold.schema import Category, DisputeOutcome, GoldTriple, Kind
 from evalspec.curation.gold.states import State
 from evalspec.inputs.datasets.located import make_record, parse_record
 
@@ -138,7 +138,9 @@ def split(
     authors = sorted(current.writers, key=lambda one: (one != entry.standing.author, one))
     added = [known[child] or add_triple(root, child, triple, by, at, authors=authors) for child, triple in children]
     ids = [child for child, _ in children]
-    record(root, entry, Kind.RESOLVE, by, verdict=Outcome.SPLIT, category=decided, children=ids, note=note, at=at)
+    record(
+        root, entry, Kind.RESOLVE, by, verdict=DisputeOutcome.SPLIT, category=decided, children=ids, note=note, at=at
+    )
     return added
 
 

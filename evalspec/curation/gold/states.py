@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from evalspec.curation.gold.schema import Event, Kind, Outcome
+from evalspec.curation.gold.schema import DisputeOutcome, Event, Kind
 
 CONFIRMATIONS = 2
 """Number of people besides the author who have to agree with a triple."""
@@ -49,11 +49,11 @@ class Revision(Struct, frozen=True, dict=True):
     writers: frozenset[str] = frozenset()
     events: Sequence[Event] = ()
 
-    def has(self, kind: Kind, verdict: Outcome | None = None) -> bool:
+    def has(self, kind: Kind, verdict: DisputeOutcome | None = None) -> bool:
         """Return whether there is an event of a kind, with a verdict if one is given."""
         return any(event.kind is kind and verdict in (None, event.verdict) for event in self.events)
 
-    def list_people(self, kind: Kind, verdict: Outcome | None = None) -> set[str]:
+    def list_people(self, kind: Kind, verdict: DisputeOutcome | None = None) -> set[str]:
         """Return who did that."""
         return {event.by for event in self.events if event.kind is kind and verdict in (None, event.verdict)}
 
@@ -107,8 +107,10 @@ class Revision(Struct, frozen=True, dict=True):
     @cached_property
     def in_favour(self) -> set[str]:
         """The people besides the writers who agree with the triple."""
-        agreeing = self.settled & self.list_people(Kind.RESOLVE, Outcome.UPHELD)
-        return (self.reviews.keys() - self.flaggers) | agreeing | self.list_people(Kind.ADJUDICATE, Outcome.UPHELD)
+        agreeing = self.settled & self.list_people(Kind.RESOLVE, DisputeOutcome.UPHELD)
+        return (
+            (self.reviews.keys() - self.flaggers) | agreeing | self.list_people(Kind.ADJUDICATE, DisputeOutcome.UPHELD)
+        )
 
     def decide(self) -> tuple[State, str | None]:
         """Return the state, and how it was reached if it is final."""
@@ -116,9 +118,9 @@ class Revision(Struct, frozen=True, dict=True):
 
 
 _RULES: Sequence[tuple[State, str | None, Callable[[Revision], bool]]] = (
-    (State.DROPPED, "adjudicated", lambda it: it.has(Kind.ADJUDICATE, Outcome.DROPPED)),
-    (State.DROPPED, "split", lambda it: it.has(Kind.RESOLVE, Outcome.SPLIT)),
-    (State.DROPPED, "dropped", lambda it: it.has(Kind.RESOLVE, Outcome.DROPPED)),
+    (State.DROPPED, "adjudicated", lambda it: it.has(Kind.ADJUDICATE, DisputeOutcome.DROPPED)),
+    (State.DROPPED, "split", lambda it: it.has(Kind.RESOLVE, DisputeOutcome.SPLIT)),
+    (State.DROPPED, "dropped", lambda it: it.has(Kind.RESOLVE, DisputeOutcome.DROPPED)),
     (State.DROPPED, "two flags", lambda it: len(it.open_flags) > 1),
     (State.RETIRED, "retired", lambda it: it.has(Kind.RETIRE)),
     (State.STALE, None, lambda it: it.has(Kind.STALE)),
@@ -135,15 +137,15 @@ another."""
 _ENDINGS = frozenset(
     {
         (Kind.RETIRE, None),
-        (Kind.RESOLVE, Outcome.DROPPED),
-        (Kind.RESOLVE, Outcome.SPLIT),
-        (Kind.ADJUDICATE, Outcome.DROPPED),
+        (Kind.RESOLVE, DisputeOutcome.DROPPED),
+        (Kind.RESOLVE, DisputeOutcome.SPLIT),
+        (Kind.ADJUDICATE, DisputeOutcome.DROPPED),
     }
 )
 """The events by which a person ends a triple, in whichever revision."""
 
 
-class Standing(Struct, frozen=True):
+class ReviewStatus(Struct, frozen=True):
     """What the events say about a triple.
 
     `revision`: of the content; 0 if the content is of no revision. `author`: who added the triple. `resolution`: how an
@@ -170,7 +172,7 @@ class Standing(Struct, frozen=True):
         return sorted(self.current.reviews)
 
 
-def compute_standing(events: Sequence[Event], content_hash: str, people: Collection[str]) -> Standing:
+def compute_review_status(events: Sequence[Event], content_hash: str, people: Collection[str]) -> ReviewStatus:
     """Return the standing of a triple. `events`: of all revisions, in any order. `people`: of set.yaml.
 
     Only events of the latest revision count, and only if they are about this content. Content of no revision has been
@@ -178,7 +180,7 @@ def compute_standing(events: Sequence[Event], content_hash: str, people: Collect
     """
     revoked = [event.revision for event in events if event.kind is Kind.REVOKE]
     if revoked:
-        return Standing(State.REVOKED, max(revoked), resolution="revoked")
+        return ReviewStatus(State.REVOKED, max(revoked), resolution="revoked")
     written = [event for event in events if event.kind in AUTHORING]
     latest = max((event.revision for event in written), default=0)
     author = _find_author(written, content_hash)
@@ -188,7 +190,7 @@ def compute_standing(events: Sequence[Event], content_hash: str, people: Collect
     ]
     if not own:
         current = Revision(find_writers(written, latest + 1, content_hash))
-        return Standing(State.PENDING, author=author, current=current, faults=strangers)
+        return ReviewStatus(State.PENDING, author=author, current=current, faults=strangers)
     writers = find_writers(written, latest, content_hash)
     asked = [event for event in events if event.revision == latest and event.kind not in AUTHORING]
     early = [Fault(event, f"there is no revision {event.revision}") for event in events if event.revision > latest]
@@ -197,7 +199,7 @@ def compute_standing(events: Sequence[Event], content_hash: str, people: Collect
     current = Revision(writers, [event for event in asked if id(event) not in excluded])
     state, resolution = _find_ending(events, written, latest, people) or current.decide()
     candidates = frozenset(people) - writers - current.reviews.keys()
-    return Standing(state, latest, author, resolution, current, candidates, faults)
+    return ReviewStatus(state, latest, author, resolution, current, candidates, faults)
 
 
 def _find_author(written: Sequence[Event], content_hash: str) -> str | None:

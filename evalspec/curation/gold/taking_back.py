@@ -13,7 +13,7 @@ from evalspec.curation.gold.event_files import event_name
 from evalspec.curation.gold.files import show
 from evalspec.curation.gold.gold_set import EventFile, GoldSet, TripleEntry, read_config, read_entry
 from evalspec.curation.gold.ratings import parse_time
-from evalspec.curation.gold.states import REVIEWING, State, compute_standing
+from evalspec.curation.gold.states import REVIEWING, State, compute_review_status
 
 UNDO_TIME = timedelta(minutes=10)
 """How long reviews can be taken back where no session says that it has ended."""
@@ -107,7 +107,7 @@ def _refuse(root: Path, name: str, file: EventFile, content: bytes, explain_git:
     entry = read_entry(root, name)
     people = read_config(root).people
     others = [one.event for one in entry.events if one.path != file.path]
-    without = compute_standing(others, entry.content_hash, people)
+    without = compute_review_status(others, entry.content_hash, people)
     if entry.standing.revision != file.event.revision or len(without.faults) > len(entry.standing.faults):
         raise InvalidInput(Problem("others have acted on the review", _FIX, shown_as))
     known = explain_git(file.path)

@@ -11,13 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from evalspec.curation.labels.cases import LabelledRun
-    from evalspec.curation.labels.exchanging import export_labels, import_labels
-    from evalspec.curation.labels.judged_run import CaseFilter
-    from evalspec.curation.labels.labelling import label
-    from evalspec.curation.labels.listing import list_labels
-    from evalspec.curation.labels.measuring import measure_labels
-    from evalspec.curation.labels.session import LabelSession
+    from evalspec.curation.labels.cases import LabelledRun as LabelledRun
+    from evalspec.curation.labels.exchanging import export_labels as export_labels
+    from evalspec.curation.labels.exchanging import import_labels as import_labels
+    from evalspec.curation.labels.judged_run import CaseFilter as CaseFilter
+    from evalspec.curation.labels.labelling import label as label
+    from evalspec.curation.labels.listing import list_labels as list_labels
+    from evalspec.curation.labels.measuring import measure_labels as measure_labels
+    from evalspec.curation.labels.session import LabelSession as LabelSession
 
 _PLACES = {
     "CaseFilter": "evalspec.curation.labels.judged_run",
@@ -31,16 +32,7 @@ _PLACES = {
 }
 """By name: the module that defines it. No name is also that of a module here, which would hide it."""
 
-__all__ = [
-    "CaseFilter",
-    "LabelSession",
-    "LabelledRun",
-    "export_labels",
-    "import_labels",
-    "label",
-    "list_labels",
-    "measure_labels",
-]
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

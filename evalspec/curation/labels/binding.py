@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.model import Exchange, Score
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, Target
 from evalspec.verdict.outline import MetricOutline
 
 _DIGEST_BYTES = 16
@@ -17,7 +17,7 @@ _OF_THE_JUDGE = ("judge", "embeddings")
 """Parts of a metric's identity that say who applies it. The others say what it measures."""
 
 
-class Bearing(StrEnum):
+class LabelMatch(StrEnum):
     """What a label says about a run. Only COUNTS counts; for the others, the value is the reason."""
 
     COUNTS = "counts"
@@ -51,7 +51,7 @@ class Case(Struct, frozen=True):
         return self.exchange.sample.id
 
     @property
-    def target(self) -> tuple[str, str, int, str | None]:
+    def target(self) -> Target:
         """What a label on it is about, as `Label.target`."""
         return self.dataset, self.sample, self.attempt, self.metric.name if self.metric else None
 
@@ -93,25 +93,25 @@ def compute_reply_digest(exchange: Exchange) -> str | None:
     return blake2b(json.dumps(judged, sort_keys=True).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def find_bearing(label: Label, case: Case | None) -> Bearing:
+def match_label(label: Label, case: Case | None) -> LabelMatch:
     """Return what a label says about a run. `case`: the same reply or score there, None if there is none.
 
     If the texts of a sample were erased from the run, only the labels of that run count: its replies cannot change.
     """
     if case is None or (label.metric is not None and (case.score is None or case.score.value is None)):
-        return Bearing.ABSENT
+        return LabelMatch.ABSENT
     if case.is_erased or label.reply_digest is None:
         if not (case.is_erased and label.run == case.run):
-            return Bearing.UNKNOWN
+            return LabelMatch.UNKNOWN
     elif not _is_same_reply(label, case):
-        return Bearing.OTHER_REPLY
+        return LabelMatch.OTHER_REPLY
     if case.metric is None or case.score is None:
-        return Bearing.COUNTS
+        return LabelMatch.COUNTS
     if not _is_same_metric(label, case):
-        return Bearing.OTHER_METRIC
+        return LabelMatch.OTHER_METRIC
     if _is_same_judge(label, case) and label.shown_value == case.score.value:
-        return Bearing.COUNTS
-    return Bearing.NO_VALUE if label.implied_value is None else Bearing.REUSABLE
+        return LabelMatch.COUNTS
+    return LabelMatch.NO_VALUE if label.implied_value is None else LabelMatch.REUSABLE
 
 
 def _is_same_reply(label: Label, case: Case) -> bool:

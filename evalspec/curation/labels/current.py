@@ -1,12 +1,9 @@
 """Which labels count: of each person the latest on each thing. And which of them a person may see."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from evalspec.curation.labels.files import sort_labels
-from evalspec.model.labels import Label, LabelVerdict
-
-Target = tuple[str, str, int, str | None]
-"""What a label is about: dataset, sample, attempt, metric."""
+from evalspec.model.labels import Label, LabelVerdict, Target
 
 
 def list_current(labels: Iterable[Label]) -> list[Label]:
@@ -38,6 +35,15 @@ def list_visible(labels: Iterable[Label], viewer: str | None) -> list[Label]:
     current = list_current(labels)
     own = {label.target for label in current if label.labeller == viewer}
     return [label for label in current if label.target in own]
+
+
+def list_shown(labels: Sequence[Label], viewer: str | None, *, history: bool) -> Sequence[Label]:
+    """Return the labels that a person may see. `history`: also those that were replaced or withdrawn."""
+    visible = list_visible(labels, viewer)
+    if not history:
+        return visible
+    targets = {one.target for one in visible}
+    return [one for one in labels if one.target in targets or one.labeller == viewer]
 
 
 def is_informed(others: Iterable[Label], labeller: str) -> bool:

@@ -15,8 +15,7 @@ from evalspec.base.jsonl import read_json_lines
 from evalspec.base.output_files import Input, refuse_inputs, refuse_others, write_file
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import group_by_target, is_informed, list_current
-from evalspec.curation.labels.erasing import without_erased
-from evalspec.curation.labels.files import find_time, hash_label, read_labels, write_labels
+from evalspec.curation.labels.files import find_time, hash_label, read_labels, without_erased, write_labels
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.curation.labels.labelling import explain_value
 from evalspec.curation.labels.listing import find_labelled, list_labels

@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
-from evalspec.curation.labels.binding import Bearing, Case, find_bearing
+from evalspec.curation.labels.binding import Case, LabelMatch, match_label
 from evalspec.curation.labels.files import LabelFiles
 from evalspec.inputs.datasets.selection import Selection, select
 from evalspec.model import Exchange, Sample, Score, ScoreStatus, Threshold
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, Target
 from evalspec.runs.store.stored_run import StoredRun
 from evalspec.verdict.outline import DatasetOutline, MetricOutline
 from evalspec.verdict.summary import find_cluster, in_slice, reply_limits
@@ -105,8 +105,8 @@ class JudgedRun(ABC):
             message = f"run {self.id} stores no texts (--no-content), so nobody can read what to label"
             raise InvalidInput(message, "label a run that was made without --no-content")
 
-    def list_targets(self, wanted: CaseFilter) -> list[tuple[str, str, int, str | None]]:
-        """Return what can be labelled, in the order of the run: dataset, sample, attempt, metric.
+    def list_targets(self, wanted: CaseFilter) -> list[Target]:
+        """Return what can be labelled, in the order of the run.
 
         Raises:
             InvalidInput: There is no such dataset, metric or key, or no threshold to be beyond.
@@ -180,7 +180,7 @@ class JudgedRun(ABC):
         """Return whether the run has a sample."""
         return self.find_sample(dataset, sample) is not None
 
-    def read_case(self, target: tuple[str, str, int, str | None]) -> Case | None:
+    def read_case(self, target: Target) -> Case | None:
         """Return a reply or a score with all texts; None if the run has no such attempt, or no such metric."""
         dataset, sample, attempt, metric = target
         metrics = self._metrics_of(dataset) if dataset in self.outlines else {}
@@ -197,17 +197,15 @@ class JudgedRun(ABC):
             return Case(self.id, dataset, attempt, erased, scores, case, identity, is_erased=True)
         return Case(self.id, dataset, attempt, exchange, scores, case, identity)
 
-    def list_bearings(
-        self, target: tuple[str, str, int, str | None], labels: Sequence[Label]
-    ) -> Iterable[tuple[Label, Bearing]]:
+    def list_matches(self, target: Target, labels: Sequence[Label]) -> Iterable[tuple[Label, LabelMatch]]:
         """Return what each label on one target says about the run."""
         case = self.read_case(target)
-        return [(one, find_bearing(one, case)) for one in labels]
+        return [(one, match_label(one, case)) for one in labels]
 
     def _metrics_of(self, dataset: str) -> dict[str, MetricOutline]:
         return {one.name: one for one in self.outlines[dataset].metrics}
 
-    def _list_in(self, dataset: str, wanted: CaseFilter) -> Iterator[tuple[str, str, int, str | None]]:
+    def _list_in(self, dataset: str, wanted: CaseFilter) -> Iterator[Target]:
         samples: list[Sample] = []
         numbers: dict[str, list[int]] = {}
         for sample, attempts in self.list_answered(dataset):

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import Bearing, Case
+from evalspec.curation.labels.binding import Case, LabelMatch
 from evalspec.curation.labels.cases import LabelledRun
-from evalspec.curation.labels.current import Target, group_by_target, is_informed, list_current
+from evalspec.curation.labels.current import group_by_target, is_informed, list_current
 from evalspec.curation.labels.files import find_time, write_labels
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.curation.labels.records import make_label
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.outline import MetricOutline
 
@@ -91,15 +91,15 @@ def list_own(run: JudgedRun, by: str) -> set[Target]:
         InvalidInput: A file of labels is damaged.
     """
     own = [one for one in run.files.read_all() if one.labeller == by]
-    return {one.target for one in list_current(find_bearings(run, own).get(Bearing.COUNTS, ()))}
+    return {one.target for one in list_current(match_labels(run, own).get(LabelMatch.COUNTS, ()))}
 
 
-def find_bearings(run: JudgedRun, labels: Iterable[Label]) -> dict[Bearing, list[Label]]:
+def match_labels(run: JudgedRun, labels: Iterable[Label]) -> dict[LabelMatch, list[Label]]:
     """Return labels by what they say about a run. Replaced and withdrawn ones are included."""
-    found: dict[Bearing, list[Label]] = {}
+    found: dict[LabelMatch, list[Label]] = {}
     for target, own in group_by_target(labels).items():
-        for one, bearing in run.list_bearings(target, own):
-            found.setdefault(bearing, []).append(one)
+        for one, match in run.list_matches(target, own):
+            found.setdefault(match, []).append(one)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalspec.curation.labels.current import list_current, list_visible
+from evalspec.curation.labels.current import list_current, list_shown
 from evalspec.curation.labels.files import list_labelled_runs, read_labels
 from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
@@ -26,11 +26,7 @@ def list_labels(
     labels = read_labels(opened.root, find_labelled(opened, run))
     if viewer is None:
         return labels if history else list_current(labels)
-    visible = list_visible(labels, viewer)
-    if not history:
-        return visible
-    targets = {one.target for one in visible}
-    return [one for one in labels if one.target in targets or one.labeller == viewer]
+    return list(list_shown(labels, viewer, history=history))
 
 
 def find_labelled(store: RunStore, name: str) -> str:

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from evalspec.curation.labels.binding import Bearing, Case
+from evalspec.curation.labels.binding import Case, LabelMatch
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import group_by_target, list_blind, list_current, list_visible
 from evalspec.curation.labels.judged_run import JudgedRun
-from evalspec.curation.labels.labelling import find_bearings
+from evalspec.curation.labels.labelling import match_labels
 from evalspec.model import Agreement, Threshold
 from evalspec.model.labels import (
     OF_REPLIES,
@@ -52,8 +52,8 @@ def compute_label_stats(run: JudgedRun, labels: Iterable[Label], viewer: str | N
 
     `viewer`: count only labels that this person may see, because shares of few labels show each of them. None: all.
     """
-    bearings = find_bearings(run, labels)
-    counting = bearings.pop(Bearing.COUNTS, [])
+    matches = match_labels(run, labels)
+    counting = matches.pop(LabelMatch.COUNTS, [])
     every = list_current(counting)
     current = every if viewer is None else list_visible(counting, viewer)
     visible = {one.target for one in current}
@@ -67,8 +67,8 @@ def compute_label_stats(run: JudgedRun, labels: Iterable[Label], viewer: str | N
         run=run.id,
         labellers=dict(Counter(one.labeller for one in current).most_common()),
         carried=_count_runs(one for one in current if one.run != run.id),
-        reusable=_count_runs(_list_current_by_run(bearings.pop(Bearing.REUSABLE, []))),
-        left_out=_count_left_out(run, bearings),
+        reusable=_count_runs(_list_current_by_run(matches.pop(LabelMatch.REUSABLE, []))),
+        left_out=_count_left_out(run, matches),
         informed=sum(one.is_informed for one in current),
         hidden=len(every) - len(current),
         replies=tuple(
@@ -95,11 +95,11 @@ def _count_runs(labels: Iterable[Label]) -> dict[str, int]:
     return dict(sorted(Counter(one.run for one in labels).items()))
 
 
-def _count_left_out(run: JudgedRun, bearings: Mapping[Bearing, Sequence[Label]]) -> dict[str, int]:
+def _count_left_out(run: JudgedRun, matches: Mapping[LabelMatch, Sequence[Label]]) -> dict[str, int]:
     """Return the labels that do not count, by reason. Labels of other runs on other samples are no part of this."""
     found = {
-        str(bearing): len(_list_current_by_run(one for one in labels if _is_near(run, one)))
-        for bearing, labels in bearings.items()
+        str(match): len(_list_current_by_run(one for one in labels if _is_near(run, one)))
+        for match, labels in matches.items()
     }
     return {reason: count for reason, count in sorted(found.items()) if count}
 

@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.case_queue import CaseQueue
 from evalspec.curation.labels.binding import Case
-from evalspec.curation.labels.current import Target
 from evalspec.curation.labels.judged_run import CaseFilter, JudgedRun
 from evalspec.curation.labels.labelling import add_label, list_own
 from evalspec.curation.labels.records import explain_name
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
+
+VERDICT_KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
+"""The key of each verdict on the terminal and on the page."""
 
 
 class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):

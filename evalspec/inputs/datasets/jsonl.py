@@ -38,9 +38,7 @@ from evalspec.model import HIGHEST_GRADE, Message, Sample
 from evalspec.model.base import built
 from evalspec.model.samples import spell_input
 
-FullText = Annotated[str, Meta(min_length=1)]
-
-
+PlainText = Annotated[str, Meta(min_length=1)]
 Role = Literal["system", "user", "assistant", "tool"]
 
 
@@ -54,14 +52,14 @@ class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
 class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
     """A line with the keys of the strict record; None for absent keys."""
 
-    input: FullText | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
-    expected: str | Annotated[tuple[FullText, ...], Meta(min_length=1)]
+    input: PlainText | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
+    expected: str | Annotated[tuple[PlainText, ...], Meta(min_length=1)]
     context: tuple[str, ...] | None = None
     reference_contexts: tuple[str, ...] | None = None
-    relevant: dict[FullText, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[FullText] | None = None
-    tags: tuple[FullText, ...] | None = None
+    relevant: dict[PlainText, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[PlainText] | None = None
+    tags: tuple[PlainText, ...] | None = None
     metadata: dict[str, Any] | None = None
-    id: FullText | None = None
+    id: PlainText | None = None
     answerable: bool | None = None
 
 

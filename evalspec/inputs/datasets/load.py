@@ -72,6 +72,10 @@ class LoadedDataset(Struct, frozen=True):
         """Return the samples in file order."""
         return self.content.samples
 
+    def keep(self, samples: Sequence[Sample]) -> "LoadedDataset":
+        """Return the dataset with these samples, and without its documents and replies."""
+        return replace(self, content=replace(self.content, samples=samples, documents=None), replies={})
+
 
 def load_dataset(
     source: Source, format_name: str | None = None, collect: Collect = tuple, watch: Watch = pass_on

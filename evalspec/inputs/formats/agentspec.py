@@ -13,7 +13,7 @@ from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExc
 from evalspec.model.base import Number, Record
 
 _LATENCY = "latency_p95"
-_ANSWERS = "string_match"
+_ANSWERS = "string_match(match=substring)"
 """Our name for AgentSpec's pass_rate, the share of answers that contain the expected text."""
 
 

@@ -1,5 +1,6 @@
 """The JSON Schema of a manifest, which editors use to complete, check and explain the file."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,11 +19,16 @@ class UntitledKeys(GenerateJsonSchema):
         return False
 
 
-def manifest_json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a manifest, including the short forms that validation expands."""
+def manifest_json_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a manifest, including the short forms that validation expands.
+
+    `parameters`: the schemas of the parameters of metrics, by name. A metric of the project may have others.
+    """
     schema = Manifest.model_json_schema(by_alias=True, schema_generator=UntitledKeys)
     definitions = schema["$defs"]
     _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})
+    definitions["MetricEntry"]["anyOf"][1]["properties"] |= parameters
+    definitions["MetricEntry"]["anyOf"][1]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     _also(definitions, "Limit", {"type": "number"})
     _also(definitions, "CiGate", {"type": "boolean"})
     definitions["Limit"]["anyOf"][1]["properties"].pop("bound")

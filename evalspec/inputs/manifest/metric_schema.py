@@ -2,24 +2,22 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictStr, field_validator, model_validator
+from pydantic import ConfigDict, Field, StrictStr, field_validator, model_validator
 
 from evalspec.inputs.manifest.fields import Confidence, ManifestModel, ModuleObject, Name, Number
 
 
 class MetricEntry(ManifestModel):
-    """One metric: a name, or a mapping with options. `rubric` or `scorer` defines a metric of your own."""
+    """One metric: a name, or a mapping with parameters. `rubric` or `scorer` defines a metric of your own.
+
+    Other keys are parameters, which planning checks: only the metric knows which it has.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     name: Name = Field(
         description="A built-in metric in any case, with a cut-off if it takes one (Recall@5), or a new name for "
         "your own."
-    )
-    reference: Literal["expected", "reference_contexts"] | None = Field(
-        None, description="For context_recall: the reference that the contexts must cover. Default: reference_contexts."
-    )
-    match: Literal["word", "substring"] = Field(
-        "word",
-        description="For string_match: whether the expected text must be whole words, or may be inside a longer word.",
     )
     rubric: Name | None = Field(
         None,

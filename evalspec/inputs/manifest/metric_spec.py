@@ -1,36 +1,73 @@
-"""Parse metric names such as `nDCG@10` into name and cut-off. The registry knows which names exist."""
+"""Parse names of metrics, `nDCG@10` or `string_match(match=substring)`. The registry knows which metrics exist."""
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-_NAME = re.compile(r"^(?P<base>[^@\s]+?)(?:@(?P<cutoff>\d+))?$")
+_NAME = re.compile(r"^(?P<base>[^@\s()]+?)(?:@(?P<cutoff>\d+))?$")
 _TRAILING = re.compile(
     r"^(?P<base>precision|recall|f1|f2|ndcg|map|mrr|hit_rate|success|hit|judged)(?:_at)?_(?P<cutoff>\d+)$"
+)
+_PARAMETER = re.compile(
+    r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[[^\[\]]*\]|[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
 )
 
 
 class MetricSpec(Struct, frozen=True):
-    """A parsed metric name. `cutoff` None means the whole ranking."""
+    """A parsed name of a metric.
+
+    `cutoff`: None means the whole ranking. `parameters`: name and value as written, None if the name has no brackets,
+    and empty after `name()`, which means the default of each parameter.
+    """
 
     base: str
     cutoff: int | None = None
+    parameters: tuple[tuple[str, str], ...] | None = None
 
     def __str__(self) -> str:
-        """Return the printed form, which parses back to the same value."""
-        return self.base if self.cutoff is None else f"{self.base}@{self.cutoff}"
+        """Return the printed form, which parses back to an equal metric."""
+        name = self.base if self.cutoff is None else f"{self.base}@{self.cutoff}"
+        values = ", ".join(f"{parameter}={value}" for parameter, value in self.parameters or ())
+        return f"{name}({values})" if values else name
 
 
 def parse_metric_spec(text: str) -> MetricSpec:
-    """Parse `nDCG@10`, `precision_at_5` or `faithfulness`.
+    """Parse `nDCG@10`, `precision_at_5`, `faithfulness` or `string_match(match=substring)`.
 
     Raises:
         ValueError: the text has no such form, or its cut-off is 0.
     """
-    match = _TRAILING.match(text.casefold()) or _NAME.match(text)
-    if match is None:
-        raise ValueError(f"'{text}' is not a metric name like recall or recall@5")
+    plain, bracket, inside = text.partition("(")
+    match = _TRAILING.match(plain.casefold()) or _NAME.match(plain)
+    if match is None or (bracket and not inside.endswith(")")):
+        raise ValueError(f"'{text}' is not a metric name like recall, recall@5 or string_match(match=substring)")
     cutoff = match["cutoff"]
     if cutoff is not None and int(cutoff) == 0:
         raise ValueError(f"'{text}' has the cut-off 0; a cut-off is at least 1")
-    return MetricSpec(match["base"], None if cutoff is None else int(cutoff))
+    parameters = tuple(sorted(_parse_parameters(inside[:-1], text))) if bracket else None
+    return MetricSpec(match["base"], None if cutoff is None else int(cutoff), parameters)
+
+
+def split_column(column: str) -> MetricSpec:
+    """Return the parsed name of a column of a report. A name of another system that does not parse is all base."""
+    try:
+        return parse_metric_spec(column)
+    except ValueError:
+        return MetricSpec(column)
+
+
+def _parse_parameters(inside: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each parameter.
+
+    Raises:
+        ValueError: the text within the brackets is no list of `name=value`, or has a name twice.
+    """
+    place, seen = 0, set()
+    while place < len(inside):
+        match = _PARAMETER.match(inside, place)
+        if match is None or match["name"] in seen:
+            raise ValueError(f"'{text}' has no list of name=value within its brackets; write name(a=1, b=text)")
+        seen.add(match["name"])
+        place = match.end()
+        yield match["name"], match["value"]

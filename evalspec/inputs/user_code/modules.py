@@ -34,6 +34,12 @@ def check_module(folder: Path, module: str, name: str) -> list[str]:
     return _source_problems(Path(spec.origin), name) if spec.origin.endswith(".py") else []
 
 
+def find_source(folder: Path, module: str) -> Path | None:
+    """Return the Python file of a dotted module name in a folder; None if there is none."""
+    spec = _find_module(folder, module)
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
 def list_module_files(folder: Path, module: str) -> set[Path]:
     """Return the files of a module beside the manifest and of all modules of its folder that it imports, recursively.
 

@@ -1,49 +1,69 @@
-"""Assemble a page from fixed markup, style and script, and data.
+"""Assemble a page from elements, fixed style and script, and data.
 
-Everything from datasets, agents and judges is in data blocks. The script inserts it only as text nodes. The page's
-Content Security Policy blocks all other scripts and styles, and all requests.
+Everything from datasets, agents and judges is a text of an element, or in a data block. The script inserts it only as
+text nodes. The page's Content Security Policy blocks all other scripts and styles, and all requests.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
-from evalspec.base.foreign_text import inert
+from msgspec import Struct, field
+
+from evalspec.base.foreign_text import inert, visible
 from evalspec.reports.html_report.page_data import to_script
-from evalspec.reports.terminal import Amount, render_view_terminal
-from evalspec.reports.view.parts import View
+from evalspec.reports.markup.elements import Element, render
+from evalspec.reports.view.parts import Role
 
-_STYLES = ("tokens", "layout", "tables", "charts", "sample", "report")
-_PLAIN_WIDTH = 100
+STYLES = ("tokens", "layout", "tables", "charts", "sample", "report")
+_LONGEST = {Role.NAME: 2000, Role.SAMPLE: 2000, Role.PROSE: 2000, Role.ANSWER: 10_000, Role.TEXT: 10_000}
+
+
+class ReportLinks(Struct, frozen=True):
+    """The fragments that parts of a report link to. `several`: whether it has several datasets; None: no samples."""
+
+    several: bool | None
+    longest: Mapping[Role, int] = field(default_factory=lambda: _LONGEST)
+
+    def sample(self, dataset: str, id: str) -> str | None:
+        """Return the fragment that opens a sample. None: the page has no samples."""
+        if self.several is None:
+            return None
+        among = f"dataset={quote(visible(dataset), safe='')}&" if self.several else ""
+        return f"#{among}sample={quote(visible(id), safe='')}"
+
+    def section(self, at: str, page: int | None = None) -> None:
+        """Return None: each section has all its rows."""
 
 
 def render_document(
     title: str,
-    view: View,
-    overview: Any,
+    content: Element,
     scripts: Sequence[str],
+    overview: Any = None,
     *,
     before: Iterable[str] = (),
     after: Iterable[str] = (),
 ) -> str:
     """Return a whole page.
 
-    `view`: shown as plain text where scripts are off. `overview`: JSON data that the page shows immediately. `scripts`:
-    names of the assets with its script, in order. `before`, `after`: further data blocks, before and after the script.
+    `scripts`: names of the assets with its script, in order. `overview`: JSON data that the script needs immediately.
+    `before`, `after`: further data blocks, before and after the script.
     """
     style, script = read_style(), read_script(scripts)
-    return Template(_read_asset("page.html")).substitute(
+    return Template(read_asset("page.html")).substitute(
         title=escape(inert(title)),
         style=style,
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
-        plain=escape(render_view_terminal(view, width=_PLAIN_WIDTH, color=False, amount=Amount.FULL)),
+        content=render(content),
         overview=to_script(overview),
         before="".join(f"{block}\n" for block in before),
         after="".join(f"{block}\n" for block in after),
@@ -58,16 +78,17 @@ def render_block(name: str, content: str) -> str:
 @cache
 def read_style() -> str:
     """Return all styles."""
-    return "".join(_read_asset(f"{name}.css") for name in _STYLES)
+    return "".join(read_asset(f"{name}.css") for name in STYLES)
 
 
 @cache
 def read_script(scripts: Sequence[str]) -> str:
     """Return scripts in one function, so their names are not global."""
-    return f'(() => {{\n"use strict";\n{"".join(_read_asset(f"{name}.js") for name in scripts)}}})();\n'
+    return f'(() => {{\n"use strict";\n{"".join(read_asset(f"{name}.js") for name in scripts)}}})();\n'
 
 
-def _read_asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Return a file of the page."""
     return files("evalspec.reports.html_report").joinpath("assets", name).read_text(encoding="utf-8")
 
 

@@ -7,10 +7,11 @@ import json
 import zlib
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.base.foreign_text import visible
+from evalspec.reports.markup.elements import Element
 
 _MOST_EXACT = 2**53
 """Larger integers are not exact in JavaScript."""
@@ -52,6 +53,17 @@ class PageData:
             return shown
         self.cut += 1
         return f"{shown[: self.longest]}… [truncated: {length:,} characters in total, complete in the run folder]"
+
+
+def to_tree(element: Element, known: Sequence[str] = ()) -> list[Any]:
+    """Return an element as JSON data. A text that is among the known ones becomes its place there."""
+    places = {text: place for place, text in reversed([*enumerate(known)])}
+
+    def convert(node: Element) -> list[Any]:
+        children = [places.get(one, one) if isinstance(one, str) else convert(one) for one in node.children]
+        return [node.tag, node.attributes, children]
+
+    return convert(element)
 
 
 def to_json(value: Any) -> str:

@@ -1,35 +1,33 @@
 """The samples as columns for sorting and filtering a table, without their texts."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus
 from evalspec.reports.concerned import Concerned, find_blamed
-from evalspec.reports.findings import limits_of_replies
-from evalspec.reports.html_report.page_data import PageData
+from evalspec.reports.findings import is_beyond, limits_of, metrics_of
+from evalspec.reports.html_report.page_data import PageData, to_tree
+from evalspec.reports.markup.elements import group
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.samples import draw_columns
 from evalspec.reports.worst import list_worst
-from evalspec.verdict.summary import in_slice
-
-STATUS_CODES: Mapping[ScoreStatus, str] = {
-    ScoreStatus.SCORED: "s",
-    ScoreStatus.NOT_APPLICABLE: "n",
-    ScoreStatus.SKIPPED: "k",
-    ScoreStatus.FAILED: "f",
-}
-_ABSENT = "-"
 
 
-def metrics_of(dataset: DatasetResult) -> list[str]:
-    """Return every metric with a summary or a score."""
-    scored = (metric for sample in dataset.samples for metric in sample.scores)
-    return list(dict.fromkeys([*dataset.metrics, *scored]))
+def describe_dataset(dataset: DatasetResult, room: Room) -> dict[str, Any]:
+    """Return what the table of the samples of a dataset needs at first: its titles, as elements."""
+    metrics = metrics_of(dataset)
+    return {
+        "name": dataset.name,
+        "samples": len(dataset.samples),
+        "metrics": metrics,
+        "head": to_tree(group(draw_columns(metrics, room))),
+    }
 
 
 def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None], foreign: PageData) -> dict[str, Any]:
     """Return the columns of a dataset, with an entry per sample. `foreign` prepares ids and tags for the page.
 
-    `values` and `statuses` (a letter per sample) are by metric. `beyond` lists the samples whose score fails a
+    `values` are by metric. `beyond` lists the samples whose score fails a
     threshold. `rank` is the position of a sample among the failures, worst first. `concerned` has the samples that a
     reason of the verdict is about, by the number of the reason.
     """
@@ -48,33 +46,15 @@ def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None
         "ids": [foreign.show(sample.id) for sample in samples],
         "states": [_states(sample, number in broken) for number, sample in enumerate(samples)],
         "rank": [ranks.get(sample.id) for sample in samples],
-        "line": [sample.line for sample in samples],
         "latency": [_short(sample.latency_ms) for sample in samples],
-        "passRate": [sample.pass_rate for sample in samples],
         "tagNames": foreign.show(list(tags)),
         "tags": [[tags[tag] for tag in sample.tags] for sample in samples],
         "values": [[_value(sample.scores.get(metric)) for sample in samples] for metric in metrics],
-        "statuses": ["".join(_code(sample.scores.get(metric)) for sample in samples) for metric in metrics],
         "beyond": beyond,
         "concerned": {
             reason: found.places for reason, found in enumerate(concerned) if found and found.dataset == number
         },
     }
-
-
-def limits_of(dataset: DatasetResult) -> Mapping[str, list[Threshold]]:
-    """Return the thresholds that apply to a single reply, by metric."""
-    found = defaultdict(list)
-    for limit in limits_of_replies(dataset):
-        found[limit.metric].append(limit)
-    return found
-
-
-def is_beyond(sample: SampleResult, metric: str, score: Score | None, limits: Mapping[str, list[Threshold]]) -> bool:
-    """Return whether a score fails a threshold that applies to the sample."""
-    if score is None or score.value is None:
-        return False
-    return any(in_slice(sample, limit.slice) and not limit.holds(score.value) for limit in limits.get(metric, ()))
 
 
 def _states(sample: SampleResult, is_beyond: bool) -> str:
@@ -95,7 +75,3 @@ def _value(score: Score | None) -> float | None:
 def _short(value: float | None) -> float | None:
     """Round to seven digits, more than a table shows. Thresholds were checked with the exact value."""
     return None if value is None else float(f"{value:.7g}")
-
-
-def _code(score: Score | None) -> str:
-    return STATUS_CODES[score.status] if score else _ABSENT

@@ -1,17 +1,21 @@
 """The texts of all samples in chunks. Texts for search are separate from those that only an opened sample shows."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
 
-from evalspec.model import Exchange, Run, Sample, ScoreStatus, Threshold
+from evalspec.model import DatasetResult, Run, Sample
 from evalspec.reports.base import StoredExchanges
-from evalspec.reports.findings import describe_unscored
-from evalspec.reports.html_report.page_data import Chunks, PageData
-from evalspec.reports.html_report.samples import STATUS_CODES, is_beyond, limits_of, metrics_of
+from evalspec.reports.findings import limits_of, metrics_of
+from evalspec.reports.html_report.document import ReportLinks
+from evalspec.reports.html_report.page_data import Chunks, PageData, to_tree
+from evalspec.reports.markup.elements import chip, el, group, name
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.sample_content import Limits, show_sample
+from evalspec.reports.markup.samples import draw_cells, draw_place, draw_sample
 from evalspec.reports.rows import AttemptRow, read_attempts
 
 _SHORTEST_CUT = 100
@@ -20,15 +24,26 @@ _MARGIN = 0.95
 
 
 class Texts(Struct, frozen=True):
-    """The packed texts, an item per sample. `asked`: questions and answers. `rest`: everything else.
+    """The packed texts, an item per sample. `rows`: of the table. `asked`: questions and answers. `rest`: all elements.
 
     `longest`: maximum characters of a text, None if nothing is cut. `cut`: the number of cut texts.
     """
 
+    rows: Chunks
     asked: Chunks
     rest: Chunks
     longest: int | None
     cut: int
+
+    @property
+    def packed(self) -> Mapping[str, Chunks]:
+        """The chunks by their names on the page."""
+        return {"rows": self.rows, "asked": self.asked, "rest": self.rest}
+
+    @property
+    def size(self) -> int:
+        """The size of all pieces."""
+        return sum(chunks.size for chunks in self.packed.values())
 
 
 def pack_texts(run: Run, exchanges: StoredExchanges, room: int) -> Texts:
@@ -43,7 +58,7 @@ def pack_texts(run: Run, exchanges: StoredExchanges, room: int) -> Texts:
     texts = _pack(run, exchanges, room, whole)
     longest = max(whole.lengths, default=0)
     while not _fits(texts, room):
-        per_byte = (texts.asked.characters + texts.rest.characters) / (texts.asked.size + texts.rest.size)
+        per_byte = sum(chunks.characters for chunks in texts.packed.values()) / texts.size
         estimate = _find_longest(whole.lengths, int(room * per_byte * _MARGIN))
         longest = max(_SHORTEST_CUT, min(estimate, longest * 3 // 4))
         if longest == _SHORTEST_CUT:
@@ -53,7 +68,7 @@ def pack_texts(run: Run, exchanges: StoredExchanges, room: int) -> Texts:
 
 
 def _fits(texts: Texts, room: int) -> bool:
-    return texts.asked.complete and texts.rest.complete and texts.asked.size + texts.rest.size <= room
+    return all(chunks.complete for chunks in texts.packed.values()) and texts.size <= room
 
 
 def _find_longest(lengths: Counter[int], characters: int) -> int:
@@ -68,80 +83,50 @@ def _find_longest(lengths: Counter[int], characters: int) -> int:
 
 
 def _pack(run: Run, exchanges: StoredExchanges, room: int | None, foreign: PageData) -> Texts:
-    asked, rest = Chunks(room), Chunks(room)
-    metrics = {dataset.name: metrics_of(dataset) for dataset in run.datasets}
-    limits = {dataset.name: limits_of(dataset) for dataset in run.datasets}
-    for _, group in groupby(
-        read_attempts(run, exchanges), key=lambda attempt_row: (attempt_row.dataset.name, attempt_row.sample.id)
-    ):
-        attempts = list(group)
-        sample = next((attempt_row.exchange.sample for attempt_row in attempts if attempt_row.exchange), None)
-        asked.add(foreign.show([_question(sample), [_answer(attempt_row.exchange) for attempt_row in attempts]]))
-        dataset = attempts[0].dataset.name
-        rest.add(foreign.show(_describe(sample, attempts, metrics[dataset], limits[dataset])))
-    asked.close()
-    rest.close()
-    return Texts(asked, rest, foreign.longest, foreign.cut)
+    row_chunks, asked, rest = Chunks(room), Chunks(room), Chunks(room)
+    limits = {dataset.name: _list_limits(dataset) for dataset in run.datasets}
+    links = ReportLinks(len(run.datasets) > 1)
+    attempts = read_attempts(run, exchanges)
+    for _, found in groupby(attempts, key=lambda one: (one.dataset.name, one.sample.id)):
+        rows = list(found)
+        sample = next((row.exchange.sample for row in rows if row.exchange), None)
+        texts, question = _list_texts(sample, rows)
+        asked.add(foreign.show([question, texts]))
+        row, *shown = _draw(rows, sample, limits[rows[0].dataset.name], texts, links)
+        row_chunks.add(foreign.show(row))
+        rest.add(foreign.show(shown))
+    for chunks in (row_chunks, asked, rest):
+        chunks.close()
+    return Texts(row_chunks, asked, rest, foreign.longest, foreign.cut)
 
 
-def _question(sample: Sample | None) -> str | list[list[str]] | None:
-    """Return the question as text, or a conversation as pairs of role and content."""
+def _list_limits(dataset: DatasetResult) -> Limits:
+    limits = limits_of(dataset)
+    return {metric: limits.get(metric, []) for metric in metrics_of(dataset)}
+
+
+def _list_texts(sample: Sample | None, rows: Sequence[AttemptRow]) -> tuple[list[str], int | None]:
+    """Return messages and answers, in which the page searches, and the place of the question among them."""
     if sample is None:
-        return None
+        return [], None
     asked = sample.user_input
-    return asked if isinstance(asked, str) else [[message.role, message.content] for message in asked]
+    turns = [("user", asked)] if isinstance(asked, str) else [(turn.role, turn.content) for turn in asked]
+    of_user = [place for place, (role, _) in enumerate(turns) if role == "user"]
+    answers = [row.exchange.answer for row in rows if row.exchange and row.exchange.answer is not None]
+    return [*(text for _, text in turns), *answers], of_user[-1] if of_user else len(turns) - 1
 
 
-def _answer(exchange: Exchange | None) -> str | None:
-    return exchange.answer if exchange else None
-
-
-def _describe(
-    sample: Sample | None, attempts: list[AttemptRow], metrics: list[str], limits: Mapping[str, list[Threshold]]
-) -> dict[str, Any]:
-    """Return the data of a sample besides question and answers, with all attempts."""
-    result = attempts[0].sample
-    return {
-        "metadata": result.metadata,
-        "error": result.error,
-        "reasons": [score.reason if (score := result.scores.get(metric)) else None for metric in metrics],
-        "attempts": [_attempt_row(attempt_row, metrics, limits) for attempt_row in attempts],
-        "references": sample.references if sample else None,
-        "referenceContexts": sample.reference_contexts if sample else None,
-        "qrels": None if sample is None or sample.qrels is None else [*sample.qrels.items()],
-        "groups": sample.groups if sample else None,
-    }
-
-
-def _attempt_row(attempt_row: AttemptRow, metrics: list[str], limits: Mapping[str, list[Threshold]]) -> dict[str, Any]:
-    return {
-        "status": attempt_row.attempt.status,
-        "latency": attempt_row.attempt.latency_ms,
-        "error": attempt_row.attempt.error,
-        "passed": attempt_row.attempt.passed,
-        "finishReason": attempt_row.attempt.finish_reason,
-        "scores": [_score(attempt_row, metric, limits) for metric in metrics],
-        **_retrieved(attempt_row.exchange),
-    }
-
-
-def _score(attempt_row: AttemptRow, metric: str, limits: Mapping[str, list[Threshold]]) -> list[Any] | None:
-    """Return status, value, reason, evidence, each judge result, and whether the score fails a threshold."""
-    score = attempt_row.scores.get(metric)
-    if score is None:
-        return None
-    beyond = is_beyond(attempt_row.sample, metric, score, limits)
-    reason = describe_unscored(score) if score.status is ScoreStatus.NOT_APPLICABLE else score.reason
-    return [STATUS_CODES[score.status], score.value, reason, score.evidence_or_none, score.repeats, beyond]
-
-
-def _retrieved(exchange: Exchange | None) -> dict[str, Any]:
-    """Return the contexts that the metrics used. Contexts of the dataset do not correspond to the reply's ids."""
-    reply = exchange.reply if exchange else None
-    return {
-        "contexts": exchange.retrieved_contexts if exchange else None,
-        "contextsOfReply": bool(reply and reply.retrieved_contexts is not None),
-        "ids": exchange.ranking if exchange else None,
-        "toolCalls": reply.tool_calls if reply else None,
-        "usage": [reply.usage.input_tokens, reply.usage.output_tokens] if reply and reply.usage else None,
-    }
+def _draw(
+    rows: Sequence[AttemptRow], sample: Sample | None, limits: Limits, texts: Sequence[str], links: ReportLinks
+) -> list[Any]:
+    """Return what is shown of a sample as elements: its row of the table, what is beside its title, its content."""
+    dataset, result, room = rows[0].dataset, rows[0].sample, Room(None)
+    shown = show_sample(dataset.name, result, sample, rows, limits, is_marked=False)
+    rate = result.pass_rate if dataset.repeats is not None else None
+    state = [chip(*shown.state), el("small", f"passes {rate * 100:,.0f} %") if rate is not None else None]
+    link = el("a", name(result.id), href=links.sample(dataset.name, result.id))
+    row = draw_cells(
+        [link, el("span", class_="question", dir="auto")], state, shown.scores, shown.latency, result.tags, room
+    )
+    content = group(draw_sample(shown, room))
+    return [to_tree(row), to_tree(draw_place(shown, dataset.file, room)), to_tree(content, texts)]

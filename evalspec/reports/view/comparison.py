@@ -190,7 +190,10 @@ def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
             cell(render_known(metric, change.baseline)),
             cell(render_known(metric, change.candidate)),
             cell(render_delta(metric, change.delta), tone=tone),
-            cell(render_span(metric, change.interval, " to ") if several else render_relative(change), tone=Tone.QUIET),
+            cell(
+                render_span(metric, change.interval, " to ") if several else render_relative(change.relative),
+                tone=Tone.QUIET,
+            ),
             cell(f"{change.pairs:,}"),
             cell(f"{_MARKS[change.verdict]}{change.verdict}{p_value}", tone=tone),
             cell(remark, tone=Tone.QUIET),

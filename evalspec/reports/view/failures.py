@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
+from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.model import DatasetResult, Exchange, Score, StoredExchange
 from evalspec.reports.view.parts import Entries, Entry, Foreign, Line, Role, Tone, Words, prose
 from evalspec.reports.word_changes import TextPiece, mark_differences
@@ -20,7 +21,7 @@ _PASSAGE = 48
 _CONTEXTS = 8
 _COMPARED = 4000
 """Characters of an answer that are compared to find the nearest expected one."""
-_LACKS = {"string_match": "does not contain", "pass_rate": "does not contain", "exact_match": "differs from"}
+_LACKS = {"string_match": "does not contain", "exact_match": "differs from"}
 """What a score of 0 says about the answer, for metrics that only quote it."""
 
 
@@ -164,10 +165,11 @@ def explain_score(metric: str, score: Score, exchange: Exchange) -> str | None:
     references = exchange.sample.references
     if score.reason != exchange.answered:
         return score.reason
-    if metric not in _LACKS or score.value != 0.0 or not references:
+    lacks = _LACKS.get(split_column(metric).base)
+    if lacks is None or score.value != 0.0 or not references:
         return None
     more = f" (+{len(references) - 1} more)" if len(references) > 1 else ""
-    return f"{_LACKS[metric]} '{cut(_flatten(references[0]), _PASSAGE)}'{more}"
+    return f"{lacks} '{cut(_flatten(references[0]), _PASSAGE)}'{more}"
 
 
 def name_contexts(exchange: Exchange) -> list[Words]:

@@ -8,7 +8,7 @@ from evalspec.base.errors import Problem
 from evalspec.base.plural import counted, pluralize
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.filters import TAGS
-from evalspec.inputs.datasets.load import Collect, LoadedDataset, discard
+from evalspec.inputs.datasets.load import Collect, discard
 from evalspec.inputs.datasets.spooling import spool
 from evalspec.inputs.manifest.credentials import find_literals
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
@@ -17,17 +17,8 @@ from evalspec.inputs.manifest.references import References
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Need, Sample, StatedLimit
-from evalspec.runs.planning.copies import set_unit
-from evalspec.runs.planning.datasets import (
-    NOT_READ,
-    check_compat,
-    check_loaders,
-    find_files,
-    find_metrics,
-    find_setting,
-    load,
-    rules_of,
-)
+from evalspec.runs.planning.copies import CopyFinder, set_unit
+from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, ResolvedRetriever, keep_samples, needs_of, start_draft
 from evalspec.runs.planning.inputs import check_baseline
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
@@ -49,8 +40,8 @@ from evalspec.runs.planning.services import (
     needs_from_mapping,
     resolve_judge,
 )
-from evalspec.runs.planning.survey import Survey, check_needs
-from evalspec.runs.planning.thresholds import DatasetLimits, ThresholdFinder
+from evalspec.runs.planning.survey import check_needs
+from evalspec.runs.planning.thresholds import ThresholdFinder
 from evalspec.runs.planning.trust_checks import check_services, check_trust
 from evalspec.targets.agents.request_template import list_metadata_keys
 from evalspec.verdict.summary import reply_limits
@@ -89,7 +80,7 @@ def validate_manifest(
     wanted = _check_wanted(draft)
     options.parse_selection()
     draft.warnings.extend(_unresolved(loaded, wanted))
-    limits = {dataset.name: dataset.limits for dataset in wanted}
+    limits = {dataset.name: tuple(dataset.limits) for dataset in wanted}
     if options.is_selective and wanted:
         return draft.warnings, {found.name: len(found.samples) for found in select_datasets(draft, wanted)}, limits
     return draft.warnings, {dataset.name: dataset.available for dataset in wanted}, limits
@@ -154,69 +145,55 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
     if not evaluation.datasets and evaluation.metrics:
-        alone = DatasetLimits("", finder.find_all(evaluation.metrics, _METRICS_PLACE, STANDARD), Survey(), False)
+        alone = PlannedDataset(DatasetConfig.model_construct(name="", path=""))
+        alone.metrics = finder.find_all(evaluation.metrics, _METRICS_PLACE, STANDARD)
+        alone.listed = frozenset(alone.metrics)
         thresholds.shared([alone], evaluation.thresholds)
         return []
-    gated: list[DatasetLimits] = []
-    files: dict[str, LoadedDataset] = {}
-    asked: dict[str, ResolvedRetriever | None] = {}
-    for index, config in enumerate(evaluation.datasets):
-        place = (*DATASETS_PLACE, index)
-        check_compat(draft, config, place)
-        data, survey = load(draft, config, place) if draft.wants(config.name) else (NOT_READ, Survey())
-        files[config.name] = data
-        retriever = asked[config.name] = resolve_retriever(draft, config, place, data)
-        if retriever is not None:
-            check_loaders(draft, config, place, data)
-        dataset = DatasetLimits(
-            config.name,
-            find_metrics(draft, finder, config, place, data, survey, retriever),
-            survey,
-            retriever is not None,
-            rules_of(config),
-        )
-        thresholds.own(dataset, config.thresholds, (*place, "thresholds"))
-        gated.append(dataset)
-        thresholds.add_metrics_of_file(dataset, data.content.defaults)
-    thresholds.shared(gated, evaluation.thresholds)
-    for dataset in gated:
-        thresholds.of_file(dataset, files[dataset.name])
+    if all(config.metrics is not None for config in evaluation.datasets):
+        finder.check_parameters(evaluation.metrics or (), _METRICS_PLACE)
+    datasets = [PlannedDataset(config, (*DATASETS_PLACE, index)) for index, config in enumerate(evaluation.datasets)]
+    for dataset in datasets:
+        _read(draft, dataset, finder)
+        thresholds.own(dataset)
+        thresholds.add_metrics_of_file(dataset)
+    thresholds.shared(datasets, evaluation.thresholds)
+    for dataset in datasets:
+        thresholds.of_file(dataset)
         thresholds.check_lifts(dataset)
-    for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True)):
-        if asked[dataset.name] is not None or config.retriever is None or draft.options.has_replies:
-            _check_needs(draft, dataset, files[dataset.name], asked[dataset.name], (*DATASETS_PLACE, index))
-        _check_keys(draft, dataset, config, (*DATASETS_PLACE, index))
-    return [
-        PlannedDataset(
-            name=dataset.name,
-            file=files[dataset.name].shown_as,
-            sha256=files[dataset.name].sha256,
-            available=dataset.survey.count,
-            samples=_mark_copies(draft, dataset, files[dataset.name].samples, (*DATASETS_PLACE, index)),
-            metrics=tuple(dataset.metrics.values()),
-            thresholds=tuple(dataset.thresholds),
-            limits=tuple(dataset.ledger),
-            slices=None if config.slices is None else tuple(config.slices),
-            cluster=config.cluster,
-            retriever=plan_asking(draft, asked[dataset.name], config, files[dataset.name], dataset.metrics),
-            files=find_files(draft, config, files[dataset.name]),
-            curation=files[dataset.name].curation,
-            source_id=find_setting(files[dataset.name], "id"),
-            description=find_setting(files[dataset.name], "description"),
-        )
-        for index, (dataset, config) in enumerate(zip(gated, evaluation.datasets, strict=True))
-    ]
+    for dataset in datasets:
+        if dataset.asked is not None or dataset.config.retriever is None or draft.options.has_replies:
+            _check_needs(draft, dataset)
+        _check_keys(draft, dataset)
+    for dataset in datasets:
+        dataset.retriever = plan_asking(draft, dataset)
+        dataset.files = find_files(draft, dataset)
+        dataset.data = dataset.data.keep(_mark_copies(draft, dataset))
+    return datasets
 
 
-def _mark_copies(draft: Draft, dataset: DatasetLimits, samples: Sequence[Sample], place: Place) -> Sequence[Sample]:
+def _read(draft: Draft, dataset: PlannedDataset, finder: MetricFinder) -> None:
+    """Read the files of a dataset, if it is selected, and find its retriever and its metrics."""
+    check_compat(draft, dataset)
+    if draft.wants(dataset.name):
+        load(draft, dataset)
+    dataset.asked = resolve_retriever(draft, dataset)
+    if dataset.asked is not None:
+        check_loaders(draft, dataset)
+    dataset.metrics = find_metrics(draft, finder, dataset)
+    dataset.listed = frozenset(dataset.metrics)
+
+
+def _mark_copies(draft: Draft, dataset: PlannedDataset) -> Sequence[Sample]:
     """Return the samples of a dataset. Copies know their unit, and a warning says how many there are."""
     units = dataset.survey.copies.find_units()
+    dataset.survey.copies = CopyFinder()  # it has an entry per sample
     if not units:
-        return samples
-    count, found = dataset.survey.count, len(set(units.values())) - len(units)
+        return dataset.samples
+    count, found = dataset.available, len(set(units.values())) - len(units)
     said = f"{counted(count, 'sample')} of '{dataset.name}' are {count + found:,} independent ones"
-    draft.warn(place, f"{said}: copies of a question count as one", "remove the copies, or add other questions")
-    return spool(set_unit(sample, units) for sample in samples)
+    draft.warn(dataset.place, f"{said}: copies of a question count as one", "remove the copies, or add other questions")
+    return spool(set_unit(sample, units) for sample in dataset.samples)
 
 
 def _check_names(draft: Draft) -> None:
@@ -226,13 +203,11 @@ def _check_names(draft: Draft) -> None:
             draft.problems.append(Problem(f"no dataset is named '{name}'", near_miss(name, known), field="--dataset"))
 
 
-def _check_needs(
-    draft: Draft, dataset: DatasetLimits, data: LoadedDataset, asked: ResolvedRetriever | None, place: Place
-) -> None:
-    metrics = [metric for metric in dataset.metrics.values() if not metric.skip_reason]
-    if asked is not None:
-        given = asked.given
-        _refuse_answers(draft, dataset, asked, place)
+def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
+    metrics, file = dataset.computed, dataset.file
+    if dataset.asked is not None:
+        given = dataset.asked.given
+        _refuse_answers(draft, dataset, dataset.asked)
     elif not draft.needs_url:
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
@@ -241,14 +216,14 @@ def _check_needs(
         for key in (key for key in list_metadata_keys(endpoint) if key not in keys):
             message = f"spec.api.chatEndpoint has {{{{metadata.{key}}}}}, but no sample has metadata '{key}'"
             fix = near_miss(key, keys) if keys else "add it to the samples, or take it out of the request"
-            draft.problems.append(Problem(message, fix, data.shown_as, field="metadata"))
+            draft.problems.append(Problem(message, fix, file, field="metadata"))
         if not draft.options.is_selective:
-            refuse_dropped(draft, dataset.survey.conversations, dataset.survey.count, data.shown_as)
-    draft.problems.extend(check_needs(dataset.survey, metrics, data.shown_as, given))
+            refuse_dropped(draft, dataset.survey.conversations, dataset.available, file)
+    draft.problems.extend(check_needs(dataset.survey, metrics, file, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:
         message = f"{', '.join(staged)} of dataset '{dataset.name}' need rankings before and after reranking"
-        draft.add((*place, "mode"), message, "use a retriever that reranks, and mode: retrieve+rerank")
+        draft.add((*dataset.place, "mode"), message, "use a retriever that reranks, and mode: retrieve+rerank")
     unmapped = [m.name for m in metrics if Need.RETRIEVED_IDS in m.needs - given and m.name not in staged]
     if unmapped:
         place = ("spec", "api", "chatEndpoint", "response", "contextIds")
@@ -256,28 +231,29 @@ def _check_needs(
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
 
 
-def _refuse_answers(draft: Draft, dataset: DatasetLimits, asked: ResolvedRetriever, place: Place) -> None:
-    scoring = [m.name for m in dataset.metrics.values() if m.definition.scores_answers and not m.skip_reason]
+def _refuse_answers(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever) -> None:
+    scoring = [metric.name for metric in dataset.computed if metric.definition.scores_answers]
     if scoring:
         verb = pluralize(len(scoring), "scores", "score")
         message = f"{', '.join(scoring)} {verb} an answer, but the retriever '{asked.name}' returns only documents"
-        draft.add(
-            (*place, "metrics"), message, "use retrieval metrics for this dataset, for example [Recall@5, nDCG@10]"
-        )
+        fix = "use retrieval metrics for this dataset, for example [Recall@5, nDCG@10]"
+        draft.add((*dataset.place, "metrics"), message, fix)
 
 
-def _check_keys(draft: Draft, dataset: DatasetLimits, config: DatasetConfig, place: Place) -> None:
+def _check_keys(draft: Draft, dataset: PlannedDataset) -> None:
     """Add a problem for each metadata key of the manifest that no sample has, as it is probably misspelled."""
-    keys = dataset.survey.keys
+    config, keys = dataset.config, dataset.survey.keys
     named: dict[tuple[str | int, ...], str] = {
         ("slices", number): key for number, key in enumerate(config.slices or ())
     }
     if config.cluster is not None:
         named["cluster",] = config.cluster
-    for field, key in named.items() if dataset.survey.count else ():
+    for field, key in named.items() if dataset.available else ():
         known = keys if field == ("cluster",) else keys | {TAGS}
         if key not in known:
-            draft.add((*place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known)))
+            draft.add(
+                (*dataset.place, *field), f"no sample has the metadata key '{key}'", near_miss(key, sorted(known))
+            )
 
 
 def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
@@ -289,7 +265,7 @@ def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
         metric.name: None
         for dataset in datasets
         if draft.wants(dataset.name)
-        for metric in dataset.metrics
+        for metric in dataset.metrics.values()
         if Need.JUDGE in metric.needs
     }
     if judged:
@@ -301,9 +277,9 @@ def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
 def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     evaluation = draft.loaded.manifest.spec.evaluation
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
-    check_baseline(draft, {metric.name for dataset in checked for metric in dataset.metrics})
+    check_baseline(draft, {name for dataset in checked for name in dataset.metrics})
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
-    statistics = {metric.name: metric.definition.statistic for dataset in checked for metric in dataset.metrics}
+    statistics = {name: one.definition.statistic for dataset in checked for name, one in dataset.metrics.items()}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]
     if evaluation.ci_gate.min_pass_rate is not None and any(d.available for d in checked) and not held:
         fix = "add a threshold on a mean, a minimum or a maximum"

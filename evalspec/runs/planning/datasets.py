@@ -6,22 +6,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalspec.base.errors import Problem
-from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
+from evalspec.inputs.datasets.base import DATASETS, Source
 from evalspec.inputs.datasets.load import LoadedDataset, load_dataset, pass_on
 from evalspec.inputs.datasets.located import render_ids
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.inputs.manifest.references import UnresolvedReference
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.runs.planning.copies import open_copy_finder
-from evalspec.runs.planning.draft import Draft, ResolvedRetriever
-from evalspec.runs.planning.metrics import MetricFinder, find_definition
+from evalspec.runs.planning.draft import NOT_READ, Draft, PlannedDataset, ResolvedRetriever
+from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import SAME
 from evalspec.runs.planning.retrievers import add_stages, choose_cutoffs
 from evalspec.runs.planning.survey import Survey
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.scoring.metrics.columns import find_definition
 from evalspec.scoring.metrics.retrieval import compat_formulas
 from evalspec.targets.agents.replay import RecordedReply
 from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
@@ -29,44 +31,37 @@ from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, l
 if TYPE_CHECKING:
     from evalspec.runs.planning.query_inputs import InputWatch
 
-NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
-"""Placeholder for a dataset that is not read."""
-
 _TEXT_METRICS = ("string_match",)
 _RETRIEVAL_METRICS = ("Recall", "Precision", "nDCG", "RR", "Success")
 _DEFAULT_K = (10,)
 
 
-def rules_of(config: DatasetConfig) -> RelevanceRules:
-    """Return the dataset's rules for retrieval metrics."""
-    compat = config.compat if compat_formulas(config.compat) else None
-    return RelevanceRules(config.min_grade, compat, config.empty_qrels == "zero")
-
-
-def check_compat(draft: Draft, config: DatasetConfig, place: Place) -> None:
+def check_compat(draft: Draft, dataset: PlannedDataset) -> None:
     """Report a `compat` value that names no known system."""
+    config = dataset.config
     if config.compat is not None and compat_formulas(config.compat) is None:
         names = " or ".join(f"'{known.name}'" for known in DATASETS if known.compat is not None)
         message = f"'{config.compat}' is not one of the accepted values"
-        draft.add((*place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
+        draft.add((*dataset.place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
 
 
-def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDataset, Survey]:
+def load(draft: Draft, dataset: PlannedDataset) -> None:
     """Read the dataset's files. Problems and warnings are added to the draft."""
+    config, place = dataset.config, dataset.place
     sections = (draft.loaded.manifest.spec.evaluation, config)
     limits = [limit for section in sections for stated in section.thresholds.values() for limit in stated]
     template = draft.loaded.manifest.spec.api.chat_endpoint.request
     copies = open_copy_finder(draft.loaded.manifest.spec.evaluation, config, template)
-    survey = Survey(frozenset(limit.slice for limit in limits if limit.slice), copies)
+    dataset.survey = Survey(frozenset(limit.slice for limit in limits if limit.slice), copies)
     path, corpus = (_path(draft, config.path, (*place, "path")), _path(draft, config.corpus, (*place, "corpus")))
     if path is None:
-        return NOT_READ, survey
+        return
     source = make_source(config, path, corpus, with_replies=draft.options.responses == SAME)
     inputs = _watch_inputs(draft, config)
-    data = load_dataset(
+    data = dataset.data = load_dataset(
         source,
         config.format,
-        lambda samples: draft.collect(survey.watch(samples)),
+        lambda samples: draft.collect(dataset.survey.watch(samples)),
         pass_on if inputs is None else inputs.watch,
     )
     draft.problems.extend(data.problems)
@@ -74,7 +69,6 @@ def load(draft: Draft, config: DatasetConfig, place: Place) -> tuple[LoadedDatas
     draft.warnings.extend(data.warnings)
     if source.with_replies and not data.problems:
         _add_replies(draft, config, data)
-    return data, survey
 
 
 def make_source(config: DatasetConfig, path: Path, corpus: Path | None, *, with_replies: bool = False) -> Source:
@@ -107,9 +101,10 @@ def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
     return watch_inputs(draft, config)
 
 
-def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset) -> None:
+def check_loaders(draft: Draft, dataset: PlannedDataset) -> None:
     """Report documents to ingest whose texts nothing can load."""
-    documents, path = data.content.documents or (), _path(draft, config.path, ())
+    config, place = dataset.config, dataset.place
+    documents, path = dataset.data.content.documents or (), _path(draft, config.path, ())
     if draft.options.no_ingest or draft.options.has_replies or path is None:
         return
     lost = [] if config.loader is not None else list_unloadable(documents)
@@ -122,15 +117,10 @@ def check_loaders(draft: Draft, config: DatasetConfig, place: Place, data: Loade
         draft.add(place, f"files of documents are missing: {named}", "add them, or correct their loaderRef")
 
 
-def find_setting(data: LoadedDataset, key: str) -> str | None:
-    """Return a text that the file says about the whole dataset, None if it has none."""
-    value = data.content.defaults.settings.get(key)
-    return value if isinstance(value, str) else None
-
-
-def find_files(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[Path, ...]:
+def find_files(draft: Draft, dataset: PlannedDataset) -> tuple[Path, ...]:
     """Return the files that are read in addition to the dataset's own: corpus, queries, referenced documents."""
-    path = _path(draft, config.path, ()) if data is not NOT_READ else None
+    data = dataset.data
+    path = _path(draft, dataset.config.path, ()) if data is not NOT_READ else None
     return data.files if path is None else (*data.files, *list_loaded_files(data.content.documents or (), path.parent))
 
 
@@ -148,31 +138,24 @@ def _shown(path: Path) -> str:
     return str(absolute.relative_to(here)) if absolute.is_relative_to(here) else str(path)
 
 
-def find_metrics(
-    draft: Draft,
-    finder: MetricFinder,
-    config: DatasetConfig,
-    place: Place,
-    data: LoadedDataset,
-    survey: Survey,
-    asked: ResolvedRetriever | None,
-) -> dict[str, Metric]:
+def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) -> dict[str, Metric]:
     """Return the metrics of a dataset: its own list, else the evaluation's, else defaults for its samples."""
-    evaluation, rules = draft.loaded.manifest.spec.evaluation, rules_of(config)
-    cutoffs = choose_cutoffs(draft, config, data) if asked else tuple(config.k or data.content.defaults.k)
+    evaluation, rules = draft.loaded.manifest.spec.evaluation, dataset.rules
+    config, place, asked = dataset.config, dataset.place, dataset.asked
+    cutoffs = choose_cutoffs(draft, dataset)
     if config.metrics is not None:
         metrics = finder.find_all(config.metrics, (*place, "metrics"), rules, cutoffs)
     elif evaluation.metrics is not None:
         metrics = finder.find_all(evaluation.metrics, ("spec", "evaluation", "metrics"), rules, cutoffs)
     else:
-        entries = _sensible(survey, asked, _find_spellings(evaluation))
+        entries = _sensible(dataset.survey, asked, _find_spellings(evaluation))
         named = ", ".join(entry.name for entry in entries)
         draft.warn(place, f"no metrics are configured; evalspec computes {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
-    if _has_unanswerable(survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
+    if _has_unanswerable(dataset.survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
-    return add_stages(finder, metrics, place, rules) if asked and asked.reranks else metrics
+    return add_stages(finder, metrics, dataset) if asked and asked.reranks else metrics
 
 
 def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
@@ -180,8 +163,12 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
     sections = (evaluation, *evaluation.datasets)
     names = [name for section in sections for name in section.thresholds]
     names += [entry.name for section in sections for entry in section.metrics or ()]
-    found = {name: find_definition(name) for name in names}
-    return {definition.name: name for name, definition in found.items() if definition is not None}
+    found: dict[str, str] = {}
+    for name, spec in zip(names, map(split_column, names), strict=True):
+        definition = None if spec.cutoff else find_definition(spec.base)
+        if definition is not None and found.get(definition.name) != definition.name:
+            found[definition.name] = name
+    return found
 
 
 def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:

@@ -1,23 +1,29 @@
 """The state of a manifest check, and the checked datasets."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.inputs.datasets.load import Collect
+from evalspec.inputs.datasets.base import DatasetContent
+from evalspec.inputs.datasets.load import Collect, LoadedDataset
 from evalspec.inputs.datasets.selection import add_digest
 from evalspec.inputs.datasets.spooling import spool
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.metric_schema import Limit
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Curation, Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
+from evalspec.model import Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
 from evalspec.model.fingerprints import PartDigest
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import resolve_judge
+from evalspec.runs.planning.survey import Survey
 from evalspec.scoring.judge.services import JudgeServices
-from evalspec.scoring.metrics.base import Metric
+from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.scoring.metrics.retrieval import compat_formulas
 from evalspec.targets.agents.replay import RecordedReply
 from evalspec.targets.retrievers.agent import RERANK
 
@@ -86,38 +92,109 @@ class PlannedRetriever(Struct, frozen=True):
         return isinstance(self.target, HttpTarget) and self.target.http.url is None
 
 
-class PlannedDataset(Struct, frozen=True):
-    """A dataset of a run. `available`: the number of samples in its file. `samples`: the selected ones.
+Status = Literal["overridden", "lifted"]
 
-    `slices`: metadata keys (or `tags`) to slice results by; None for all keys with few values. `cluster`: the metadata
-    key that groups dependent samples. `retriever`: queried instead of the agent. `files`: additional files that are
-    read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
-    `curation`: computes agreement and quality of a gold set; None for other datasets. `source_id`, `description`:
-    what the file says about itself. `removed`: samples of the gate's baseline that are gone from the file.
+Identity = tuple[str, str, str | None]
+"""What a limit is about: printed name of the metric, statistic, slice. A limit overrides those of the same identity."""
+
+NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
+"""Placeholder for a dataset that is not read."""
+
+
+class Decision(Struct):
+    """What a dataset, or the evaluation, says on an identity. `is_used`: it overrides or lifts a limit."""
+
+    status: Status
+    place: str
+    problem: Problem
+    is_used: bool = False
+
+
+class PlannedDataset(Struct):
+    """A dataset from the check of its manifest to its last score. The check completes it; then it stays as it is.
+
+    `place`: its section of the manifest. `data`: what its files contain, with the selected samples. `asked`,
+    `retriever`: queried instead of the agent. `metrics`: by printed name, the `listed` ones and those that a threshold
+    adds. `limits`: each one stated for it. `decided`: what overrides or lifts limits. `files`: additional files that
+    are read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
+    `removed`: samples of the gate's baseline that are gone from the file.
     """
 
-    name: str
-    file: str
-    sha256: str
-    available: int
-    samples: Sequence[Sample]
-    metrics: tuple[Metric, ...]
-    thresholds: tuple[Threshold, ...]
-    limits: tuple[StatedLimit, ...] = ()
-    slices: tuple[str, ...] | None = None
-    cluster: str | None = None
+    config: DatasetConfig
+    place: Place = ()
+    data: LoadedDataset = NOT_READ
+    survey: Survey = field(default_factory=Survey)
+    asked: ResolvedRetriever | None = None
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    listed: frozenset[str] = frozenset()
+    thresholds: list[Threshold] = field(default_factory=list)
+    limits: list[StatedLimit] = field(default_factory=list)
+    decided: dict[Identity, Decision] = field(default_factory=dict)
     retriever: PlannedRetriever | None = None
     files: tuple[Path, ...] = ()
     part: PartDigest | None = None
-    curation: Callable[[], Curation] | None = None
-    source_id: str | None = None
-    description: str | None = None
     removed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in the manifest."""
+        return self.config.name
+
+    @property
+    def file(self) -> str:
+        """The path of its file, as messages show it."""
+        return self.data.shown_as
+
+    @property
+    def samples(self) -> Sequence[Sample]:
+        """The samples of the run: all of the file until some are selected."""
+        return self.data.samples
+
+    @property
+    def available(self) -> int:
+        """The number of samples in its file. 0 if the file is not read, because the dataset is not selected."""
+        return self.survey.count
+
+    @property
+    def rules(self) -> RelevanceRules:
+        """The rules of its retrieval metrics."""
+        compat = self.config.compat if compat_formulas(self.config.compat) else None
+        return RelevanceRules(self.config.min_grade, compat, self.config.empty_qrels == "zero")
+
+    @property
+    def computed(self) -> list[Metric]:
+        """The metrics that the run does not skip."""
+        return [metric for metric in self.metrics.values() if not metric.skip_reason]
 
     @property
     def is_at_agent(self) -> bool:
         """Return whether queries go to the agent's URL: to the agent, or to a service without its own URL."""
         return self.retriever is None or self.retriever.is_at_agent
+
+    def find_setting(self, key: str) -> str | None:
+        """Return a text that the file says about the whole dataset, None if it has none."""
+        value = self.data.content.defaults.settings.get(key)
+        return value if isinstance(value, str) else None
+
+    def identify(self, name: str, limit: Limit) -> Identity:
+        """Return what a limit is about: metric, statistic and slice."""
+        return name, limit.stat or self.metrics[name].definition.statistic, limit.slice
+
+    def record(self, identity: Identity, limit: Threshold, place: str) -> StatedLimit:
+        """Add a limit to those stated, and to the thresholds if it is enforced."""
+        name, stat, slice = identity
+        stated = StatedLimit(
+            metric=name, stat=stat, slice=slice, min=limit.min, max=limit.max, place=place, status="enforced"
+        )
+        if (decision := self.decided.get(identity)) is not None:
+            decision.is_used = True
+            stated = replace(stated, status=decision.status, by=decision.place)
+        elif self.survey.has_slice(slice):
+            self.thresholds.append(limit)
+        elif self.available:
+            stated = replace(stated, status="dead")
+        self.limits.append(stated)
+        return stated
 
 
 def keep_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
@@ -189,5 +266,5 @@ def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = 
 
 def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
     """Return all needs of the metrics and retrievers of these datasets in this run."""
-    needs = {need for dataset in datasets for m in dataset.metrics if not m.skip_reason for need in m.needs}
+    needs = {need for dataset in datasets for metric in dataset.computed for need in metric.needs}
     return needs | {Need.EMBEDDINGS for d in datasets if d.retriever is not None and d.retriever.needs_embeddings}

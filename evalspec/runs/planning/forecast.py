@@ -1,27 +1,43 @@
-"""Forecast the calls of a run and the detectable change of its comparison with a baseline, without calling anything."""
+"""Forecast the calls of a run and the detectable change of its comparison with a baseline, without calling anything.
 
-from collections.abc import Iterator, Mapping, Sequence
+Comparisons that cannot pass, whatever a run measures, are found by the gate's own code.
+"""
 
-from msgspec import Struct
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from evalspec.base.errors import Problem
+from msgspec.structs import replace
+
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import DatasetResult, Run, list_unenforced
-from evalspec.model.fingerprints import Fingerprint, describe_part
+from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus, list_unenforced
+from evalspec.model.fingerprints import Fingerprint, Repeats, describe_part
+from evalspec.model.forecasts import (
+    DatasetForecast,
+    Forecast,
+    ForecastBaseline,
+    ForecastRepeats,
+    MetricForecast,
+    PartForecast,
+)
 from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
-from evalspec.runs.planning.foregone import leave_skipped_out, list_foregone, outline_run
+from evalspec.runs.planning.forecast_wording import summarise_forecasts
 from evalspec.runs.planning.inputs import list_removed
-from evalspec.runs.planning.metric_forecasts import MetricForecast, PlannedComparison, choose_finer, count_baseline
+from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.comparison.baseline import Baseline
+from evalspec.verdict.comparison.drop_decision import describe_selection
+from evalspec.verdict.comparison.drops import NO_SCORES, explain_block, resolve_limits
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.comparison.pairing import is_cost, label_clusters
-from evalspec.verdict.comparison.regression import ANCHOR_SHARE
+from evalspec.verdict.comparison.pairing import is_cost, label_clusters, pair_samples
+from evalspec.verdict.comparison.regression import ANCHOR_SHARE, decide_regressions, list_unmeasured
+from evalspec.verdict.outline import close
+from evalspec.verdict.stats.detection import POWER
 from evalspec.verdict.stats.power import Design
+from evalspec.verdict.summary import compute_summary
 from evalspec.verdict.validity.changes import SignificanceRules
 from evalspec.verdict.validity.estimates import describe_dominance
 
@@ -31,72 +47,6 @@ _ANCHOR_NOTE = (
 )
 _GUESSED_CONTEXTS = 5
 """Assumed number of contexts of a reply if the sample has none."""
-
-
-class DatasetForecast(Struct, frozen=True):
-    """A dataset of a planned run. `samples`: the number selected. `units`: the number of independent ones.
-
-    `requests`: to the agent, or queries to `retriever`. `judge_calls`: by metric, without retries. `unpaired`: selected
-    samples that the baseline lacks. `attempts`: of each sample in the baseline.
-    """
-
-    name: str
-    samples: int
-    units: int
-    cluster: str | None
-    retriever: str | None
-    requests: int
-    judge_calls: Mapping[str, int]
-    metrics: tuple[MetricForecast, ...]
-    unpaired: int = 0
-    attempts: int = 1
-
-
-class PartForecast(Struct, frozen=True):
-    """A part of gold sets, `slice 2026Q4` or `the held-out share`, with its calls and those of the full sets."""
-
-    name: str
-    triples: int
-    full_triples: int
-    requests: int
-    full_requests: int
-    judge_calls: int
-    full_judge_calls: int
-
-
-class Forecast(Struct, frozen=True):
-    """A planned run and its comparison with a baseline. `tests`: the number of tests that are adjusted together.
-
-    `foregone`: reasons why the verdict cannot be PASS, whatever is measured. `part`: the planned part of gold sets with
-    its cost, None for whole datasets.
-    """
-
-    datasets: tuple[DatasetForecast, ...]
-    policy: CiGate
-    options: RunOptions
-    baseline: NamedRun | None
-    tests: int
-    notes: tuple[str, ...]
-    warnings: tuple[Problem, ...]
-    foregone: tuple[str, ...] = ()
-    part: PartForecast | None = None
-
-    def count_units_needed(self, dataset: DatasetForecast) -> int | None:
-        """Return how many independent units must change for a drop to be significant; None if nothing is tested."""
-        if self.policy.alpha is None:
-            return None
-        luck = Design(dataset.attempts, self.options.repeat, self.policy.alpha).luck
-        return SignificanceRules(self.policy.alpha, two_sided=False).count_needed(luck=luck)
-
-    @property
-    def may_confirm(self) -> bool:
-        """Whether a drop that a test finds would be confirmed by second attempts, with the same calls again."""
-        return self.policy.baseline is not None and self.policy.alpha is not None and not self.options.has_replies
-
-    @property
-    def metrics(self) -> list[tuple[DatasetForecast, MetricForecast]]:
-        """Return the metrics with a maxDrop, each with its dataset."""
-        return [(dataset, metric) for dataset in self.datasets for metric in dataset.metrics]
 
 
 def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedRun | None) -> Forecast:
@@ -114,8 +64,8 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     datasets = select_datasets(draft, list_removed(wanted, baseline.run if baseline else None))
     policy = loaded.manifest.spec.evaluation.ci_gate
-    outlined = outline_run(datasets, options)
-    planned = [leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
+    outlined = _outline_run(datasets, options)
+    planned = [_leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
     run = baseline.run if baseline else None
     anchor = baseline.anchor if baseline and policy.regression == "drop" and policy.alpha is not None else None
     comparison = PlannedComparison(datasets, planned, outlined, policy, options)
@@ -124,7 +74,7 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         anchored, _ = comparison.foresee(anchor, ANCHOR_SHARE)
         metrics = [tuple(map(choose_finer, *pair)) for pair in zip(metrics, anchored, strict=True)]
     forecasts = tuple(
-        _describe(dataset, after, run, options, own)
+        _describe(dataset, after, run, policy, options, own)
         for dataset, after, own in zip(datasets, planned, metrics, strict=True)
     )
     unenforced = (note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits))
@@ -135,17 +85,33 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
         *unenforced,
     )
     removed = {dataset.name: dataset.removed for dataset in datasets}
-    foregone = list_foregone(run, outlined, planned, policy, removed) if run else []
+    foregone = _list_foregone(run, outlined, planned, policy, removed) if run else []
     foregone += _list_large(datasets, planned, policy)
-    part = _foresee_part(datasets, wanted, options)
-    warnings = tuple(draft.warnings)
-    return Forecast(forecasts, policy, options, baseline, tests, notes, warnings, tuple(foregone), part)
+    may_confirm = policy.baseline is not None and policy.alpha is not None and not options.has_replies
+    return Forecast(
+        summary=summarise_forecasts(forecasts),
+        baseline=ForecastBaseline(baseline.name, baseline.run.id) if baseline else None,
+        alpha=policy.alpha,
+        regression=policy.regression,
+        power=POWER,
+        tests=tests,
+        repeats=ForecastRepeats(options.repeat, options.judge_repeat),
+        agent_requests=sum(one.agent_requests for one in forecasts),
+        retriever_queries=sum(one.retriever_queries for one in forecasts),
+        judge_calls=sum(sum(one.judge_calls.values()) for one in forecasts),
+        may_confirm=may_confirm,
+        part=_foresee_part(datasets, wanted, options),
+        datasets=forecasts,
+        notes=notes,
+        warnings=tuple(draft.warnings),
+        incomplete=tuple(foregone),
+    )
 
 
 def _list_large(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetResult], policy: CiGate) -> Iterator[str]:
     """Yield a line for each dataset whose largest cluster allows no interval, where the gate needs one."""
     for dataset, after in zip(datasets, planned, strict=True):
-        clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
+        clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
         needs_one = policy.regression == "notWorse" or any(limit.confidence for limit in dataset.thresholds)
         if clusters and needs_one and (reason := describe_dominance(clusters)):
             yield f"{dataset.name}: {reason}"
@@ -162,36 +128,56 @@ def _foresee_part(
         sum(sum(_count_judge_calls(dataset, options).values()) for dataset in side) for side in (datasets, full)
     )
     times = options.repeat
-    return PartForecast(name, triples, full_triples, triples * times, full_triples * times, calls, full_calls)
+    return PartForecast(
+        name,
+        triples,
+        full_triples,
+        triples * times,
+        full_triples * times,
+        calls,
+        full_calls,
+        share=triples / full_triples,
+    )
 
 
 def _describe(
     dataset: PlannedDataset,
     after: DatasetResult,
     baseline: Run | None,
+    policy: CiGate,
     options: RunOptions,
     metrics: tuple[MetricForecast, ...],
 ) -> DatasetForecast:
     before = baseline.find_dataset(after.name) if baseline else after
     known = {sample.id for sample in before.samples} if before else set()
-    clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.cluster)
+    clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
+    requests = len(dataset.samples) * options.repeat
     return DatasetForecast(
         name=dataset.name,
         samples=len(dataset.samples),
         units=len(after.samples) if clusters is None else len(set(clusters)),
-        cluster=dataset.cluster,
+        units_needed=_count_units_needed(count_baseline(baseline, after, options), policy, options),
+        cluster=dataset.config.cluster,
+        only_in_this_run=sum(sample.id not in known for sample in dataset.samples),
         retriever=dataset.retriever.settings.name if dataset.retriever else None,
-        requests=len(dataset.samples) * options.repeat,
+        agent_requests=0 if dataset.retriever else requests,
+        retriever_queries=requests if dataset.retriever else 0,
         judge_calls=_count_judge_calls(dataset, options),
         metrics=metrics,
-        unpaired=sum(sample.id not in known for sample in dataset.samples),
-        attempts=count_baseline(baseline, after, options),
     )
+
+
+def _count_units_needed(attempts: int, policy: CiGate, options: RunOptions) -> int | None:
+    """Return how many units must change for a drop to be significant. `attempts`: of each sample in the baseline."""
+    if policy.alpha is None:
+        return None
+    luck = Design(attempts, options.repeat, policy.alpha).luck
+    return SignificanceRules(policy.alpha, two_sided=False).count_needed(luck=luck)
 
 
 def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:
     """Return the metrics that call the judge, by name. Derived metrics make no calls of their own."""
-    roots = {(one.root or one).name: one.root or one for one in dataset.metrics if not one.skip_reason}
+    roots = {(one.root or one).name: one.root or one for one in dataset.computed}
     return {name: root for name, root in roots.items() if root.definition.judge_calls}
 
 
@@ -234,3 +220,89 @@ def _note_baseline(planned: Sequence[DatasetResult], baseline: Run | None, polic
         and not isinstance(policy.max_drop, dict)
         and not is_cost(metric, summary.statistic)
     ]
+
+
+def _outline_run(datasets: Sequence[PlannedDataset], options: RunOptions) -> Run:
+    """Return the planned run: samples and attempts without scores, including skipped metrics."""
+    fingerprint = Fingerprint(repeats=Repeats(options.repeat), selection=options.describe_selection())
+    results = tuple(_outline(dataset, options.repeat) for dataset in datasets)
+    return Run(id="", datasets=results, fingerprint=fingerprint)
+
+
+def _outline(dataset: PlannedDataset, repeat: int) -> DatasetResult:
+    attempts = (Attempt(SampleStatus.ANSWERED),) * repeat if repeat > 1 else ()
+    samples = tuple(
+        SampleResult(
+            id=sample.id,
+            status=SampleStatus.ANSWERED,
+            tags=sample.tags,
+            metadata=sample.metadata,
+            digest=sample.digest,
+            unit=sample.unit,
+            attempts=attempts,
+        )
+        for sample in dataset.samples
+    )
+    return DatasetResult(
+        name=dataset.name,
+        samples=samples,
+        metrics={
+            name: compute_summary(
+                [], metric.definition.statistic, metric.definition.direction, bounds=close(metric.bounds)
+            )
+            for name, metric in dataset.metrics.items()
+        },
+        cluster=dataset.config.cluster,
+    )
+
+
+def _leave_skipped_out(dataset: PlannedDataset, outlined: DatasetResult) -> DatasetResult:
+    """Return the outline without skipped metrics."""
+    return replace(outlined, metrics={one.name: outlined.metrics[one.name] for one in dataset.computed})
+
+
+def _list_foregone(
+    baseline: Run,
+    planned: Run,
+    computed: Sequence[DatasetResult],
+    policy: CiGate,
+    removed: Mapping[str, Collection[str]],
+) -> list[str]:
+    """Return a line for each reason why the verdict will be INCOMPLETE or FAIL, even if the agent is unchanged.
+
+    `computed`: the datasets of the planned run without skipped metrics. `removed`: samples of the baseline that are
+    gone from their files, by dataset.
+    """
+    found = [line for after in computed for line in _find_in_dataset(baseline, planned, after, policy, removed)]
+    for gone in list_unmeasured(baseline, planned, policy):
+        found.append(f"{gone.dataset}: {f'{gone.metric}: ' if gone.metric else ''}{gone.reason}")
+    return list(dict.fromkeys(found))
+
+
+def _find_in_dataset(
+    baseline: Run,
+    planned: Run,
+    after: DatasetResult,
+    policy: CiGate,
+    removed: Mapping[str, Collection[str]],
+) -> list[str]:
+    before = baseline.find_dataset(after.name)
+    limits = resolve_limits(policy, before or after, after)
+    if not limits and policy.new_failures is None:
+        return []
+    if blocked := explain_block(baseline, planned, after.name):
+        return [f"{after.name}: {blocked.removeprefix(f'dataset {after.name}: ')}"]
+    if before is None:
+        return []
+    found = [f"{after.name}: {metric}: {NO_SCORES}" for metric in limits if metric not in before.metrics]
+    pairs = pair_samples(before, after)
+    left_out = describe_selection(baseline, after, pairs, policy)
+    if left_out:
+        return [*found, f"{after.name}: {left_out}"]
+    unchanged = [replace(new, scores=old.scores, attempts=old.attempts) for old, new in pairs.both]
+    metrics = {name: summary for name, summary in after.metrics.items() if name in before.metrics}
+    same = replace(after, samples=tuple(unchanged), metrics=metrics)
+    strict = policy.model_copy(update={"regression": "drop", "new_failures": None})
+    only = {(after.name, metric, "baseline") for metric in metrics}
+    outcomes = decide_regressions(Baseline(baseline), [same], strict, baseline.fingerprint, removed=removed, only=only)
+    return [*found, *(f"{one.dataset}: {one.reason}" for one in outcomes if one.status is VerdictStatus.INCOMPLETE)]

@@ -1,57 +1,75 @@
-"""Forecast what the gate's comparison with a baseline detects in each metric."""
+"""Forecast what the gate's comparison with a baseline detects in each metric.
 
-from collections.abc import Sequence
-from statistics import fmean
+How much the scores of an unchanged agent differ between runs is measured on a baseline, otherwise assumed.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from statistics import NormalDist, fmean, pvariance
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.model import DatasetResult, Direction, Need, Run
+from evalspec.model import DatasetResult, Need, Run, SampleResult, Score
+from evalspec.model.forecasts import MetricForecast
 from evalspec.runs.planning.draft import PlannedDataset
-from evalspec.runs.planning.noise import Noise, count_attempts, estimate_noise
 from evalspec.runs.planning.options import RunOptions
 from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.comparison.confirmation import ENOUGH_ATTEMPTS
 from evalspec.verdict.comparison.drops import BY_VALUE, NO_SCORES, explain_block, resolve_limits
-from evalspec.verdict.comparison.pairing import is_cost
+from evalspec.verdict.comparison.pairing import (
+    Pair,
+    has_all_attempts,
+    is_cost,
+    is_edited,
+    pair_scores,
+    to_paired,
+)
+from evalspec.verdict.stats.clusters import number_clusters
 from evalspec.verdict.stats.detection import compute_needed_to_exclude
-from evalspec.verdict.stats.power import Design, find_detectable
-from evalspec.verdict.validity.changes import Evidence, SignificanceRules, weigh
+from evalspec.verdict.stats.power import AttemptModel, Design, find_detectable
+from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules, weigh
 
 _ALPHA = 0.05
 _LITTLE = 0.02
 """Share of a detectable drop that is not worth advice."""
 
 
-class MetricForecast(Struct, frozen=True):
-    """The detectable change of a metric.
+_REDRAWN = 0.25
+"""Share of scores that are redrawn from all scores of a baseline with one attempt."""
 
-    `limit`: its maxDrop. `pairs`: the samples with scores in both runs. `units`: the independent ones. `detectable`:
-    the smallest drop that the gate detects in four of five runs, with the least and the most noise that is plausible;
-    None with a `reason`. `needed`: about how many samples exclude a drop of `limit` if nothing changed; None without a
-    limit or if unknown. `noise`: its source. `advice`: what confirmation costs, and what wins it back.
+_FLIPPED = 0.05
+_DEVIATION = 0.2
+_PASSED = 0.8
+"""Assumed share of 0/1 scores that pass, without a baseline."""
+_QUIET, _LOUD = 0.4, 1.6
+"""Factors of an assumed variance, for the range of what can be detected."""
+_NORMAL_90 = 1.645
+_MOST_GRADES = 20
+_NORMALS = 200
+_HALF = 0.5 + 1e-9
+_NORMAL = NormalDist()
+
+Models = tuple[AttemptModel, AttemptModel]
+"""Models of single attempts, with the least and the most noise that is plausible."""
+
+
+class Noise(Struct, frozen=True):
+    """A metric in two runs of an unchanged agent. `source`: the origin of the models, in one sentence.
+
+    `scores`: the pairs that the gate would test. If the noise is measured, they are the first two attempts of the
+    baseline, whose differences show how far metrics rise and fall together.
     """
 
-    name: str
-    direction: Direction
-    limit: float
-    pairs: int = 0
-    units: int = 0
-    detectable: tuple[float, float] | None = None
-    needed: int | None = None
-    reason: str | None = None
-    noise: str | None = None
+    scores: PairedScores
+    source: str
+    models: Models
     is_measured: bool = False
-    advice: str | None = None
-
-
-class _Limited(Struct, frozen=True):
-    """A metric with a maxDrop. `reason`: why it cannot be tested."""
-
-    forecast: MetricForecast
-    noise: Noise | None = None
 
 
 def count_baseline(baseline: Run | None, after: DatasetResult, options: RunOptions) -> int:
@@ -74,25 +92,27 @@ class PlannedComparison(Struct, frozen=True):
         families = [
             self._limit(dataset, after, baseline) for dataset, after in zip(self.datasets, self.planned, strict=True)
         ]
-        noises = [[one.noise.scores for one in family if one.noise] for family in families]
+        noises = [[noise.scores for _, noise in family if noise] for family in families]
         evidence = weigh(noises, SignificanceRules(share * (self.policy.alpha or _ALPHA), two_sided=False))
         forecasts = []
         for after, family, found in zip(self.planned, families, evidence, strict=True):
             weighed, attempts = iter(found), count_baseline(baseline, after, self.options)
             forecasts.append(
                 tuple(
-                    self._foresee(one.forecast, one.noise, next(weighed), attempts) if one.noise else one.forecast
-                    for one in family
+                    self._foresee(forecast, noise, next(weighed), attempts) if noise else forecast
+                    for forecast, noise in family
                 )
             )
         return forecasts, max((one.tests for family in evidence for one in family), default=0)
 
-    def _limit(self, dataset: PlannedDataset, after: DatasetResult, baseline: Run | None) -> list[_Limited]:
-        """Return the metrics of a dataset with a maxDrop, each with its noise or the reason why it is unknown."""
+    def _limit(
+        self, dataset: PlannedDataset, after: DatasetResult, baseline: Run | None
+    ) -> list[tuple[MetricForecast, Noise | None]]:
+        """Return the metrics of a dataset with a maxDrop, each with its noise, or with the reason why it is unknown."""
         before, policy = baseline.find_dataset(after.name) if baseline else None, self.policy
         blocked = explain_block(baseline, self.outlined, after.name) if baseline is not None else None
-        metrics = {metric.name: metric for metric in dataset.metrics}
-        limited = []
+        metrics = dataset.metrics
+        limited: list[tuple[MetricForecast, Noise | None]] = []
         for name, limit in resolve_limits(policy, before or after, after).items():
             if before is None and not isinstance(policy.max_drop, dict) and not _may_be_within_one(metrics[name]):
                 continue
@@ -103,15 +123,15 @@ class PlannedComparison(Struct, frozen=True):
             if after.metrics[name].statistic != "mean":
                 reason = reason or BY_VALUE
             if reason:
-                limited.append(_Limited(replace(forecast, reason=reason)))
+                limited.append((replace(forecast, reason=reason), None))
                 continue
             is_binary = _is_binary(metrics[name], self.options)
             noise = estimate_noise(name, before, after, self.options.repeat, is_binary=is_binary)
             if not len(noise.scores):
                 reason = "the baseline has no scores for these samples: promote a new baseline"
-                limited.append(_Limited(replace(forecast, reason=reason)))
+                limited.append((replace(forecast, reason=reason), None))
                 continue
-            limited.append(_Limited(forecast, replace(noise, scores=replace(noise.scores, margin=limit))))
+            limited.append((forecast, replace(noise, scores=replace(noise.scores, margin=limit))))
         return limited
 
     def _foresee(self, forecast: MetricForecast, noise: Noise, evidence: Evidence, attempts: int) -> MetricForecast:
@@ -122,7 +142,7 @@ class PlannedComparison(Struct, frozen=True):
             attempts,
             self.options.repeat,
             level if is_tested else None,
-            forecast.limit,
+            forecast.max_drop,
             reach,
             confirmed=is_tested and not self.options.has_replies,
         )
@@ -130,9 +150,9 @@ class PlannedComparison(Struct, frozen=True):
             forecast,
             pairs=len(scores),
             units=scores.count_units,
-            needed=_count_needed(noise, design, evidence),
-            noise=noise.source,
-            is_measured=noise.is_measured,
+            samples_needed=_count_needed(noise, design, evidence),
+            noise="measured" if noise.is_measured else "assumed",
+            noise_source=noise.source,
         )
         detectable, reason = _compute_detectable(evidence, noise, design)
         advice = _advise(noise, design, detectable[1]) if detectable and design.confirmed else None
@@ -143,7 +163,7 @@ def choose_finer(one: MetricForecast, anchored: MetricForecast) -> MetricForecas
     """Return the forecast of the comparison that detects the smaller drop: with the baseline, or with its anchor."""
     if anchored.detectable is None or (one.detectable is not None and one.detectable[1] <= anchored.detectable[1]):
         return one
-    return replace(anchored, needed=one.needed)
+    return replace(anchored, samples_needed=one.samples_needed)
 
 
 def _may_be_within_one(metric: Metric) -> bool:
@@ -197,3 +217,130 @@ def _advise(noise: Noise, design: Design, detectable: float) -> str | None:
     more = find_detectable(loud, replace(design, attempts=ENOUGH_ATTEMPTS))
     advice = f"evaluate --repeat {ENOUGH_ATTEMPTS}, then promote"
     return cost if more is None else f"{cost}; with {ENOUGH_ATTEMPTS} attempts in the baseline {more:.3g} ({advice})"
+
+
+def estimate_noise(
+    metric: str, before: DatasetResult | None, after: DatasetResult, repeats: int, *, is_binary: bool
+) -> Noise:
+    """Return the noise of a metric over the samples that the gate would pair.
+
+    `before`: the baseline, if there is one. `after`: the planned run, with samples but no scores. `is_binary`: whether
+    each reply scores 0 or 1; with a baseline, its scores decide.
+    """
+    if before is None:
+        return _assume_all(metric, after, repeats, is_binary=is_binary)
+    planned = {sample.id: sample for sample in after.samples}
+    samples = [
+        replace(one, metadata=planned[one.id].metadata, unit=planned[one.id].unit)
+        for one in before.samples
+        if one.id in planned and not is_edited(one, planned[one.id])
+    ]
+    attempts = count_attempts(samples)
+    if attempts < 2:
+        return _assume_from_scores(metric, samples, after)
+    first, second = ([combine_attempts(one, one.attempts[at : at + 1], ()) for one in samples] for at in (0, 1))
+    scores = _pair(metric, list(zip(first, second, strict=True)), after)
+    source = f"noise measured on {attempts} attempts of the baseline"
+    return Noise(scores, source, _model_measured(metric, samples, after, attempts), is_measured=True)
+
+
+def count_attempts(samples: Sequence[SampleResult]) -> int:
+    """Return the number of attempts with scores that every sample has; 1 if only means are known."""
+    return min((len(sample.attempts) if has_all_attempts(sample) else 1 for sample in samples), default=1)
+
+
+def _model_measured(metric: str, samples: Sequence[SampleResult], after: DatasetResult, attempts: int) -> Models:
+    """Return models with the ends of the 90 % interval of the variance between the attempts at a sample."""
+    rows = {one.id: [attempt.scores[metric].value for attempt in one.attempts[:attempts]] for one in samples}
+    known = {id: [value for value in row if value is not None] for id, row in rows.items() if None not in row}
+    paired = _pair(metric, [(one, one) for one in samples if one.id in known], after)
+    if {value for row in known.values() for value in row} <= {0, 1}:
+        within = [sum(row) * (attempts - sum(row)) / (attempts * (attempts - 1)) for row in known.values()]
+        doubt = _NORMAL_90 * math.sqrt(pvariance(within) / max(1, len(within)))
+        return _model_passes(paired, fmean(paired.baseline), fmean(within), doubt)
+    sums: dict[Hashable, list[float]] = {}
+    for unit, row in zip(paired.units, known.values(), strict=True):
+        sums[unit] = [total + value for total, value in zip(sums.get(unit, [0.0] * attempts), row, strict=True)]
+    spread = math.sqrt(attempts / (attempts - 1))
+    deviations = [spread * (value - fmean(row)) for row in sums.values() for value in row]
+    squares = [deviation**2 for deviation in deviations]
+    freedom = max(1, len(sums) * (attempts - 1))
+    doubt = _NORMAL_90 * math.sqrt(pvariance(squares) / freedom) / (fmean(squares) or 1.0)
+    return _model_scores(paired, deviations, max(0.0, 1 - doubt), 1 + doubt)
+
+
+def _model_passes(paired: PairedScores, passed: float, within: float, doubt: float) -> Models:
+    """Return models of 0/1 scores. `within`: mean of rate x (1 - rate) over the samples. `doubt`: half its interval.
+
+    Samples have one of two rates, r and 1 - r, so that mean and variance are as given.
+    """
+    count, sizes = len(paired), _measure_clusters(paired) if paired.is_clustered else ()
+
+    def model(variance: float) -> AttemptModel:
+        bounded = min(max(variance, 0.0), passed * (1 - passed))
+        rate = (1 + math.sqrt(max(0.0, 1 - 4 * bounded))) / 2
+        likely = round(count * (passed - 1 + rate) / (2 * rate - 1)) if rate > _HALF else count
+        return AttemptModel([rate] * likely + [1 - rate] * (count - likely), sizes=sizes)
+
+    return model(within - doubt), model(within + doubt)
+
+
+def _model_scores(paired: PairedScores, deviations: Sequence[float], least: float, most: float) -> Models:
+    """Return models of other scores. `least`, `most`: factors of the variance of the deviations."""
+    sizes = _measure_clusters(paired)
+    grades = sorted({*paired.baseline, *paired.candidate})
+    gaps = [after - before for before, after in pairwise(grades)]
+    step = min(gaps, default=0.0) if len(grades) <= _MOST_GRADES else 0.0
+    quiet, loud = (
+        AttemptModel((), [math.sqrt(factor) * deviation for deviation in deviations], sizes, step)
+        for factor in (least, most)
+    )
+    return quiet, loud
+
+
+def _measure_clusters(paired: PairedScores) -> list[int]:
+    return list(Counter(number_clusters(paired.units, len(paired))).values())
+
+
+def _model_assumed(paired: PairedScores, deviation: float) -> Models:
+    """Return models of normal deviations. `deviation`: the standard deviation of single attempts at a sample."""
+    sizes = Counter(paired.units).values()
+    each = deviation * math.sqrt(fmean(sizes)) if sizes else 0.0
+    return _model_scores(paired, _spread(_NORMALS, each), _QUIET, _LOUD)
+
+
+def _assume_from_scores(metric: str, samples: Sequence[SampleResult], after: DatasetResult) -> Noise:
+    """Return noise in which some scores are redrawn from all scores, with equal gains and losses."""
+    paired = _pair(metric, [(sample, sample) for sample in samples], after)
+    values = paired.baseline
+    source = (
+        f"assumed: {100 * _REDRAWN:g} % of the scores are redrawn from the baseline's scores in each run, since it has "
+        "one attempt; promote a run with --repeat 2 or more to measure the noise"
+    )
+    if paired.is_binary:
+        passed = (sum(values) + 1) / (len(values) + 2)
+        flipped = _REDRAWN * passed * (1 - passed)
+        return Noise(paired, source, _model_passes(paired, passed, flipped, (_LOUD - 1) * flipped))
+    return Noise(paired, source, _model_assumed(paired, math.sqrt(_REDRAWN * pvariance(values)) if values else 0.0))
+
+
+def _assume_all(metric: str, after: DatasetResult, repeats: int, *, is_binary: bool) -> Noise:
+    blank = [replace(sample, scores={metric: Score.scored(0.0)}) for sample in after.samples]
+    paired = _pair(metric, [(sample, sample) for sample in blank], after)
+    means = f", before each score becomes the mean of {repeats} attempts" if repeats > 1 else ""
+    if is_binary:
+        source = f"assumed: {100 * _FLIPPED:g} % of the 0/1 scores flip each way between two runs{means}"
+        return Noise(paired, source, _model_passes(paired, _PASSED, _FLIPPED, (_LOUD - 1) * _FLIPPED))
+    source = f"assumed: scores differ by a standard deviation of {_DEVIATION:g} between two runs{means}"
+    return Noise(paired, source, _model_assumed(paired, _DEVIATION / math.sqrt(2)))
+
+
+def _pair(metric: str, pairs: Sequence[Pair], after: DatasetResult) -> PairedScores:
+    return to_paired(pair_scores(pairs, metric).pick(), metric, after, after.cluster)
+
+
+def _spread(count: int, deviation: float) -> list[float]:
+    """Return normal quantiles with exactly that standard deviation."""
+    quantiles = [_NORMAL.inv_cdf((place + 0.5) / count) for place in range(count)]
+    size = math.sqrt(fmean(q * q for q in quantiles)) if count > 1 else 1.0
+    return [quantile * deviation / size for quantile in quantiles]

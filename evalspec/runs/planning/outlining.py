@@ -14,6 +14,7 @@ import evalspec
 from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.datasets.filters import TAGS
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.user_code.modules import list_module_files
 from evalspec.model import Curation, Need, Threshold
 from evalspec.model.fingerprints import JudgeDigest, RetrieverDigest
@@ -29,7 +30,7 @@ LEFT_OUT = "the run leaves out all samples of this slice"
 _KEY_LENGTH = 16
 _MARK_LENGTH = 12
 
-_OTHER_PARTS = ("name", "rubric", "scorer")
+_OTHER_PARTS = ("rubric", "scorer")
 """Keys of a metric's entry that are no options, or are identified separately."""
 
 
@@ -50,17 +51,24 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
     return DatasetOutline(
         name=dataset.name,
         file=dataset.file,
-        metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics),
+        metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics.values()),
         thresholds=_leave_out_slices(plan, dataset),
-        limits=dataset.limits,
-        slices=(TAGS,) if plan.options.no_content and dataset.slices is None else dataset.slices,
-        cluster=dataset.cluster,
+        limits=tuple(dataset.limits),
+        slices=_choose_slices(dataset.config, plan.options.no_content),
+        cluster=dataset.config.cluster,
         retriever=dataset.retriever.settings if dataset.retriever else None,
-        gold=_describe_curation(dataset.curation, plan.options.no_content) if dataset.curation else None,
-        source_id=dataset.source_id,
-        description=None if plan.options.no_content else dataset.description,
+        gold=_describe_curation(dataset.data.curation, plan.options.no_content) if dataset.data.curation else None,
+        source_id=dataset.find_setting("id"),
+        description=None if plan.options.no_content else dataset.find_setting("description"),
         removed=dataset.removed,
     )
+
+
+def _choose_slices(config: DatasetConfig, no_content: bool) -> tuple[str, ...] | None:
+    """Return the keys to slice results by; None for all with few values. Values are content, so tags stand in."""
+    if config.slices is None:
+        return (TAGS,) if no_content else None
+    return tuple(config.slices)
 
 
 def _leave_out_slices(plan: Plan, dataset: PlannedDataset) -> tuple[Threshold, ...]:
@@ -68,7 +76,7 @@ def _leave_out_slices(plan: Plan, dataset: PlannedDataset) -> tuple[Threshold, .
     selection = plan.options.parse_selection()
     sought = {limit.slice for limit in dataset.thresholds if limit.slice is not None}
     if not sought or not (selection.tags or selection.exclude_tags or selection.where):
-        return dataset.thresholds
+        return tuple(dataset.thresholds)
     found = {name for sample in dataset.samples for name in sought if in_slice(sample, name)}
     return tuple(
         limit if limit.slice is None or limit.slice in found else replace(limit, reason=LEFT_OUT)
@@ -109,11 +117,12 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     judge calls and the version of evalspec: if the scores of a definition change, its own version changes.
     """
     entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
+    settings = _keep_settings(entry, _OTHER_PARTS) | metric.settings.get("parameters", {})
     scorer, rubric = entry.get("scorer"), entry.get("rubric")
     package, _, prompt = metric.definition.engine.partition(", ")
     installed = None if package == evalspec.__name__ else _installed(package)
     parts = {
-        "settings": _mark(_keep_settings(entry, _OTHER_PARTS) | _keep_settings(rules, (), asdict(RelevanceRules()))),
+        "settings": _mark(settings | _keep_settings(rules, (), asdict(RelevanceRules()))),
         "version": ".".join(str(one.definition.version) for one in (root, metric) if one is not None),
         "engine": " ".join(filter(None, [package, installed])),
     }

@@ -5,11 +5,9 @@ from collections.abc import Iterable
 
 from evalspec.base.errors import Problem
 from evalspec.inputs.datasets.base import settings_finder
-from evalspec.inputs.datasets.load import LoadedDataset
-from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.model import RetrieverSettings, Sample
-from evalspec.runs.planning.draft import Draft, PlannedRetriever, ResolvedRetriever
+from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, ResolvedRetriever
 from evalspec.runs.planning.options import choose_first
 from evalspec.targets.retrievers.agent import DEFAULT, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.targets.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
@@ -20,10 +18,9 @@ _DEFAULT_TOP_K = 10
 _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def plan_queries(
-    draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
-) -> PlannedRetriever:
+def plan_queries(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever) -> PlannedRetriever:
     """Return how a dataset queries its retriever. The documents to ingest are not loaded yet."""
+    config, data = dataset.config, dataset.data
     documents = data.content.documents
     is_left = draft.options.no_ingest and not is_in_memory(asked.target)
     ingested = tuple(documents) if documents and not is_left else None
@@ -31,7 +28,7 @@ def plan_queries(
     draft.problems.extend(check_outsiders(ingested or (), own_prefix, data.shown_as))
     scope = "" if ingested is None else _default_scope(config.name)
     query_settings = QuerySettings(
-        settings=_settle(draft, asked, config, data, metrics, scope),
+        settings=_settle(draft, dataset, asked, scope),
         filters=config.filters,
         overrides=read_overrides(data.samples),
         corpus=frozenset(document.id for document in documents) if documents else None,
@@ -41,21 +38,15 @@ def plan_queries(
     return PlannedRetriever(asked.target, query_settings, documents=ingested)
 
 
-def _settle(
-    draft: Draft,
-    asked: ResolvedRetriever,
-    config: DatasetConfig,
-    data: LoadedDataset,
-    metrics: Iterable[str],
-    scope: str,
-) -> RetrieverSettings:
+def _settle(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever, scope: str) -> RetrieverSettings:
     """Return the query settings, each from its first source: command line, retriever, dataset, dataset file.
 
     `scope`: the default scope prefix.
     """
-    options, said, target = draft.options, data.content.defaults.settings, asked.target
-    of_file = max(data.content.defaults.k, default=0)
-    cutoffs = {name: parse_metric_spec(name).cutoff or 0 for name in metrics}
+    config, defaults = dataset.config, dataset.data.content.defaults
+    options, said, target = draft.options, defaults.settings, asked.target
+    of_file = max(defaults.k, default=0)
+    cutoffs = {name: parse_metric_spec(name).cutoff or 0 for name in dataset.metrics}
     deepest = max(cutoffs, key=cutoffs.__getitem__, default="")
     looked_at = cutoffs.get(deepest, 0)
     top_k = choose_first(

@@ -1,11 +1,10 @@
 """What the targets of a manifest can do, and their problems."""
 
-from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.inputs.user_code.calls import check_target
-from evalspec.runs.planning.draft import Draft, ResolvedRetriever
+from evalspec.runs.planning.draft import Draft, PlannedDataset, ResolvedRetriever
 from evalspec.runs.planning.input_schema import find_schema_problems
 from evalspec.targets.http.template import list_placeholders
 from evalspec.targets.retrievers.bm25 import explain_language
@@ -38,10 +37,9 @@ def _find_own_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[
     return []
 
 
-def check_use(
-    draft: Draft, asked: ResolvedRetriever, config: DatasetConfig, place: Place, *, has_documents: bool
-) -> None:
+def check_use(draft: Draft, asked: ResolvedRetriever, dataset: PlannedDataset) -> None:
     """Report settings of a dataset that its retriever does not support, and documents that it lacks."""
+    config, place, has_documents = dataset.config, dataset.place, bool(dataset.data.content.documents)
     is_http = isinstance(asked.target, HttpTarget)
     if asked.reranks and not can_rerank(asked.target):
         fix = f"describe {render_path(asked.place)}.http.rerank" if is_http else "use mode: retrieve"

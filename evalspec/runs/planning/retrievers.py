@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
-from evalspec.inputs.datasets.load import LoadedDataset
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
-from evalspec.runs.planning.draft import Draft, PlannedRetriever, ResolvedRetriever
-from evalspec.runs.planning.metrics import MetricFinder, find_definition
+from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, ResolvedRetriever
+from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import choose_first
-from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.scoring.metrics.base import Metric
+from evalspec.scoring.metrics.columns import find_definition
 from evalspec.targets.retrievers.agent import DEFAULT
 
 if TYPE_CHECKING:
@@ -78,10 +78,9 @@ def _split(message: str) -> tuple[str, str]:
     return what, fix
 
 
-def resolve_retriever(
-    draft: Draft, config: DatasetConfig, place: Place, data: LoadedDataset
-) -> ResolvedRetriever | None:
+def resolve_retriever(draft: Draft, dataset: PlannedDataset) -> ResolvedRetriever | None:
     """Return the retriever that a dataset queries; None if it queries the agent, or if the name is unknown."""
+    config, place = dataset.config, dataset.place
     if draft.options.responses is not None:
         return None
     name = _choose_name(draft, config)
@@ -96,13 +95,13 @@ def resolve_retriever(
     mode = choose_first(
         (draft.options.mode, "--mode"),
         (config.mode, "dataset"),
-        (data.content.defaults.settings.get("mode"), "dataset file"),
+        (dataset.data.content.defaults.settings.get("mode"), "dataset file"),
         ("retrieve", DEFAULT),
     )
     asked = ResolvedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
     from evalspec.runs.planning.retriever_targets import check_use
 
-    check_use(draft, asked, config, place, has_documents=bool(data.content.documents))
+    check_use(draft, asked, dataset)
     return asked
 
 
@@ -137,31 +136,28 @@ def _explain_unknown(draft: Draft, name: str, evaluation: EvaluationConfig, plac
         draft.add((*place, "retriever"), f"no retriever is named '{name}'", fix)
 
 
-def choose_cutoffs(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> tuple[int, ...]:
-    """Return the cutoffs of metrics without one, for a dataset with a retriever."""
-    return tuple(config.k or (draft.options.top_k and (draft.options.top_k,)) or data.content.defaults.k)
+def choose_cutoffs(draft: Draft, dataset: PlannedDataset) -> tuple[int, ...]:
+    """Return the cutoffs of metrics without one. `--top-k` is one for a dataset with a retriever."""
+    asked = draft.options.top_k if dataset.asked else None
+    return tuple(dataset.config.k or (asked and (asked,)) or dataset.data.content.defaults.k)
 
 
-def add_stages(
-    finder: MetricFinder, metrics: Mapping[str, Metric], place: Place, rules: RelevanceRules
-) -> dict[str, Metric]:
+def add_stages(finder: MetricFinder, metrics: Mapping[str, Metric], dataset: PlannedDataset) -> dict[str, Metric]:
     """Return the metrics, with the stage metrics of each ranking metric: before reranking, and the gain from it."""
     complete = dict(metrics)
     for metric in metrics.values():
         for stage in _STAGED if Need.RETRIEVED_IDS in metric.needs else ():
             name = f"{stage}.{metric.name}"
             if name not in complete and find_definition(parse_metric_spec(name).base) is not None:
-                found = finder.find(MetricEntry(name=name), place, rules)
+                found = finder.find(MetricEntry(name=name), dataset.place, dataset.rules)
                 complete |= {found.name: found} if found else {}
     return complete
 
 
-def plan_asking(
-    draft: Draft, asked: ResolvedRetriever | None, config: DatasetConfig, data: LoadedDataset, metrics: Iterable[str]
-) -> PlannedRetriever | None:
+def plan_asking(draft: Draft, dataset: PlannedDataset) -> PlannedRetriever | None:
     """Return how a dataset queries its retriever. The documents to ingest are not loaded yet."""
-    if asked is None:
+    if dataset.asked is None:
         return None
     from evalspec.runs.planning.query_settings import plan_queries
 
-    return plan_queries(draft, asked, config, data, metrics)
+    return plan_queries(draft, dataset, dataset.asked)

@@ -87,7 +87,8 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
         if options.sample_size is not None and options.sample_size > len(samples):
             message = f"dataset '{dataset.name}' has only {counted(len(samples), 'sample')}: all are used"
             draft.warnings.append(Problem(message, field="--sample-size"))
-        selected.append(replace(dataset, samples=samples, part=None if part is None else part.details))
+        details = None if part is None else part.details
+        selected.append(replace(dataset, data=dataset.data.keep(samples), part=details))
     if not selected:
         tags = sorted({tag for dataset in chosen for sample in dataset.samples for tag in sample.tags})
         hint = f"tags of the datasets: {', '.join(tags) or 'none'}" if tags or not draft.warnings else ""

@@ -5,86 +5,24 @@ override those of the dataset's file. A threshold that is enforced in no dataset
 unlisted metric if it is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec import Struct
 
 from evalspec.base.errors import Problem
-from evalspec.inputs.datasets.base import DatasetDefaults
-from evalspec.inputs.datasets.load import LoadedDataset
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
-from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec
+from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Direction, Need, StatedLimit, Threshold
+from evalspec.model import Direction, Need, Threshold
 from evalspec.runs.planning.doubts import list_doubts
-from evalspec.runs.planning.metrics import STANDARD, MetricFinder, describe_entry
-from evalspec.runs.planning.survey import Survey
-from evalspec.scoring.metrics.base import METRICS, Metric, RelevanceRules
-from evalspec.scoring.metrics.retrieval import define_f_beta
+from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset, Status
+from evalspec.runs.planning.metrics import MetricFinder
+from evalspec.scoring.metrics.base import METRICS, Metric
+from evalspec.scoring.metrics.columns import canonical_spec, find_column
 from evalspec.verdict.outline import close
 
-Status = Literal["overridden", "lifted"]
 _NO_LIFT = "remove it, or write the slice and stat of the threshold that it is meant for"
-
-Identity = tuple[str, str, str | None]
-"""What a limit is about: printed name of the metric, statistic, slice. A limit overrides those of the same identity."""
-
-
-class Decision(Struct):
-    """What a dataset, or the evaluation, says on an identity. `is_used`: it overrides or lifts a limit."""
-
-    status: Status
-    place: str
-    problem: Problem
-    is_used: bool = False
-
-
-class DatasetLimits(Struct):
-    """A dataset while its thresholds are resolved. Implicit metrics are added to `metrics`, beside the listed ones.
-
-    `is_retrieved`: whether it queries a retriever, which has stages. `rules`: of its retrieval metrics.
-    """
-
-    name: str
-    metrics: dict[str, Metric]
-    survey: Survey
-    is_retrieved: bool
-    rules: RelevanceRules = STANDARD
-    thresholds: list[Threshold] = field(default_factory=list)
-    listed: frozenset[str] = frozenset()
-    ledger: list[StatedLimit] = field(default_factory=list)
-    decided: dict[Identity, Decision] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.listed = frozenset(self.metrics)
-
-    @property
-    def is_read(self) -> bool:
-        """Return whether its samples are known: those of a dataset that is not selected are not."""
-        return self.survey.count > 0
-
-    def identify(self, name: str, limit: Limit) -> Identity:
-        """Return what a limit is about: metric, statistic and slice."""
-        return name, limit.stat or self.metrics[name].definition.statistic, limit.slice
-
-    def record(self, identity: Identity, limit: Threshold, place: str) -> StatedLimit:
-        """Add a limit to the ledger, and to the thresholds if it is enforced."""
-        name, stat, slice = identity
-        stated = StatedLimit(
-            metric=name, stat=stat, slice=slice, min=limit.min, max=limit.max, place=place, status="enforced"
-        )
-        if (decision := self.decided.get(identity)) is not None:
-            decision.is_used = True
-            stated = replace(stated, status=decision.status, by=decision.place)
-        elif self.survey.has_slice(slice):
-            self.thresholds.append(limit)
-        elif self.is_read:
-            stated = replace(stated, status="dead")
-        self.ledger.append(stated)
-        return stated
 
 
 class ThresholdFinder(Struct):
@@ -99,16 +37,17 @@ class ThresholdFinder(Struct):
         """Return the gate's confidence, which a threshold may override."""
         return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
-    def own(self, dataset: DatasetLimits, limits: Mapping[str, Sequence[Limit]], place: Place) -> None:
+    def own(self, dataset: PlannedDataset) -> None:
         """Add the dataset's own thresholds, and what it lifts."""
         decided: dict[Identity, Decision] = {}
-        for name, key, given in self._name_all(limits, place):
-            if not self._ensure(dataset, name, key, (*place, key)):
+        place = (*dataset.place, "thresholds")
+        for name, key, given in self._name_all(dataset.config.thresholds, place, [dataset]):
+            if not self._ensure(dataset, name, (*place, key)):
                 if name in self.finder.unusable:
                     continue
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
-            self._append([dataset], name, key, given, (*place, key))
+            self._append([dataset], name, given, (*place, key))
             bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
             for index, limit in enumerate(given):
                 where = self._place_of(index, (*place, key))
@@ -121,47 +60,47 @@ class ThresholdFinder(Struct):
                 decided.setdefault(identity, Decision(status, self._shown_place(where), problem))
         dataset.decided.update(decided)
 
-    def add_metrics_of_file(self, dataset: DatasetLimits, defaults: DatasetDefaults) -> None:
+    def add_metrics_of_file(self, dataset: PlannedDataset) -> None:
         """Add the metrics that the dataset's file limits."""
-        for name in defaults.thresholds:
+        for name in dataset.data.content.defaults.thresholds:
             metric = dataset.metrics.get(name) or self._find(dataset, name, ("spec", "evaluation"))
             if metric is not None:
                 dataset.metrics[name] = metric
 
-    def of_file(self, dataset: DatasetLimits, file: LoadedDataset) -> None:
+    def of_file(self, dataset: PlannedDataset) -> None:
         """Add the thresholds of the dataset's file, which those of the manifest override."""
-        for name, (minimum, maximum) in file.content.defaults.thresholds.items():
+        for name, (minimum, maximum) in dataset.data.content.defaults.thresholds.items():
             if name in dataset.metrics:
                 limit = Threshold(name, minimum, maximum, confidence=self._confidence)
-                dataset.record((name, dataset.metrics[name].definition.statistic, None), limit, file.shown_as)
+                dataset.record((name, dataset.metrics[name].definition.statistic, None), limit, dataset.file)
 
-    def check_lifts(self, dataset: DatasetLimits) -> None:
+    def check_lifts(self, dataset: PlannedDataset) -> None:
         """Reject each null that lifts nothing."""
-        for decision in dataset.decided.values() if dataset.is_read else ():
+        for decision in dataset.decided.values() if dataset.available else ():
             if decision.status == "lifted" and not decision.is_used:
                 _add_new(decision.problem, self.finder.problems)
 
-    def shared(self, datasets: Sequence[DatasetLimits], limits: Mapping[str, Sequence[Limit]]) -> None:
+    def shared(self, datasets: Sequence[PlannedDataset], limits: Mapping[str, Sequence[Limit]]) -> None:
         """Add the evaluation's thresholds to every dataset that computes their metrics."""
         place: Place = ("spec", "evaluation", "thresholds")
-        stated: list[tuple[Sequence[DatasetLimits], str, Sequence[Limit], Place]] = []
-        for name, key, given in self._name_all(limits, place):
+        stated: list[tuple[Sequence[PlannedDataset], str, Sequence[Limit], Place]] = []
+        for name, key, given in self._name_all(limits, place, datasets):
             for index, limit in enumerate(given):
                 if limit.lifts:
                     fix = "lift it in a dataset, or remove this line"
                     self._add(self._place_of(index, (*place, key)), "null lifts a threshold of the evaluation", fix)
-            computing = self._computing(datasets, name, key, (*place, key))
+            computing = self._computing(datasets, name, (*place, key))
             if not computing and name not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
                 fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
-            self._append(computing, name, key, given, (*place, key))
+            self._append(computing, name, given, (*place, key))
             stated.append((computing, name, given, (*place, key)))
         for one in stated:
             self._override_files(*one)
 
     def _override_files(
-        self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place
+        self, datasets: Sequence[PlannedDataset], name: str, limits: Sequence[Limit], place: Place
     ) -> None:
         """Let the evaluation's thresholds override those of the datasets' files."""
         for index, limit in enumerate(limits):
@@ -174,12 +113,13 @@ class ThresholdFinder(Struct):
         return f"{self.loaded.source.file}:{self.loaded.source.line(place)}"
 
     def _name_all(
-        self, limits: Mapping[str, Sequence[Limit]], place: Place
+        self, limits: Mapping[str, Sequence[Limit]], place: Place, datasets: Sequence[PlannedDataset]
     ) -> Iterator[tuple[str, str, Sequence[Limit]]]:
-        """Yield the printed name of each metric, its key and its limits. Two keys of one metric are an error."""
+        """Yield the column of each metric, its key and its limits. Two keys of one column are an error."""
         keys: dict[str, str] = {}
+        columns = self.finder.unusable.union(*(dataset.metrics for dataset in datasets))
         for key, given in limits.items():
-            name = self._printed_name(key, (*place, key))
+            name = self._find_column(key, columns, (*place, key))
             if name in keys:
                 self._add(
                     (*place, key), f"'{key}' and '{keys[name]}' are one metric, {name}", "write one list of limits"
@@ -188,16 +128,17 @@ class ThresholdFinder(Struct):
                 keys[name] = key
                 yield name, key, given
 
-    def _printed_name(self, key: str, place: Place) -> str | None:
-        """Return the printed name of a metric. Custom metrics keep their spelling."""
+    def _find_column(self, key: str, columns: Collection[str], place: Place) -> str | None:
+        """Return the column that a key means: a computed one, else that of a metric which may be free to compute."""
         try:
-            spec = parse_metric_spec(key)
+            found = find_column(key, columns, self.finder.own)
+            return found or str(canonical_spec(parse_metric_spec(key), self.finder.own))
         except ValueError as error:
-            self._add(place, str(error))
+            message, _, fix = str(error).partition("; ")
+            self._add(place, message, fix)
             return None
-        return _printed(spec) or key
 
-    def _computing(self, datasets: Sequence[DatasetLimits], name: str, key: str, place: Place) -> list[DatasetLimits]:
+    def _computing(self, datasets: Sequence[PlannedDataset], name: str, place: Place) -> list[PlannedDataset]:
         """Return the datasets that a shared threshold applies to: those that list the metric, otherwise all that can.
 
         A metric that needs only a reply (latency, error rate) is gated in all datasets, whichever list it.
@@ -207,10 +148,12 @@ class ThresholdFinder(Struct):
         everywhere = definition is not None and not definition.needs
         if listing and not everywhere:
             return listing
-        fit = [dataset for dataset in datasets if dataset.is_retrieved or not (definition and definition.is_staged)]
-        return [dataset for dataset in fit if self._ensure(dataset, name, key, place)]
+        fit = [
+            dataset for dataset in datasets if dataset.asked is not None or not (definition and definition.is_staged)
+        ]
+        return [dataset for dataset in fit if self._ensure(dataset, name, place)]
 
-    def _ensure(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> bool:
+    def _ensure(self, dataset: PlannedDataset, name: str, place: Place) -> bool:
         """Return whether the dataset computes the metric. Add the metric if it is free to compute."""
         if name in dataset.metrics:
             return True
@@ -219,22 +162,19 @@ class ThresholdFinder(Struct):
             return False
         if definition.base is not None and definition.base not in dataset.metrics:
             return False
-        metric = self._find(dataset, key, place)
+        metric = self._find(dataset, name, place)
         if metric is not None:
             dataset.metrics[name] = metric
         return metric is not None
 
-    def _find(self, dataset: DatasetLimits, name: str, place: Place) -> Metric | None:
+    def _find(self, dataset: PlannedDataset, name: str, place: Place) -> Metric | None:
         return self.finder.find(MetricEntry(name=name), place, dataset.rules)
 
-    def _append(
-        self, datasets: Sequence[DatasetLimits], name: str, key: str, limits: Sequence[Limit], place: Place
-    ) -> None:
+    def _append(self, datasets: Sequence[PlannedDataset], name: str, limits: Sequence[Limit], place: Place) -> None:
         """Add thresholds to datasets. A threshold on a slice is added only to datasets with samples in it."""
         bound = [limit for limit in limits if not limit.lifts]
         for dataset in datasets:
             if any(dataset.identify(name, limit) not in dataset.decided for limit in bound):
-                self._check_alias(dataset, name, key, place)
                 self._warn_of_doubts(dataset.metrics[name], limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
@@ -249,7 +189,7 @@ class ThresholdFinder(Struct):
                 self._enforce(datasets, name, limit, where)
         self._refuse_looser(datasets, name, limits, place)
 
-    def _enforce(self, datasets: Sequence[DatasetLimits], name: str, limit: Limit, place: Place) -> None:
+    def _enforce(self, datasets: Sequence[PlannedDataset], name: str, limit: Limit, place: Place) -> None:
         """Add a limit to the ledgers. A limit that all datasets override or lift is an error."""
         found = [
             dataset.record(
@@ -264,7 +204,7 @@ class ThresholdFinder(Struct):
             self._add(place, f"this threshold is enforced in no dataset: {', '.join(causes)}", "remove it")
 
     def _refuse_looser(
-        self, datasets: Sequence[DatasetLimits], name: str, limits: Sequence[Limit], place: Place
+        self, datasets: Sequence[PlannedDataset], name: str, limits: Sequence[Limit], place: Place
     ) -> None:
         """Reject a limit that another one of the same list implies, so that it can decide nothing."""
         for dataset in datasets:
@@ -292,19 +232,6 @@ class ThresholdFinder(Struct):
             where = self._place_of(bound[number][0], place)
             _add_new(self.loaded.problem(where, message, fix), self.warnings)
 
-    def _check_alias(self, dataset: DatasetLimits, name: str, key: str, place: Place) -> None:
-        """Reject a threshold whose alias implies other options than the computed metric has."""
-        metric = dataset.metrics[name]
-        named_by_itself = key.casefold() == name.casefold()
-        if named_by_itself and name in dataset.listed:
-            return
-        meant = describe_entry(MetricEntry(name=key), metric.definition)
-        if not metric.definition.alias_options or meant == metric.settings["entry"]:
-            return
-        message = f"'{key}' means match: {meant['match']}, but dataset '{dataset.name}' computes {name} with match: "
-        fix = "use one name in metrics and thresholds"
-        self._add(place, f"{message}{metric.settings['entry']['match']}", fix)
-
     def _check_range(self, metric: Metric, limit: Limit, place: Place) -> None:
         low, high = metric.bounds
         for value in (limit.bound, limit.min, limit.max):
@@ -324,9 +251,9 @@ class ThresholdFinder(Struct):
         declared = f"{{name: {metric.name}, range: [0, 1000]}}"
         self._add(place, message, f"declare one, as in {declared}, limit a percentile, or set confidence: null")
 
-    def _refuse_slice(self, datasets: Sequence[DatasetLimits], name: str | None, place: Place) -> None:
+    def _refuse_slice(self, datasets: Sequence[PlannedDataset], name: str | None, place: Place) -> None:
         """Add a problem for an unknown slice, unless an unread dataset may have it."""
-        if not all(dataset.survey.count for dataset in datasets):
+        if not all(dataset.available for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for tag in dataset.survey.tags})
         fix = f"use a tag or key=value of the metadata; tags: {', '.join(tags) or 'none'}"
@@ -365,8 +292,3 @@ def _how_to_compute(name: str) -> str:
     definition = METRICS.find(parse_metric_spec(name).base)
     is_staged = definition is not None and Need.CANDIDATE_IDS in definition.needs
     return "set mode: retrieve+rerank" if is_staged else "add it to its metrics"
-
-
-def _printed(spec: MetricSpec) -> str | None:
-    known = METRICS.find(spec.base) or define_f_beta(spec.base)
-    return str(MetricSpec(known.name, spec.cutoff)) if known else None

@@ -163,33 +163,25 @@ def _dataset(
 ) -> DatasetResult:
     metrics = {metric.name: metric for metric in planned.metrics}
     gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
+    thresholds = tuple(
+        doubt_lost(
+            compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),
+            metrics[threshold.metric],
+            gated,
+            lost,
+            outline.policy,
+            planned.cluster,
+        )
+        for threshold in planned.thresholds
+    )
+    is_repeated = max(outline.repeats, outline.judge_repeats) > 1
     result = DatasetResult(
-        name=planned.name,
+        **(planned.state() | {"thresholds": thresholds}),
         samples=tuple(samples),
         metrics=summarise(samples, planned.metrics, planned.cluster),
-        limits=planned.limits,
-        thresholds=tuple(
-            doubt_lost(
-                compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),
-                metrics[threshold.metric],
-                gated,
-                lost,
-                outline.policy,
-                planned.cluster,
-            )
-            for threshold in planned.thresholds
-        ),
         slices=_slices(planned, samples),
-        file=planned.file,
-        repeats=compute_repeats(samples, planned, outline.repeats)
-        if max(outline.repeats, outline.judge_repeats) > 1
-        else None,
-        retriever=planned.retriever,
+        repeats=compute_repeats(samples, planned, outline.repeats) if is_repeated else None,
         stages=compute_stages(samples) if planned.retriever or reports_stages(samples) else (),
-        cluster=planned.cluster,
-        gold=planned.gold,
-        source_id=planned.source_id,
-        description=planned.description,
     )
     return result.with_limits()
 

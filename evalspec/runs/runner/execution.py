@@ -11,18 +11,16 @@ from msgspec import Struct, field, structs
 
 from evalspec.base.plural import counted
 from evalspec.model import (
-    Attempt,
     Cause,
     Exchange,
     JudgeUsage,
     Need,
     Run,
     Sample,
-    SampleStatus,
     Score,
     ScoreStatus,
-    SearchTrace,
 )
+from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
@@ -35,7 +33,6 @@ from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
 from evalspec.runs.runner.worker_pool import Replay
 from evalspec.runs.store.log_index import AttemptKey
-from evalspec.runs.store.log_records import reply_record, scores_record
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
@@ -123,7 +120,7 @@ class Execution(Struct):
             return None
         dataset = self.plan.datasets[job.dataset]
         key = AttemptKey(dataset.name, sample.id, job.attempt)
-        found = self.known_attempts.find(key, [metric.name for metric in dataset.metrics])
+        found = self.known_attempts.find(key, list(dataset.metrics))
         if last:
             self.known_attempts.index.attempts.pop(key, None)
         return found
@@ -174,7 +171,7 @@ class Execution(Struct):
         """Return the execution of as many further attempts at the samples of an outline, on its metrics."""
         chosen = {dataset.name: {metric.name for metric in dataset.metrics} for dataset in outline.datasets}
         datasets = tuple(
-            structs.replace(one, metrics=tuple(metric for metric in one.metrics if metric.name in chosen[one.name]))
+            structs.replace(one, metrics={name: one.metrics[name] for name in one.metrics if name in chosen[one.name]})
             for one in self.plan.datasets
             if one.name in chosen
         )
@@ -244,7 +241,7 @@ class Execution(Struct):
         return dataset, dataset.samples[job.position]
 
     def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
-        self.log.append(reply_record(self.plan.datasets[job.dataset].name, job.attempt, exchange))
+        self.log.append(ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
         self._tell()
@@ -280,13 +277,13 @@ class Execution(Struct):
     async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
         dataset, sample = self.plan.datasets[job.dataset], exchange.sample
         scores = await score_exchange(
-            dataset.metrics,
+            tuple(dataset.metrics.values()),
             exchange,
             lambda new: self._keep_scores(dataset, job, sample, new),
             known=known,
             judge_repeats=self.plan.options.judge_repeat,
         )
-        judged = [scores[metric.name] for metric in dataset.metrics if Need.JUDGE in metric.needs]
+        judged = [scores[metric.name] for metric in dataset.metrics.values() if Need.JUDGE in metric.needs]
         self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
         is_failed = any(map(_failed_by_judge, scores.values()))
         if is_failed and self.failed is not None and len(self.failed) < _MOST_FAILED:
@@ -312,22 +309,11 @@ class Execution(Struct):
 
     def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
         """Add a scored reply to the results."""
-        reply, sample = exchange.reply, exchange.sample
-        status = SampleStatus.FAILED if reply is None else SampleStatus.ANSWERED
-        trace = (reply and reply.trace) or SearchTrace()
-        attempt = Attempt(
-            status,
-            reply.latency_ms if reply else None,
-            exchange.error,
-            exchange.unreachable,
-            scores={name: score.without_evidence() for name, score in scores.items()},
-            timings_ms=trace.timings_ms,
-            oddities=trace.oddities,
-            finish_reason=reply.finish_reason if reply else None,
-            retries=exchange.retries,
-            **({name: getattr(exchange, name) for name in _DIGESTS} if self.outline.has_texts else {}),
-        )
-        self.results.add(*job, attempt, sample)
+        record = ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange)
+        attempt = record.to_attempt({name: score.without_evidence() for name, score in scores.items()})
+        if not self.outline.has_texts:
+            attempt = structs.replace(attempt, **dict.fromkeys(_DIGESTS))
+        self.results.add(*job, attempt, exchange.sample)
         self.counts.scored += 1
         self._tell()
 
@@ -336,7 +322,7 @@ class Execution(Struct):
     ) -> None:
         if scores:
             usage = self.plan.services.usage.take_new()
-            self.log.append(scores_record(dataset.name, sample.id, job.attempt, scores, usage))
+            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, usage))
 
     def keep_learned(self, learned: Learned) -> None:
         """Store what the judge's replies say about it: parameters that are refused, and models."""
@@ -356,7 +342,7 @@ class Execution(Struct):
 
     async def _preload(self) -> None:
         """Load the packages for scoring, which would otherwise delay the first scores and requests in flight."""
-        modules = {module for d in self.plan.datasets for m in d.metrics for module in m.definition.imports}
+        modules = {module for d in self.plan.datasets for m in d.metrics.values() for module in m.definition.imports}
         for module in sorted(modules):
             await asyncio.to_thread(import_module, module)
         await self.plan.services.preload(needs_of(self.plan.datasets))

@@ -93,13 +93,13 @@ def _describe_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetDigest:
     return DatasetDigest(
         name=dataset.name,
         file=dataset.file,
-        sha256=dataset.sha256,
+        sha256=dataset.data.sha256,
         available=dataset.available,
         selected=len(dataset.samples),
         selection_sha256=compute_digest(list(contents)),
         samples_sha256=compute_digest(list(contents.items())),
-        metrics=tuple(metric.name for metric in dataset.metrics),
-        metric_identities={metric.name: identify_metric(plan, metric) for metric in dataset.metrics},
+        metrics=tuple(dataset.metrics),
+        metric_identities={name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()},
         part=dataset.part,
     )
 

@@ -19,13 +19,13 @@ from evalspec.base.trust import in_force
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.model import Run
 from evalspec.model.fingerprints import AgentDigest, Fingerprint
+from evalspec.model.log import InputRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.origin import compare_origin
 from evalspec.runs.store.damage import list_damaged_inputs
 from evalspec.runs.store.files import store_errors
-from evalspec.runs.store.inputs import input_record
 from evalspec.runs.store.log_index import LogIndex
 from evalspec.runs.store.log_records import change_fingerprint
 from evalspec.runs.store.run_log import RunLog
@@ -101,11 +101,11 @@ def _read_baseline(plan: Plan) -> bytes | None:
         return plan.baseline.read_bytes()
 
 
-def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[dict[str, Any]]:
+def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[InputRecord]:
     for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
         limited = limited_slices(outlined.thresholds)
         for sample in dataset.samples:
-            yield input_record(dataset.name, add_slices(sample, limited))
+            yield InputRecord(dataset.name, add_slices(sample, limited))
 
 
 class InputsChanged(InvalidInput):

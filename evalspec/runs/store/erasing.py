@@ -4,31 +4,31 @@ Each file is replaced in one step. If the process is killed between two files, e
 the work.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.plural import counted
+from evalspec.model.log import (
+    LOG_RECORD,
+    NO_LONGER_KEPT,
+    ErasedRecord,
+    InputRecord,
+    LogRecord,
+    ReplyRecord,
+    ReportRecord,
+    ScoresRecord,
+    TextRecord,
+)
 from evalspec.runs.store.damage import list_damage
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import store_errors, write_atomically
-from evalspec.runs.store.inputs import INPUTS_NAME, bare_record
+from evalspec.runs.store.inputs import INPUTS_NAME
 from evalspec.runs.store.log_index import LogIndex
-from evalspec.runs.store.log_records import (
-    ERASED,
-    NO_LONGER_KEPT,
-    REPLY,
-    REPORT,
-    SCORES,
-    TEXT,
-    describe_repair,
-    encode_record,
-    read_log,
-    without_erased_texts,
-)
+from evalspec.runs.store.log_records import LogLine, describe_repair, encode_record, read_log, renumber
 from evalspec.runs.store.pushed_runs import MARK_NAME
 from evalspec.runs.store.run_log import (
     AGENT_LOG_NAME,
@@ -56,7 +56,7 @@ class Wanted(Struct, frozen=True):
     `metadata_kept`: metadata keys of erased samples to keep, for the slices of the run.
     """
 
-    is_wanted: Callable[[Mapping[str, Any]], bool]
+    is_wanted: Callable[[InputRecord], bool]
     asks: Callable[[bytes], bool]
     quotes: Callable[[bytes], bool]
     metadata_kept: Collection[str]
@@ -74,18 +74,14 @@ def find_samples(stored: StoredRun, wanted: Wanted) -> set[Key]:
             f"{index.damage[0]}. {describe_repair(stored.id)}, and `evalspec runs rm {stored.id}` removes it"
         )
     found = set(index.erased)
-    for _, record in read_log(stored.folder / INPUTS_NAME):
-        key = record["dataset"], record["id"]
-        if key not in found and (wanted.is_wanted(record) or _is_asked(record, wanted)):
+    for line, one in read_log(stored.folder / INPUTS_NAME, InputRecord):
+        key = one.dataset, one.sample.id
+        if key not in found and (wanted.is_wanted(one) or wanted.asks(line.text)):
             found.add(key)
-    for record in _read(stored):
-        if record["kind"] in (REPLY, SCORES) and (record["dataset"], record["id"]) not in found:
-            found |= {(record["dataset"], record["id"])} if _is_asked(record, wanted) else set()
+    for line, record in _read(stored):
+        if isinstance(record, ReplyRecord | ScoresRecord) and (record.dataset, record.id) not in found:
+            found |= {(record.dataset, record.id)} if wanted.asks(line.text) else set()
     return found
-
-
-def _is_asked(record: Mapping[str, Any], wanted: Wanted) -> bool:
-    return wanted.asks(encode_record(record, 1))
 
 
 def erase_samples(stored: StoredRun, wanted: Wanted, render_report: Callable[[StoredRun], Iterable[str]]) -> set[Key]:
@@ -110,10 +106,10 @@ def erase_samples(stored: StoredRun, wanted: Wanted, render_report: Callable[[St
 
 def _rewrite(log: RunLog, stored: StoredRun, samples: Collection[Key], wanted: Wanted) -> None:
     old_inputs, old_log = stored.folder / INPUTS_NAME, stored.folder / LOG_NAME
-    inputs = list(_encode(_erase_inputs(stored, samples, wanted)))
-    lines = list(_encode(_erase_log(stored, samples)))
+    inputs = _number(_erase_inputs(stored, samples, wanted))
+    lines = _number(_erase_log(stored, samples))
     with store_errors(old_log):
-        is_new = b"".join(lines) != b"".join(_encode(_list_unfinished(stored)))
+        is_new = lines != _number(line.text for line, one in _read(stored) if not isinstance(one, ReportRecord))
         is_new_input = b"".join(inputs) != old_inputs.read_bytes()
     agent_log = stored.folder / AGENT_LOG_NAME
     if agent_log.exists() and (is_new or agent_log.read_bytes() != _AGENT_LOG):
@@ -123,49 +119,50 @@ def _rewrite(log: RunLog, stored: StoredRun, samples: Collection[Key], wanted: W
         log.replace_inputs(inputs)
 
 
-def _list_unfinished(stored: StoredRun) -> Iterator[dict[str, Any]]:
-    return (record for record in _read(stored) if record["kind"] != REPORT)
-
-
-def _erase_log(stored: StoredRun, samples: Collection[Key]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a log without the texts of some samples, then a record for each of those samples.
+def _erase_log(stored: StoredRun, samples: Collection[Key]) -> Iterator[bytes]:
+    """Yield the lines of a log without the texts of some samples, then a line for each of those samples.
 
     The record of the report is left out, because the report changes.
     """
     needed = {
         digest
-        for record in _read(stored)
-        if record["kind"] == REPLY and (record["dataset"], record["id"]) not in samples
-        for digest in record.get("retrieved_texts") or ()
+        for _, record in _read(stored)
+        if isinstance(record, ReplyRecord) and (record.dataset, record.id) not in samples
+        for digest in record.retrieved_texts or ()
     }
-    for record in _read(stored):
-        if record["kind"] in (REPLY, SCORES):
-            is_erased = (record["dataset"], record["id"]) in samples
-            yield without_erased_texts(record) if is_erased else record
-        elif record["kind"] == TEXT and record["digest"] in needed:
-            yield record
+    for line, record in _read(stored):
+        if isinstance(record, ReplyRecord | ScoresRecord):
+            is_erased = (record.dataset, record.id) in samples
+            yield encode_record(_erase(record), 1) if is_erased else line.text
+        elif isinstance(record, TextRecord) and record.digest in needed:
+            yield line.text
     for dataset, name in sorted(samples):
-        yield {"kind": ERASED, "dataset": dataset, "id": name}
+        yield encode_record(ErasedRecord(dataset, name), 1)
 
 
-def _erase_inputs(stored: StoredRun, samples: Collection[Key], wanted: Wanted) -> Iterator[dict[str, Any]]:
-    for _, read in read_log(stored.folder / INPUTS_NAME):
-        record = _without_tail(read)
-        if (record["dataset"], record["id"]) in samples:
-            record = {**bare_record(record, wanted.metadata_kept), "digest": None}
-        yield record
+def _erase(record: ReplyRecord | ScoresRecord) -> ReplyRecord | ScoresRecord:
+    """Return a record with measurements only. The reason of every score says why."""
+    bare = record.without_texts(NO_LONGER_KEPT)
+    if isinstance(bare, ReplyRecord):
+        return bare
+    return replace(bare, scores={name: replace(one, reason=NO_LONGER_KEPT) for name, one in bare.scores.items()})
 
 
-def _read(stored: StoredRun) -> Iterator[dict[str, Any]]:
-    return (_without_tail(record) for _, record in read_log(stored.folder / LOG_NAME))
+def _erase_inputs(stored: StoredRun, samples: Collection[Key], wanted: Wanted) -> Iterator[bytes]:
+    for line, record in read_log(stored.folder / INPUTS_NAME, InputRecord):
+        if (record.dataset, record.sample.id) in samples:
+            bare = record.sample.without_texts(wanted.metadata_kept)
+            yield encode_record(InputRecord(record.dataset, replace(bare, digest=None)), 1)
+        else:
+            yield line.text
 
 
-def _without_tail(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in ("number", "crc")}
+def _read(stored: StoredRun) -> Iterator[tuple[LogLine, LogRecord]]:
+    return read_log(stored.folder / LOG_NAME, LOG_RECORD)
 
 
-def _encode(records: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
-    return (encode_record(record, number) for number, record in enumerate(records, 1))
+def _number(lines: Iterable[bytes]) -> list[bytes]:
+    return [renumber(line, number) for number, line in enumerate(lines, 1)]
 
 
 def _remove_leftovers(folder: Path, wanted: Wanted, has_samples: bool) -> None:

@@ -1,52 +1,40 @@
 """The index of a run log: every attempt with its scores and its position on disk. Texts stay on disk."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeVar
 
-from msgspec import MsgspecError, Struct, convert, field
-from msgspec.json import Decoder
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
-from evalspec.model import (
-    Attempt,
-    Cause,
-    Exchange,
-    JudgeUsage,
-    Sample,
-    SampleStatus,
-    Score,
-    ScoreStatus,
-    SearchTrace,
-    StoredExchange,
+from evalspec.model import Attempt, Exchange, JudgeUsage, Sample, Score, StoredExchange
+from evalspec.model.base import Record
+from evalspec.model.log import (
+    LOG_RECORD,
+    Change,
+    ErasedRecord,
+    LogRecord,
+    ReplyRecord,
+    ReportRecord,
+    ScoresRecord,
+    TextRecord,
+    change_texts,
 )
-from evalspec.model.base import built
 from evalspec.runs.store.files import store_errors
-from evalspec.runs.store.inputs import mask_sample
 from evalspec.runs.store.log_records import (
-    ERASED,
     NOT_A_RECORD,
     REPAIR,
-    REPLY,
-    REPORT,
-    TEXT,
-    Change,
     LogLine,
-    change_texts,
-    parse_object,
-    parse_reply_record,
-    parse_scores_record,
+    decode_at,
+    decode_line,
     read_lines,
 )
 
-
-def _as_it_is(value: Any) -> Any:
-    return value
+_Kind = TypeVar("_Kind", bound=Record)
 
 
 class AttemptKey(NamedTuple):
@@ -136,61 +124,22 @@ class LogIndex(Struct):
             StoreError: The log can no longer be read.
         """
         if self.restore == FOR_READERS.mask_data:
-            sample = mask_sample(sample)
+            sample = change_texts(sample, self.restore)
         with store_errors(self.path), self.path.open("rb") as log:
-            reply, *scored = [self._read_record(log, place) for place in places]
-            if reply.get("retrieved_texts") is not None:
-                found = [
-                    self._read_record(log, self.texts[digest].place)["text"] for digest in reply["retrieved_texts"]
-                ]
-                reply = {**reply, "retrievedContexts": found}
-        scores: dict[str, Score] = {}
-        for record in scored:
-            scores |= parse_scores_record(record)
-        yield StoredExchange(reply["dataset"], reply["attempt"], parse_reply_record(reply, sample), scores)
+            record = self._read_record(log, places[0], ReplyRecord)
+            scored = [self._read_record(log, place, ScoresRecord) for place in places[1:]]
+            if record.reply and record.retrieved_texts is not None:
+                found = [self._read_record(log, self.texts[one].place, TextRecord) for one in record.retrieved_texts]
+                contexts = tuple(one.text for one in found)
+                record = replace(record, reply=replace(record.reply, retrieved_contexts=contexts))
+        scores = {metric: score for one in scored for metric, score in one.scores.items()}
+        yield StoredExchange(record.dataset, record.attempt, record.to_exchange(sample), scores)
 
-    def _read_record(self, log: BinaryIO, place: int) -> dict[str, Any]:
-        log.seek(place)
-        return change_texts(parse_object(log.readline(), f"{self.path}, byte {place}"), self.restore)
+    def _read_record(self, log: BinaryIO, place: int, kind: type[_Kind]) -> _Kind:
+        return change_texts(decode_at(self.path, log, place, kind), self.restore)
 
 
-class _StoredScore(Struct):
-    """The fields of a score that the index reads: all except the evidence."""
-
-    status: ScoreStatus
-    value: float | None
-    reason: str | None
-    repeats: tuple[float, ...]
-    cause: Cause | None = None
-
-
-class _Line(Struct, rename="camel"):
-    """The fields of a line of any kind that the index reads: no texts."""
-
-    kind: Literal["reply", "scores", "text", "report", "erased"]
-    dataset: str = ""
-    id: str = ""
-    attempt: int = 0
-    digest: str = ""
-    sha256: str | None = None
-    run: str | None = None
-    inputs_sha256: str | None = None
-    retrieved_texts: tuple[str, ...] | None = field(default=None, name="retrieved_texts")
-    status: SampleStatus | None = None
-    latency_ms: float | None = None
-    error: str | None = None
-    unreachable: bool = False
-    trace: SearchTrace | None = None
-    finish_reason: str | None = None
-    retries: int | None = None
-    answer_digest: str | None = None
-    question_digest: str | None = None
-    request_digest: str | None = None
-    scores: dict[str, _StoredScore] = {}
-    judge_usage: dict[str, JudgeUsage] = {}
-
-
-_REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"%s"' % REPORT.encode())
+_REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"report"')
 
 
 def read_log_index(path: Path, restore: Change = FOR_READERS.mask_data) -> LogIndex:
@@ -216,82 +165,62 @@ def read_log_seal(path: Path) -> LogIndex:
 
 def _read(index: LogIndex, head: re.Pattern[bytes] | None = None) -> LogIndex:
     """Fill an index with all records, or with those that begin with `head`."""
-    path, decoder = index.path, Decoder(built(_Line))
+    path = index.path
     for line in read_lines(path):
         if line.damage:
             index.damage.append(line.damage)
         if line.is_intact and (head is None or head.match(line.text)):
+            place = f"{path}:{line.at}"
+            record = decode_line(line.text, LOG_RECORD, place)
             try:
-                _add(index, _decode(decoder, line.text), line)
-            except (MsgspecError, TypeError, ValueError, RecursionError) as error:
-                raise StoreError(f"{path}:{line.at}: {NOT_A_RECORD}: {error}. {REPAIR}") from error
+                _add(index, record, line)
+            except ValueError as error:
+                raise StoreError(f"{place}: {NOT_A_RECORD}: {error}. {REPAIR}") from error
     return index
 
 
-def _decode(decoder: Decoder[_Line], text: bytes) -> _Line:
-    try:
-        return decoder.decode(text)
-    except MsgspecError:
-        if b"\\ud" not in text.lower():
-            raise
-        return convert(json.loads(text), built(_Line))  # msgspec reads no lone surrogate, which an error may quote
+def _add(index: LogIndex, record: LogRecord, line: LogLine) -> None:
+    if has_placeholders(line.text):
+        record = change_texts(record, index.restore)
+    match record:
+        case ReplyRecord():
+            _add_reply(index, record, line)
+        case ScoresRecord():
+            _add_scores(index, record, line)
+        case TextRecord():
+            index.texts[record.digest] = StoredText(line.place, list_references(line.text))
+        case ReportRecord():
+            index.report, index.run, index.inputs = record.sha256, record.run, record.inputs_sha256
+        case ErasedRecord():
+            index.erased.add((intern(record.dataset), record.id))
 
 
-def _find_hidden(index: LogIndex, line: _Line, stored: LogLine) -> frozenset[str]:
-    own = list_references(stored.text)
-    of_texts = [hidden for one in line.retrieved_texts or () if (hidden := index.texts[one].hidden)]
+def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:
+    key = AttemptKey(intern(record.dataset), record.id, record.attempt)
+    lost = [digest for digest in record.retrieved_texts or () if digest not in index.texts]
+    if lost:
+        index.damage.append(f"{index.path}:{line.at}: a text of this reply is missing")
+        index.attempts.pop(key, None)
+        return
+    has_trace = record.reply is not None and record.reply.trace is not None
+    attempt, hidden = record.to_attempt({}), _find_hidden(index, record, line)
+    index.attempts[key] = StoredAttempt([line.place], attempt, has_trace, hidden)
+
+
+def _find_hidden(index: LogIndex, record: ReplyRecord, line: LogLine) -> frozenset[str]:
+    own = list_references(line.text)
+    of_texts = [hidden for one in record.retrieved_texts or () if (hidden := index.texts[one].hidden)]
     return own.union(*of_texts) if of_texts else own
 
 
-def _add(index: LogIndex, line: _Line, stored: LogLine) -> None:
-    restore, place = index.restore if has_placeholders(stored.text) else _as_it_is, stored.place
-    if line.kind == TEXT:
-        index.texts[line.digest] = StoredText(place, list_references(stored.text))
-        return
-    if line.kind == REPORT:
-        index.report, index.run, index.inputs = line.sha256, line.run, line.inputs_sha256
-        return
-    if line.kind == ERASED:
-        index.erased.add((intern(line.dataset), line.id))
-        return
-    key = AttemptKey(intern(line.dataset), line.id, line.attempt)
-    if line.kind == REPLY:
-        _add_reply(index, line, stored, key, restore)
-        return
-    found_attempt = index.attempts.get(key)
+def _add_scores(index: LogIndex, record: ScoresRecord, line: LogLine) -> None:
+    found_attempt = index.attempts.get(AttemptKey(record.dataset, record.id, record.attempt))
     if found_attempt is None:
         if not index.damage:
-            raise ValueError(f"no reply precedes the scores of sample {key.sample_id}")
+            raise ValueError(f"no reply precedes the scores of sample {record.id}")
         return
-    found_attempt.places.append(place)
-    for metric, score in line.scores.items():
-        reason = restore(score.reason)
-        found_attempt.scores[metric] = Score(score.status, score.value, reason, score.repeats, score.cause)
-    for metric, used in line.judge_usage.items():
+    found_attempt.places.append(line.place)
+    for metric, score in record.scores.items():
+        found_attempt.scores[metric] = score.without_evidence()
+    for metric, used in record.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used
-
-
-def _add_reply(index: LogIndex, line: _Line, stored: LogLine, key: AttemptKey, restore: Change) -> None:
-    lost = [digest for digest in line.retrieved_texts or () if digest not in index.texts]
-    if lost:
-        index.damage.append(f"{index.path}:{stored.at}: a text of this reply is missing")
-        index.attempts.pop(key, None)
-        return
-    if line.status is None:
-        raise ValueError("the reply has no status")
-    trace = line.trace or SearchTrace()
-    attempt = Attempt(
-        line.status,
-        line.latency_ms,
-        restore(line.error),
-        line.unreachable,
-        timings_ms=restore(trace.timings_ms),
-        oddities=restore(trace.oddities),
-        finish_reason=restore(line.finish_reason),
-        retries=line.retries,
-        answer_digest=line.answer_digest,
-        question_digest=line.question_digest,
-        request_digest=line.request_digest,
-    )
-    hidden = _find_hidden(index, line, stored)
-    index.attempts[key] = StoredAttempt([stored.place], attempt, line.trace is not None, hidden)

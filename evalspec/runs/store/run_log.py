@@ -8,7 +8,7 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from filelock import FileLock, Timeout
 from msgspec import to_builtins
@@ -17,6 +17,18 @@ from msgspec.structs import replace
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import sync_folder
 from evalspec.model.fingerprints import Fingerprint
+from evalspec.model.log import (
+    WITHHELD,
+    Change,
+    InputRecord,
+    LogRecord,
+    ReplyRecord,
+    ReportRecord,
+    ScoresRecord,
+    StoredRecord,
+    TextRecord,
+    change_texts,
+)
 from evalspec.runs.store.files import (
     cut_torn_line,
     digest_file,
@@ -27,22 +39,11 @@ from evalspec.runs.store.files import (
     write_atomically,
 )
 from evalspec.runs.store.group_sync import GroupSync
-from evalspec.runs.store.inputs import INPUTS_NAME, bare_record
+from evalspec.runs.store.inputs import INPUTS_NAME
 from evalspec.runs.store.log_index import LogIndex, read_log_index
-from evalspec.runs.store.log_records import (
-    REPORT,
-    TEXT,
-    Change,
-    change_fingerprint,
-    change_texts,
-    encode_record,
-    parse_number,
-    read_lines,
-    renumber,
-    without_texts,
-)
+from evalspec.runs.store.log_records import change_fingerprint, encode_record, parse_number, read_lines, renumber
 
-STORE_VERSION = 3
+STORE_VERSION = 4
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
 REPORT_NAME = "report.json"
@@ -54,6 +55,9 @@ AGENT_LOG_NAME = "agent.log"
 _TEXT_DIGEST_LENGTH = 32
 _LOOK_SECONDS = 0.2
 """How long to wait for a lock: `is_being_written` of another process has it for a moment."""
+
+
+_Stored = TypeVar("_Stored", bound=StoredRecord)
 
 
 def _is_doubtful(_line: bytes) -> bool:
@@ -126,13 +130,13 @@ class RunLog:
         text = json.dumps(document, indent=2, allow_nan=False) + "\n"
         write_atomically(self.place / DESCRIPTION_NAME, [text.encode()])
 
-    def write_inputs(self, records: Iterable[Mapping[str, Any]], metadata_kept: Collection[str]) -> None:
+    def write_inputs(self, records: Iterable[InputRecord], metadata_kept: Collection[str]) -> None:
         """Write `inputs.jsonl`. `metadata_kept`: metadata keys to store even without texts.
 
         Raises:
             StoreError: The file cannot be written.
         """
-        kept = records if self._texts else (bare_record(record, metadata_kept) for record in records)
+        kept = records if self._texts else (record.without_texts(metadata_kept) for record in records)
         lines = (self._encode(record, number) for number, record in enumerate(kept, 1))
         self._refuse_failed()
         write_atomically(self.place / INPUTS_NAME, lines)
@@ -145,7 +149,7 @@ class RunLog:
         """
         write_atomically(self.place / BASELINE_NAME, [content])
 
-    def append(self, record: Mapping[str, Any]) -> None:
+    def append(self, record: ReplyRecord | ScoresRecord) -> None:
         """Append one record.
 
         The record survives a kill immediately, and a power failure about a second later.
@@ -153,37 +157,38 @@ class RunLog:
         Raises:
             StoreError: The record cannot be written. Earlier records are intact. The log accepts no more records.
         """
-        kept = record if self._texts else without_texts(record)
-        if kept.get("trace") is None:
-            self._write(self._encode(kept, self._number + 1))
-        else:
+        kept = record if self._texts else record.without_texts(WITHHELD)
+        if isinstance(kept, ReplyRecord) and kept.reply and kept.reply.trace:
             for part in self._take_out_texts(self._redact_record(kept)):
                 self._append(part)
+        else:
+            self._write(self._encode(kept, self._number + 1))
 
-    def _encode(self, record: Mapping[str, Any], number: int) -> bytes:
+    def _encode(self, record: StoredRecord, number: int) -> bytes:
         """Return a line with its secrets redacted. Most lines have none, as a check of their bytes shows."""
         line = encode_record(record, number)
         return line if self._is_clean(line) else encode_record(self._redact_record(record), number)
 
-    def _redact_record(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def _redact_record(self, record: _Stored) -> _Stored:
         """Return the record redacted. First store how to recognise a value that is redacted for the first time."""
         redacted = change_texts(record, self._redact)
         if self.description and self._describe().keys() - self.description[0].references.keys():
             self.write_description(*self.description)
         return redacted
 
-    def _take_out_texts(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _take_out_texts(self, record: ReplyRecord) -> Iterator[LogRecord]:
         """Yield the texts of a retriever's reply that are not stored yet, then the record that refers to them."""
-        if record["retrievedContexts"] is None:
+        if record.reply is None or record.reply.retrieved_contexts is None:
             yield record
             return
         digests = []
-        for text in record["retrievedContexts"]:
+        for text in record.reply.retrieved_contexts:
             digests.append(sha256(text.encode(errors="surrogatepass")).hexdigest()[:_TEXT_DIGEST_LENGTH])
             if digests[-1] not in self._stored_texts:
                 self._stored_texts.add(digests[-1])
-                yield {"kind": TEXT, "digest": digests[-1], "text": text}
-        yield {**record, "retrievedContexts": None, "retrieved_texts": digests}
+                yield TextRecord(digests[-1], text)
+        reply = replace(record.reply, retrieved_contexts=None)
+        yield replace(record, reply=reply, retrieved_texts=tuple(digests))
 
     def _refuse_failed(self, *, is_final: bool = True) -> None:
         """Raise if an earlier write failed: the log accepts no more records.
@@ -202,7 +207,7 @@ class RunLog:
         with store_errors(self._path):
             return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
 
-    def _append(self, record: Mapping[str, Any]) -> None:
+    def _append(self, record: LogRecord) -> None:
         self._write(encode_record(record, self._number + 1))
 
     def _write(self, line: bytes) -> None:
@@ -292,7 +297,7 @@ class RunLog:
         path = self.place / INPUTS_NAME
         with store_errors(path):
             inputs = digest_file(path) if path.exists() else None
-        self._append({"kind": REPORT, "run": self.id, "sha256": digest.hexdigest(), "inputsSha256": inputs})
+        self._append(ReportRecord(self.id, digest.hexdigest(), inputs))
 
     def close(self) -> None:
         """Sync the log to disk and release the lock. A second call does nothing.

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.json import Encoder
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from evalspec.model import (
     Attempt,
@@ -13,11 +13,11 @@ from evalspec.model import (
     Run,
     SampleResult,
     Score,
-    ScoreStatus,
     Summary,
     known_finish_reason,
 )
-from evalspec.runs.store.log_records import WITHHELD, change_fingerprint
+from evalspec.model.log import WITHHELD, change_texts
+from evalspec.runs.store.log_records import change_fingerprint
 
 _encode = Encoder().encode
 _Record = TypeVar("_Record", bound=Struct)
@@ -37,8 +37,8 @@ def redact_run(run: Run, redact: Callable[[Any], Any], is_clean: Callable[[bytes
         reasons=tuple(redact(run.reasons)),
         datasets=tuple(_redact_dataset(dataset, redact, is_clean) for dataset in run.datasets),
         notes=tuple(redact(run.notes)),
-        regressions=_redact_record(run.regressions, redact),
-        measurement=_redact_record(run.measurement, redact),
+        regressions=change_texts(run.regressions, redact, ()),
+        measurement=change_texts(run.measurement, redact, ()),
         fingerprint=change_fingerprint(run.fingerprint, redact),
     )
 
@@ -61,10 +61,10 @@ def _redact_dataset(
             replace(part, name=redact(part.name), metrics=_redact_summaries(part.metrics, redact))
             for part in dataset.slices
         ),
-        retriever=_redact_record(dataset.retriever, redact),
-        stages=_redact_record(dataset.stages, redact),
-        diagnosis=_redact_record(dataset.diagnosis, redact),
-        gold=_redact_record(dataset.gold, redact),
+        retriever=change_texts(dataset.retriever, redact, ()),
+        stages=change_texts(dataset.stages, redact, ()),
+        diagnosis=change_texts(dataset.diagnosis, redact, ()),
+        gold=change_texts(dataset.gold, redact, ()),
         source_id=redact(dataset.source_id),
         description=redact(dataset.description),
     )
@@ -127,15 +127,6 @@ def _with(record: _Record, **values: Any) -> _Record:
     )
 
 
-def _redact_record(value: Any, redact: Callable[[Any], Any]) -> Any:
-    """Return a record, or a tuple of records, with every text redacted."""
-    if isinstance(value, tuple):
-        return tuple(_redact_record(item, redact) for item in value)
-    if isinstance(value, Struct):
-        return replace(value, **{name: _redact_record(part, redact) for name, part in asdict(value).items()})
-    return redact(value)
-
-
 def withhold_texts(run: Run, metadata_kept: Collection[str]) -> Run:
     """Return the run with measurements only.
 
@@ -173,7 +164,4 @@ def _withhold_attempt(attempt: Attempt) -> Attempt:
 
 
 def _withhold_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
-    return {
-        metric: replace(score, evidence=UNSET, reason=None if score.status is ScoreStatus.SCORED else WITHHELD)
-        for metric, score in scores.items()
-    }
+    return {metric: score.without_texts(WITHHELD) for metric, score in scores.items()}

@@ -1,38 +1,51 @@
-"""Rows of `evalspec runs list`, read without the outline, samples and scores."""
+"""What lists of runs show of one, read without its outline, samples and scores."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import MsgspecError, Struct, field
-from msgspec.json import Decoder
+from msgspec.json import Decoder, decode
 
+from evalspec.base.json_text import compute_digest
 from evalspec.model import VerdictStatus
-from evalspec.model.base import built
+from evalspec.model.base import built, project
+from evalspec.model.fingerprints import (
+    DatasetDigest,
+    Description,
+    Fingerprint,
+    ManifestDigest,
+    RetrieverDigest,
+    digest_parts,
+)
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION
-from evalspec.runs.store.series import Recorded
 
 UNFINISHED = "unfinished"
 UNREADABLE = "unreadable"
 _HEAD_BYTES = 4096
+_SERIES_LENGTH = 16
 _VERDICT = re.compile(rb'^  "verdict": "([^"\n]*)",\r?\n  "partial": (true|false),?\r?$', re.M)
 
 
-class _Retriever(Struct):
-    name: str
-
-
-class _Fingerprint(Recorded, frozen=True, rename="camel", kw_only=True):
-    started_at: str
-    retrievers: dict[str, _Retriever] = field(default_factory=dict)
-
-
-class _Description(Struct):
-    store_version: int = field(name="storeVersion")
-    fingerprint: _Fingerprint
+_DatasetHead = project(DatasetDigest, "DatasetDigestHead", ("name", "selected", "samples_sha256", "metric_identities"))
+_RetrieverHead = project(RetrieverDigest, "RetrieverDigestHead", ("name",))
+_ManifestHead = project(ManifestDigest, "ManifestDigestHead", ("path",))
+_FingerprintHead = project(
+    Fingerprint,
+    "FingerprintHead",
+    ("started_at", "manifest", "datasets", "retrievers", "judge_refused", "judge_models", "ci"),
+    manifest=_ManifestHead | None,
+    datasets=tuple[_DatasetHead, ...],  # type: ignore[valid-type]
+    retrievers=Mapping[str, _RetrieverHead],  # type: ignore[valid-type]
+)
+DescriptionHead = project(
+    Description, "DescriptionHead", ("store_version", "fingerprint"), fingerprint=_FingerprintHead
+)
+"""A Description with what lists of runs show, which is decoded in half the time."""
 
 
 class StoredValue(Struct):
-    """The value of a metric. `expected`: the samples that it should be over. `series`: see Recorded.find_series."""
+    """The value of a metric. `expected`: the samples that it should be over. `series`: see find_series."""
 
     value: float | None = None
     scored: int = 0
@@ -51,7 +64,6 @@ class _Report(Struct):
 
 
 _VERDICTS = frozenset(str(status) for status in VerdictStatus)
-_DECODER = Decoder(built(_Description))
 _REPORT_DECODER = Decoder(built(_Report))
 
 
@@ -65,7 +77,7 @@ class RunRow(Struct, frozen=True):
     state: str
     partial: bool | None = None
     started_at: str | None = None
-    recorded: Recorded = Recorded(datasets=())
+    recorded: Fingerprint = Fingerprint()
     retrievers: dict[str, str] = field(default_factory=dict)
     error: str | None = None
 
@@ -74,7 +86,7 @@ def read_row(folder: Path) -> RunRow:
     """Return the row of a run. Missing or damaged files make it UNREADABLE."""
     path = folder / DESCRIPTION_NAME
     try:
-        found = _DECODER.decode(path.read_bytes())
+        found = decode(path.read_bytes(), type=built(DescriptionHead))
         state, partial = _find_state(folder / REPORT_NAME)
     except FileNotFoundError:
         return RunRow(folder.name, UNREADABLE, error=f"there is no {path.name}. `evalspec runs prune` removes it")
@@ -98,7 +110,7 @@ def read_row(folder: Path) -> RunRow:
     )
 
 
-def read_values(folder: Path, recorded: Recorded) -> dict[str, dict[str, StoredValue]]:
+def read_values(folder: Path, recorded: Fingerprint) -> dict[str, dict[str, StoredValue]]:
     """Return the value of each metric by dataset, those with a threshold first.
 
     Nothing for a run that has no report, or one that cannot be read, which `read_row` reports.
@@ -110,10 +122,25 @@ def read_values(folder: Path, recorded: Recorded) -> dict[str, dict[str, StoredV
     found = {}
     for dataset in report.datasets:
         for metric, one in dataset.metrics.items():
-            one.series = recorded.find_series(dataset.name, metric)
+            one.series = find_series(recorded, dataset.name, metric)
         ordered = sorted(dataset.metrics.items(), key=lambda entry: not entry[1].threshold)
         found[dataset.name] = dict(ordered)
     return found
+
+
+def find_series(recorded: Fingerprint, dataset: str, metric: str) -> str | None:
+    """Return a digest that is equal in two runs if they measured the same: samples and formula.
+
+    The formula includes the judge, if it has one, and the models that it stated. None: the run has no such dataset, or
+    does not say what is in it.
+    """
+    for one in recorded.datasets:
+        if one.name == dataset and one.samples_sha256:
+            formula = digest_parts(one.metric_identities.get(metric, {}))
+            refused = recorded.judge_refused if "judge" in formula else {}
+            stated = sorted(recorded.judge_models) if "judge" in formula else ()
+            return compute_digest([one.samples_sha256, metric, formula, refused, *stated])[:_SERIES_LENGTH]
+    return None
 
 
 def _find_state(report: Path) -> tuple[str, bool | None]:

@@ -20,9 +20,9 @@ from typing import Any
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import Input, sync_folder
 from evalspec.base.registry import near_miss
+from evalspec.model.log import Change
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, read_link, replace_link, store_errors
-from evalspec.runs.store.log_records import Change
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
 
 STORE = Path(".evalspec")

@@ -12,10 +12,11 @@ from evalspec.base.jsonl import FINITE
 from evalspec.model import HIGHEST_GRADE, Sample, StoredExchange
 from evalspec.model.base import built
 from evalspec.model.fingerprints import Fingerprint, ManifestDigest, SelectionDigest
+from evalspec.model.log import Change
 from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.inputs import INPUTS_NAME, read_inputs
 from evalspec.runs.store.log_index import LogIndex, read_log_index, read_log_seal
-from evalspec.runs.store.log_records import Change, describe_repair
+from evalspec.runs.store.log_records import describe_repair
 from evalspec.runs.store.run_log import (
     BASELINE_NAME,
     DESCRIPTION_NAME,
@@ -110,7 +111,7 @@ class StoredRun(Struct, frozen=True):
         """
         path, known = self.folder / INPUTS_NAME, {dataset.name for dataset in self.outline.datasets}
         for number, (dataset, sample) in enumerate(read_inputs(path), 1):
-            if not isinstance(dataset, str) or dataset not in known or not _is_sound(sample):
+            if dataset not in known or not _is_sound(sample):
                 raise StoreError(f"{path}:{number}: not a sample of this run. the file was changed; restore it")
             yield dataset, sample
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from evalspec.base.registry import Registry, near_miss
-from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import STAGES, Direction, Exchange, Need, Score
+from evalspec.scoring.metrics.parameters import RANGE, Parameter, Value
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.services import JudgeServices
@@ -43,13 +43,14 @@ class BuildContext(Struct, frozen=True):
     """What a metric may use to build its scorer. Nothing is opened before it is used.
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
+    `parameters`: the values that the manifest sets.
     """
 
-    entry: MetricEntry
     cutoff: int | None
     folder: Path
     services: "JudgeServices"
     rules: RelevanceRules = RelevanceRules()
+    parameters: Mapping[str, Value] = {}
 
 
 class MetricDefinition(Struct, frozen=True):
@@ -76,10 +77,10 @@ class MetricDefinition(Struct, frozen=True):
 
     # Names and options in the manifest
     aliases: tuple[str, ...] = ()
-    alias_options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The options that an alias implies, by alias."""
-    options: frozenset[str] = frozenset()
-    """The options, `match` or `reference`, that its entry may have."""
+    alias_parameters: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    """The parameters that an alias implies, by alias."""
+    parameters: tuple[Parameter, ...] = ()
+    """The parameters that its entry may set, beside `range`. Those of a function are its keyword-only arguments."""
     takes_cutoff: bool = False
     """Whether `NAME@10` is valid."""
     implicit: bool = False
@@ -102,13 +103,13 @@ class MetricDefinition(Struct, frozen=True):
     imports: tuple[str, ...] = ()
     """Modules that scoring needs. They are imported before latency is measured."""
 
-    # Dependencies on another metric, on the entry, or on the dataset
+    # Dependencies on another metric, on the parameters, or on the dataset
     base: str | None = None
     """The metric from whose score this one is derived."""
     derive: Callable[[Score], Score] | None = None
     """Computes the score from that of `base`."""
-    needs_of: Callable[[MetricEntry], frozenset[Need]] | None = None
-    """Returns the `needs` of an entry, if an option changes them."""
+    needs_of: Callable[[Mapping[str, Value]], frozenset[Need]] | None = None
+    """Returns the `needs` with some parameters, if these change them."""
     bounds_of: Callable[[RelevanceRules], Bounds] | None = None
     """Returns the `bounds` under the rules of a dataset, if these change them."""
 
@@ -116,6 +117,11 @@ class MetricDefinition(Struct, frozen=True):
     def is_staged(self) -> bool:
         """Return whether this is a metric of a retriever stage, `stage.metric`. Lists show only the prefixes."""
         return self.name.startswith(_STAGED)
+
+    @property
+    def settable(self) -> dict[str, Parameter]:
+        """Return everything that an entry may set, by name: the parameters, and the range, which can be narrowed."""
+        return {one.name: one for one in (*self.parameters, Parameter(RANGE, tuple, default=self.bounds))}
 
     def register(self, registry: "Registry[MetricDefinition]") -> None:
         """Register the metric under its name and aliases.

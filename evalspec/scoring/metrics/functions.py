@@ -10,6 +10,7 @@ from evalspec.base.errors import MetricError
 from evalspec.inputs.user_code.calls import describe_value
 from evalspec.model import LARGEST_VALUE, Cause, Exchange, Need, Score
 from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
+from evalspec.scoring.metrics.parameters import POSITIONAL, read_parameters
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -53,10 +54,10 @@ def metric(**fields: Any) -> Callable[[Function], Function]: ...
 def metric(function: Callable[..., Any] | None = None, /, **fields: Any) -> Any:
     """Define a metric by a function: `@metric`, or `@metric(needs={Need.EXPECTED})`. The function is unchanged.
 
-    The function takes an Exchange that satisfies `needs`, and the BuildContext if it has a second parameter. It may be
-    async. `to_score` reads its result. `fields` are those of a MetricDefinition. By default, the name is that of the
-    function, the summary is the first line of its docstring, and the engine is its package. A result annotated as bool
-    is binary.
+    The function takes an Exchange that satisfies `needs`, and the BuildContext if it has a second argument. Its
+    keyword-only arguments are the metric's parameters. It may be async. `to_score` reads its result. `fields` are those
+    of a MetricDefinition. By default, the name is that of the function, the summary is the first line of its docstring,
+    and the engine is its package. A result annotated as bool is binary.
     """
     return partial(_mark, fields=fields) if function is None else _mark(function, fields)
 
@@ -72,10 +73,11 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
         "name": function.__name__,
         "summary": inspect.cleandoc(function.__doc__ or function.__name__.replace("_", " ")).partition("\n")[0],
         "engine": function.__module__.partition(".")[0],
+        "parameters": read_parameters(function),
         "is_binary": function.__annotations__.get("return") in (bool, "bool"),
     }
     interpret = to_score if function.__module__.startswith("evalspec.") else to_storable_score
-    takes_context = len(inspect.signature(function).parameters) > 1
+    takes_context = sum(one.kind in POSITIONAL for one in inspect.signature(function).parameters.values()) > 1
 
     def build(context: BuildContext) -> Scorer:
         more = (context,) if takes_context else ()
@@ -89,7 +91,7 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
             too_long = _refuse_long(definition, exchange)
             if too_long is not None:
                 return too_long
-            result = function(exchange, *more)
+            result = function(exchange, *more, **context.parameters)
             return _finish(result, interpret) if isinstance(result, Awaitable) else interpret(result)
 
         return score

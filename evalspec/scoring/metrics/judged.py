@@ -12,7 +12,6 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from evalspec.base.errors import MetricError
-from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Cause, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.abstention import is_abstention
 from evalspec.scoring.metrics.base import Bounds, BuildContext, MetricDefinition, Scorer
@@ -28,6 +27,7 @@ from evalspec.scoring.metrics.evidence import (
     explain_wrong_statements,
 )
 from evalspec.scoring.metrics.functions import read_needed
+from evalspec.scoring.metrics.parameters import Parameter, Value
 
 Verdictless = Callable[[str, Cause], Score]
 """Returns the score, given reason and cause, of an exchange with nothing to judge."""
@@ -190,14 +190,16 @@ def _define_context_recall(row: _Judged) -> MetricDefinition:
     by_answer = frozenset({Need.JUDGE, Need.CONTEXT, Need.EXPECTED})
     by_passages = frozenset({Need.JUDGE, Need.CONTEXT, Need.REFERENCE_CONTEXTS})
 
-    def needs_of(entry: MetricEntry) -> frozenset[Need]:
-        return by_answer if entry.reference == "expected" else by_passages
+    reference = Parameter("reference", str, ("reference_contexts", "expected"), "reference_contexts")
+
+    def needs_of(parameters: Mapping[str, Value]) -> frozenset[Need]:
+        return by_answer if parameters.get("reference") == "expected" else by_passages
 
     def build(context: BuildContext) -> Scorer:
-        reference = _expected if context.entry.reference == "expected" else _reference_contexts
-        return _build(row, context, {**_READ, "reference": reference})
+        read = _expected if context.parameters.get("reference") == "expected" else _reference_contexts
+        return _build(row, context, {**_READ, "reference": read})
 
-    return replace(_define(row), needs=by_passages, needs_of=needs_of, build=build, options=frozenset({"reference"}))
+    return replace(_define(row), needs=by_passages, needs_of=needs_of, build=build, parameters=(reference,))
 
 
 def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exchange], Any]]) -> Scorer:

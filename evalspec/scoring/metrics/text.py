@@ -19,12 +19,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
 from string import punctuation
-from typing import Any
+from typing import Any, Literal
 
 from evalspec.base.errors import MetricError
 from evalspec.base.foreign_text import normalize
 from evalspec.model import Exchange, Need, Score
-from evalspec.scoring.metrics.base import LONG_TEXTS, BuildContext
+from evalspec.scoring.metrics.base import LONG_TEXTS
 from evalspec.scoring.metrics.functions import metric
 from evalspec.scoring.metrics.whole_words import find_whole, shorten
 
@@ -167,16 +167,15 @@ _NEEDS = {Need.EXPECTED}
 @metric(
     needs=_NEEDS,
     aliases=("pass_rate",),
-    alias_options={"pass_rate": {"match": "substring"}},
-    options=frozenset({"match"}),
+    alias_parameters={"pass_rate": {"match": "substring"}},
     implicit=True,
     is_binary=True,
     reads_at_most=LONG_TEXTS,
     version=3,
 )
-def string_match(exchange: Exchange, context: BuildContext) -> Score:
+def string_match(exchange: Exchange, *, match: Literal["word", "substring"] = "word") -> Score:
     """1 if an expected answer occurs in the response as whole words, ignoring case and spacing."""
-    if context.entry.match == "substring":
+    if match == "substring":
         return _score(compute_substring_match, exchange)
     return _score_word_match(exchange)
 

@@ -8,13 +8,12 @@ from importlib.resources import files
 from fastapi import APIRouter, Response
 from msgspec import Struct
 
+from evalspec.reports.html_report.document import read_asset, read_style
 from evalspec.service.problems import not_found
 
 ROUTER = APIRouter(include_in_schema=False)
 PREFIX = "/assets"
 
-_REPORT_STYLES = ("tokens.css", "layout.css", "tables.css", "charts.css", "sample.css")
-"""Styles of the HTML report, so that pages look like it."""
 _DIGEST_LENGTH = 16
 _HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
@@ -44,12 +43,12 @@ def link_asset(name: str) -> str:
 @cache
 def load_assets() -> Mapping[str, Asset]:
     """Return all files by their names without digest."""
-    report = files("evalspec.reports.html_report").joinpath("assets")
     own = files("evalspec.service.pages").joinpath("assets")
-    styles = [report.joinpath(name) for name in _REPORT_STYLES] + [own.joinpath("pages.css")]
+    style = read_style() + own.joinpath("pages.css").read_text(encoding="utf-8")
+    script = f'"use strict";\n{read_asset("keys.js")}{own.joinpath("pages.js").read_text(encoding="utf-8")}'
     found = (
-        _name("pages.css", "text/css", b"".join(style.read_bytes() for style in styles)),
-        _name("pages.js", "text/javascript", own.joinpath("pages.js").read_bytes()),
+        _name("pages.css", "text/css", style.encode()),
+        _name("pages.js", "text/javascript", script.encode()),
         _name("htmx.js", "text/javascript", own.joinpath("htmx.js").read_bytes()),
         _name("icon.svg", "image/svg+xml", own.joinpath("icon.svg").read_bytes()),
     )

@@ -1,6 +1,6 @@
 """The page that compares runs: samples that flipped first, then what may be said about each metric."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -8,6 +8,12 @@ from fastapi.responses import HTMLResponse, Response
 from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
+from evalspec.reports.markup.elements import Element, group
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.run import draw_comparison
+from evalspec.reports.markup.shown import Layout, lay_out
+from evalspec.reports.markup.views import LONGEST
+from evalspec.reports.view.parts import Role
 from evalspec.service import jobs
 from evalspec.service.comparing import find_run_folder
 from evalspec.service.pages.comparison_content import (
@@ -17,8 +23,6 @@ from evalspec.service.pages.comparison_content import (
     load_content,
 )
 from evalspec.service.pages.flip_views import ShownFlip, show_flips
-from evalspec.service.pages.layout import Layout, lay_out
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.run_lists import list_run
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
@@ -116,6 +120,7 @@ def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: Com
     if not baseline and len(offered) > 1:  # the newest two are offered
         candidates = candidates or [offered[0].id]
         baseline = next(entry.id for entry in offered if entry.id not in candidates[:1])
+    layout = lay_out(content.view) if content else Layout((), ())
     return render_page(
         "compare.html",
         visit,
@@ -124,14 +129,33 @@ def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: Com
         offered=[list_run(entry) for entry in offered],
         outcome=outcome,
         content=content,
-        layout=lay_out(content.view) if content else Layout((), ()),
+        layout=layout,
         flips=_show_candidates(visit, content) if content else [],
-        links=RunLinks(visit, content.candidates[0].run_id) if content and len(content.candidates) == 1 else None,
+        sections=_draw_sections(visit, content, layout) if content else None,
         room=Room(_TEXT_BYTES),
-        whole_link=None,
         force_link=visit.link("/compare", baseline=baseline, candidate=",".join(candidates), force="1"),
         this_link=visit.link("/compare", baseline=baseline, candidate=",".join(candidates)),
     )
+
+
+class ComparisonLinks(Struct, frozen=True):
+    """The addresses that a comparison links to: the samples of a run, if it is about only one. Sections have none."""
+
+    run: RunLinks | None
+    longest: Mapping[Role, int]
+
+    def sample(self, dataset: str, id: str) -> str | None:
+        """Return the address of a sample. None: it has none."""
+        return None if self.run is None else self.run.sample(dataset, id)
+
+    def section(self, at: str, page: int | None = None) -> None:
+        """Return None: the rest of a section is in the forms of report."""
+
+
+def _draw_sections(visit: Visit, content: ComparisonContent, layout: Layout) -> Element:
+    is_single = len(content.candidates) == 1
+    links = ComparisonLinks(RunLinks(visit, content.candidates[0].run_id) if is_single else None, LONGEST)
+    return group(draw_comparison(content.view, layout.sections, links))
 
 
 def _show_candidates(visit: Visit, content: ComparisonContent) -> list[ShownCandidate]:

@@ -1,19 +1,36 @@
-"""Pages of gold sets: the sets, the triples of one, and its statistics. Reviews are on pages of their own."""
+"""Pages of gold sets: the sets, the triples of one, disputes, and statistics. Reviews are on pages of their own."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Depends, Form, Query
+from fastapi.responses import HTMLResponse, Response
+from pydantic import AfterValidator, Field
 
 from evalspec.base.errors import InvalidInput
-from evalspec.curation.gold.gold_set import TripleEntry, open_set, read_set
-from evalspec.curation.gold.schema import Category, Outcome
-from evalspec.curation.gold.sight import SEEN_STATES
+from evalspec.curation.gold.authoring import revise_words
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set, read_set
+from evalspec.curation.gold.protocol import resolve
+from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, Kind
+from evalspec.curation.gold.states import SETTLING
+from evalspec.curation.gold.viewer import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.shown import Layout, lay_out, lay_out_section
 from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
-from evalspec.service.gold_api import MOST_WORDS
-from evalspec.service.gold_people import find_caller_sight, find_project_set, find_project_triple, list_project_sets
+from evalspec.service.gold_api import MOST_WORDS, Note
+from evalspec.service.gold_people import (
+    find_caller_viewer,
+    find_project_set,
+    find_project_triple,
+    list_project_sets,
+    require_caller_person,
+    require_no_withheld,
+    require_reviewed,
+)
+from evalspec.service.pages.case_pages import NOT_REFUSED, FilledForm, Refusal, find_refusal
 from evalspec.service.pages.gold_addresses import SetLinks
 from evalspec.service.pages.gold_views import (
     Words,
@@ -23,11 +40,10 @@ from evalspec.service.pages.gold_views import (
     show_dispute,
     show_set,
     show_triple,
+    sign_events,
 )
-from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
-from evalspec.service.pages.room import Room
 from evalspec.service.pages.templating import render_page
-from evalspec.service.pages.visits import Visit, Visitor
+from evalspec.service.pages.visits import Reviewer, Visit, Visitor, see_other
 from evalspec.service.parameters import AddressQuery
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
@@ -44,6 +60,11 @@ _OF_SET = AddressQuery("text", state=(_TO_SETTLE, *SEEN_STATES))
 _OF_TRIPLE = AddressQuery("id", "whole")
 
 Cursor = Annotated[str | None, Query(max_length=2000)]
+Id = Annotated[str, Form(max_length=2000)]
+Shown = Annotated[str, Form(max_length=200)]
+FormNote = Annotated[Note, Form(), AfterValidator(lambda note: (note or "").strip() or None)]
+FormWords = Annotated[str, AfterValidator(lambda text: text.replace("\r\n", "\n")), Field(max_length=2 * MOST_WORDS)]
+"""What people wrote in a text area. Browsers send each line break as two characters."""
 
 
 @ROUTER.get("/gold")
@@ -57,7 +78,7 @@ def list_sets(visit: Visitor) -> HTMLResponse:
         except InvalidInput as error:
             problems.append(hide_folder(str(error), visit.project.folder))
             continue
-        shown = show_set(visit.project, found, find_caller_sight(found, visit.access))
+        shown = show_set(visit.project, found, find_caller_viewer(found, visit.access))
         sets.append((shown, SetLinks(visit, root.name)))
     more = max(len(roots) - _SETS_SHOWN, 0)
     return render_page("gold.html", visit, sets=sets, file_problems=problems, more=more, may_review=visit.may("review"))
@@ -70,14 +91,14 @@ def show_gold_set(
     """Show the triples of a set, filtered by state and text, in the order of their ids."""
     root = find_project_set(visit.project, name)
     found = read_set(root)
-    sight = find_caller_sight(found, visit.access)
+    viewer = find_caller_viewer(found, visit.access)
     chosen = {key: given[key] for key in ("state", "text") if given.get(key)}
     place = decode_cursor(cursor, str)
 
     def is_wanted(entry: TripleEntry) -> bool:
         state, text = chosen.get("state"), chosen.get("text", "").casefold()
         question = entry.triple.question if entry.triple is not None else ""
-        has_state = can_settle(entry, sight) if state == _TO_SETTLE else state in (None, sight.show_state(entry))
+        has_state = can_settle(entry, viewer) if state == _TO_SETTLE else state in (None, viewer.show_state(entry))
         return has_state and (text in entry.id.casefold() or text in question.casefold())
 
     entries = [entry for id, entry in sorted(found.entries.items()) if place is None or id > place[0]]
@@ -87,10 +108,10 @@ def show_gold_set(
     return render_page(
         "gold_set.html",
         visit,
-        set=show_set(visit.project, found, sight),
+        set=show_set(visit.project, found, viewer),
         links=links,
-        triples=[list_triple(entry, sight) for entry in wanted[:_TRIPLES_SHOWN]],
-        states=(*([_TO_SETTLE] if sight.person else []), *SEEN_STATES),
+        triples=[list_triple(entry, viewer) for entry in wanted[:_TRIPLES_SHOWN]],
+        states=(*([_TO_SETTLE] if viewer.person else []), *SEEN_STATES),
         chosen=chosen,
         is_first=cursor is None,
         next_page=links.part("", **chosen, cursor=following) if following else None,
@@ -101,56 +122,133 @@ def show_gold_set(
 @ROUTER.get("/gold/{name}/triple")
 def show_gold_triple(name: str, visit: Visitor, given: Annotated[dict[str, str], Depends(_OF_TRIPLE)]) -> HTMLResponse:
     """Show a triple with its history, and the dispute about it."""
-    return render_triple(visit, name, given.get("id", ""), whole="whole" in given)
+    return _render_triple(visit, name, given.get("id", ""), whole="whole" in given)
 
 
-def render_triple(
+def _render_triple(
     visit: Visit,
     name: str,
     id: str,
     *,
     whole: bool = False,
-    errors: tuple[str, ...] = (),
-    note: str = "",
+    refusal: Refusal = NOT_REFUSED,
     words: Words | None = None,
-    status: int = 200,
 ) -> HTMLResponse:
-    """Return the page of a triple. `errors`: why it was not settled. `note`, `words`: what the person wrote.
+    """Return the page of a triple. `refusal`: why it was not settled. `words`: what the person wrote.
 
     Raises:
         ApiProblem: 404: there is no such set or triple.
     """
     root = find_project_set(visit.project, name)
     entry, found = find_project_triple(root, id), read_set(root)
-    sight, links = find_caller_sight(found, visit.access), SetLinks(visit, name)
-    is_blind, history = sight.is_blind(entry), list_history(entry)
-    dispute = show_dispute(root, entry, sight)
+    viewer, links = find_caller_viewer(found, visit.access), SetLinks(visit, name)
+    is_blind, history = viewer.is_blind(entry), list_history(entry)
+    dispute = show_dispute(root, entry, viewer)
+    whole_link = None if whole else links.part("/triple", id=id, whole=1)
     return render_page(
         "gold_triple.html",
         visit,
-        status,
+        refusal.status,
         set_name=found.config.name,
         entry=entry,
-        row=list_triple(entry, sight),
+        row=list_triple(entry, viewer),
         shown=show_triple(visit.project, root, entry, whole=whole),
         file=str(entry.path.relative_to(visit.project.folder)),
         is_blind=is_blind,
-        is_withheld=entry.id in sight.withheld,
+        is_withheld=entry.id in viewer.withheld,
         history=[] if is_blind else history[-_EVENTS_SHOWN:],
         more_events=max(len(history) - _EVENTS_SHOWN, 0),
         dispute=dispute,
         words=words or (dispute and dispute.words),
         is_revised=words is not None,
-        outcomes={Outcome.UPHELD: "the triple is right as it is", Outcome.DROPPED: "the triple is taken out"},
+        outcomes={
+            DisputeOutcome.UPHELD: "the triple is right as it is",
+            DisputeOutcome.DROPPED: "the triple is taken out",
+        },
         categories={str(Category(key)): text for key, text in CATEGORIES.items()},
         links=links,
         most_words=MOST_WORDS,
-        whole_link=None if whole else links.part("/triple", id=id, whole=1),
-        room=Room(_TEXT_BYTES),
+        whole_link=whole_link,
+        room=Room(_TEXT_BYTES, whole_link),
         may_review=visit.may("review"),
-        errors=errors,
-        note=note,
+        errors=refusal.errors,
+        note=refusal.form.note,
     )
+
+
+@ROUTER.post("/gold/{name}/settle", response_model=None)
+def settle_dispute(
+    name: str,
+    visit: Reviewer,
+    id: Id,
+    shown: Shown,
+    outcome: Annotated[DisputeOutcome, Form()],
+    category: Annotated[Category | None, Form()] = None,
+    note: FormNote = None,
+) -> Response:
+    """Uphold or drop a disputed triple. `shown`: the events that the person saw: nobody upholds unseen flags."""
+    found, person, entry = _open_triple(visit, name, id)
+    done = see_other(SetLinks(visit, name).triple(id))
+    if any(_is_decision(event, person, outcome, entry) for event in entry.standing.current.events):
+        return done
+    require_no_withheld(entry, find_caller_viewer(found, visit.access))
+    decide = partial(resolve, found.root, id, person, outcome, category=category, note=note)
+    form = FilledForm(note=note or "")
+    refusal = find_refusal(visit, decide, form, is_current=sign_events(entry) == shown)
+    return done if refusal is None else _render_triple(visit, name, id, refusal=refusal)
+
+
+@ROUTER.post("/gold/{name}/revise", response_model=None)
+def revise_disputed(
+    name: str,
+    visit: Reviewer,
+    id: Id,
+    shown: Shown,
+    question: Annotated[FormWords, Form()],
+    answer: Annotated[FormWords, Form()] = "",
+    claims: Annotated[FormWords | None, Form()] = None,
+    note: FormNote = None,
+) -> Response:
+    """Settle a dispute by a new revision. `shown`: the events that the person saw. `claims`: one per line."""
+    found, person, entry = _open_triple(visit, name, id)
+    words: dict[str, Any] = {"question": question.strip(), "expected_answer": answer.strip() or None}
+    if claims is not None:
+        words["claims"] = [line.strip() for line in claims.splitlines() if line.strip()] or None
+    done = see_other(SetLinks(visit, name).triple(id))
+    if _is_revision(entry, person, words):
+        return done
+    require_reviewed(entry, find_caller_viewer(found, visit.access))
+    revise = partial(revise_words, found.root, id, person, words, replaces=entry.content_hash, note=note)
+    form = FilledForm(note=note or "")
+    refusal = find_refusal(visit, revise, form, is_current=sign_events(entry) == shown)
+    if refusal is None:
+        return done
+    return _render_triple(visit, name, id, words=Words(question, answer, claims), refusal=refusal)
+
+
+def _is_revision(entry: TripleEntry, person: str, words: Mapping[str, Any]) -> bool:
+    """Return whether the person has just written these words: a form that was sent twice."""
+    written = [one.event for one in entry.events if one.event.kind is Kind.REVISE]
+    own = bool(written) and written[-1].by == person and written[-1].revision == entry.standing.revision
+    return own and all(getattr(entry.triple, key) == value for key, value in words.items())
+
+
+def _is_decision(event: Event, person: str, outcome: DisputeOutcome, entry: TripleEntry) -> bool:
+    """Return whether an event is this decision about the flags that there are now: a form that was sent twice."""
+    if event.kind not in SETTLING or event.by != person or event.verdict != outcome:
+        return False
+    return outcome is not DisputeOutcome.UPHELD or event.settles == entry.standing.current.list_flags()
+
+
+def _open_triple(visit: Visit, name: str, id: str) -> tuple[GoldSet, str, TripleEntry]:
+    """Return a set, the name of the visitor among its people, and a triple of it.
+
+    Raises:
+        ApiProblem: 403: The visitor is not one of the people of the set. 404: There is no such set or triple.
+    """
+    root = find_project_set(visit.project, name)
+    person = require_caller_person(visit.access, root)
+    return read_set(root), person, find_project_triple(root, id)
 
 
 @ROUTER.get("/gold/{name}/stats")
@@ -164,8 +262,8 @@ def show_stats(
     from evalspec.curation.gold.curation import compute_curation
 
     found = open_set(find_project_set(visit.project, name))
-    sight = find_caller_sight(found, visit.access)
-    view, hidden = build_curation_view(compute_curation(found, sight)), sight.count_hidden(found)
+    viewer = find_caller_viewer(found, visit.access)
+    view, hidden = build_curation_view(compute_curation(found, viewer)), viewer.count_hidden(found)
     layout = lay_out(view)
     if at is not None:
         alone = lay_out_section(view, at, page)

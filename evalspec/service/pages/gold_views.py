@@ -11,8 +11,8 @@ from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.passages import BlockText, find_shared, read_block_text
 from evalspec.curation.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
 from evalspec.curation.gold.schema import Event, Flag, Kind
-from evalspec.curation.gold.sight import Sight
 from evalspec.curation.gold.states import State
+from evalspec.curation.gold.viewer import Viewer
 from evalspec.curation.gold.wording import (
     CATEGORIES,
     FLAGS,
@@ -22,8 +22,8 @@ from evalspec.curation.gold.wording import (
     list_answers,
     list_shown_metadata,
 )
+from evalspec.reports.markup.evidence import render_data
 from evalspec.service.gold_api import MOST_WORDS
-from evalspec.service.pages.evidence import render_data
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
 
@@ -136,9 +136,9 @@ class ShownDispute(Struct, frozen=True):
     signature: str
 
 
-def show_set(project: Project, found: GoldSet, sight: Sight) -> ShownSet:
+def show_set(project: Project, found: GoldSet, viewer: Viewer) -> ShownSet:
     """Return a set as a person may see it."""
-    entries, person = list(found.entries.values()), sight.person
+    entries, person = list(found.entries.values()), viewer.person
     problems = [hide_folder(problem.render(), project.folder) for problem in found.problems]
     return ShownSet(
         name=found.root.name,
@@ -149,31 +149,31 @@ def show_set(project: Project, found: GoldSet, sight: Sight) -> ShownSet:
         triples=len(entries),
         waiting=len(list_reviewable(found, person)) if person else 0,
         done=sum(person in entry.standing.current.reviews for entry in entries),
-        to_settle=sum(can_settle(entry, sight) for entry in entries),
-        states=tuple(sight.count_states(found).items()),
+        to_settle=sum(can_settle(entry, viewer) for entry in entries),
+        states=tuple(viewer.count_states(found).items()),
         problems=tuple(problems[:_PROBLEMS_SHOWN]),
         more_problems=max(len(problems) - _PROBLEMS_SHOWN, 0),
     )
 
 
-def can_settle(entry: TripleEntry, sight: Sight) -> bool:
+def can_settle(entry: TripleEntry, viewer: Viewer) -> bool:
     """Return whether a person can settle a dispute that they may see."""
-    if sight.person is None or sight.is_blind(entry):
+    if viewer.person is None or viewer.is_blind(entry):
         return False
-    return explain_no_settling(entry, sight.person) is None
+    return explain_no_settling(entry, viewer.person) is None
 
 
-def list_triple(entry: TripleEntry, sight: Sight) -> ListedTriple:
+def list_triple(entry: TripleEntry, viewer: Viewer) -> ListedTriple:
     """Return the row of a triple."""
     has_content = entry.triple is not None and entry.state is not State.REVOKED
-    state = sight.show_state(entry)
+    state = viewer.show_state(entry)
     return ListedTriple(
         entry.id,
         entry.standing.revision,
         entry.triple.question if entry.triple is not None and has_content else None,
         state,
         _TONES.get(entry.state, "none") if state == entry.state else "none",
-        "" if sight.is_blind(entry) else describe_missing(entry),
+        "" if viewer.is_blind(entry) else describe_missing(entry),
     )
 
 
@@ -184,7 +184,6 @@ def show_triple(project: Project, root: Path, entry: TripleEntry, *, whole: bool
         return None
     labels, answers, most = label_blocks(triple), list_answers(triple), _WHOLE if whole else _EXCERPT
     texts = [read_block_text(root, block) for block in triple.blocks[:_BLOCKS_SHOWN]]
-    checked = check_numbers(root, entry)
     return ShownTriple(
         entry.id,
         entry.standing.revision,
@@ -194,7 +193,7 @@ def show_triple(project: Project, root: Path, entry: TripleEntry, *, whole: bool
         tuple(triple.claims or ()),
         tuple(_show_block(project, one, labels[one.block.block_id], answers, most) for one in texts),
         max(len(triple.blocks) - _BLOCKS_SHOWN, 0),
-        () if checked.unknown is not None else tuple(checked.render()),
+        tuple(check_numbers(root, entry).render_known()),
         tuple((key, render_data(value)) for key, value in list_shown_metadata(triple).items()),
     )
 
@@ -254,11 +253,11 @@ def show_event(event: Event, *, has_note: bool = True) -> ShownEvent:
     )
 
 
-def show_dispute(root: Path, entry: TripleEntry, sight: Sight) -> ShownDispute | None:
+def show_dispute(root: Path, entry: TripleEntry, viewer: Viewer) -> ShownDispute | None:
     """Return the dispute about a triple. None: there is none, or the person may not see it."""
-    if entry.state is not State.DISPUTED or sight.is_blind(entry):
+    if entry.state is not State.DISPUTED or viewer.is_blind(entry):
         return None
-    current, person = entry.standing.current, sight.person
+    current, person = entry.standing.current, viewer.person
     flags = [event for event in current.events if event.kind is Kind.FLAG]
     named = dict.fromkeys(event.category for event in flags if event.category is not None)
     is_third = person not in current.writers | current.reviews.keys()

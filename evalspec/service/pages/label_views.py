@@ -8,18 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.curation.labels.binding import Bearing, compute_reply_digest
-from evalspec.curation.labels.current import Target, list_current, list_visible
+from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
+from evalspec.curation.labels.current import list_current, list_visible
+from evalspec.curation.labels.session import VERDICT_KEYS
 from evalspec.model import Score
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, Target
 from evalspec.reports.rows import AttemptRow
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.pages.visits import Visit
 from evalspec.service.sample_pages import SampleDetails
 
-KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
-"""The keys of the terminal session."""
-
+_METRICS_OFFERED = 100
 _OTHERS_SHOWN = 5
 _INLINE = 8
 _LINKED = 60
@@ -123,8 +122,8 @@ def show_form(
     """
     viewer, metric = visit.access.caller.user, target[3]
     current, visible = list_current(labels), list_visible(labels, viewer)
-    bearings = list(run.list_bearings(target, visible)) if run is not None and visible else []
-    shown = [(one, _show_label(one, bearing)) for one, bearing in bearings]
+    matches = list(run.list_matches(target, visible)) if run is not None and visible else []
+    shown = [(one, _show_label(one, match)) for one, match in matches]
     others = [one for label, one in shown if label.labeller != viewer]
     own = next((one for label, one in shown if label.labeller == viewer), None)
     verdicts = OF_REPLIES if metric is None else OF_SCORES
@@ -132,7 +131,7 @@ def show_form(
         metric,
         action if visit.may("review") and digest is not None else None,
         digest or "",
-        tuple((KEYS[verdict], str(verdict)) for verdict in verdicts),
+        tuple((VERDICT_KEYS[verdict], str(verdict)) for verdict in verdicts),
         own,
         tuple(others[:_OTHERS_SHOWN]),
         max(len(others) - _OTHERS_SHOWN, 0),
@@ -140,10 +139,10 @@ def show_form(
     )
 
 
-def _show_label(label: Label, bearing: Bearing) -> ShownLabel:
-    is_good = label.verdict in (LabelVerdict.GOOD, LabelVerdict.AGREE)
-    doubt = "" if bearing is Bearing.COUNTS else str(bearing)
-    return ShownLabel(label.labeller, say_verdict(label), is_good, label.note, render_label_time(label.at), doubt)
+def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
+    doubt = "" if match is LabelMatch.COUNTS else str(match)
+    at = render_label_time(label.at)
+    return ShownLabel(label.labeller, say_verdict(label), label.verdict.is_good, label.note, at, doubt)
 
 
 def say_verdict(label: Label) -> str:
@@ -154,3 +153,9 @@ def say_verdict(label: Label) -> str:
 def render_label_time(at: str) -> str:
     """Return the time of a label to the minute."""
     return f"{at[:10]} {at[11:16]} UTC"
+
+
+def list_metrics(run: IndexedRun) -> list[str]:
+    """Return the metrics whose scores a person may choose to label."""
+    names = (metric.name for dataset in run.outlines.values() for metric in dataset.metrics)
+    return list(dict.fromkeys(names))[:_METRICS_OFFERED]

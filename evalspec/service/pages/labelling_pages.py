@@ -1,7 +1,4 @@
-"""The page on which a person labels replies or scores one after the other, as a session on the terminal does.
-
-No session is kept: the address says what is labelled and which case was skipped last, and the labels are files.
-"""
+"""The page on which a person labels replies or scores of a run. The address says which. The labels are files."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -17,23 +14,28 @@ from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.session import LabelSession
 from evalspec.inputs.datasets.selection import parse_selection
 from evalspec.model.labels import LabelVerdict
+from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label
-from evalspec.service.pages.label_views import LabelForm, say_verdict, show_form
-from evalspec.service.pages.room import Room
-from evalspec.service.pages.run_sources import list_tags, read_content
-from evalspec.service.pages.sample_views import ShownAttempt, ShownSample, ShownScore, show_sample
+from evalspec.service.pages.case_pages import (
+    NOT_REFUSED,
+    TEXT_BYTES,
+    CasePage,
+    FilledForm,
+    LastDecision,
+    Refusal,
+    find_refusal,
+)
+from evalspec.service.pages.label_views import LabelForm, list_metrics, say_verdict, show_form
+from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.samples_pages import find_at
-from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
 from evalspec.service.parameters import AddressQuery
-from evalspec.service.problems import ApiProblem, not_found
+from evalspec.service.problems import not_found
 from evalspec.service.sample_pages import SampleDetails, find_row, find_sample
 
 ROUTER = APIRouter(include_in_schema=False)
 
-_TEXT_BYTES = 100_000
-_METRICS_OFFERED = 100
 _MOST_DIGITS = 9
 _FILTERS = ("metric", "dataset", "state", "tag", "size", "seed")
 _BEYOND = "beyond"
@@ -43,13 +45,6 @@ Given = Annotated[dict[str, str], Depends(AddressQuery(*_FILTERS, *_OF_CASE, sta
 
 Verdict = Annotated[LabelVerdict, Form()]
 Words = Annotated[str, Form(max_length=20_000)]
-
-
-class Answer(Struct, frozen=True):
-    """What a person has filled in, to be shown again if it is refused."""
-
-    note: str = ""
-    value: str = ""
 
 
 class ShownCase(Struct, frozen=True):
@@ -63,15 +58,7 @@ class ShownCase(Struct, frozen=True):
     whole_link: str
 
 
-class LastLabel(Struct, frozen=True):
-    """The visitor's newest label, which a button takes back. `action`: where."""
-
-    sample: str
-    said: str
-    action: str
-
-
-class Desk(Struct, frozen=True):
+class OpenLabelling(Struct, frozen=True):
     """A run as one person labels it. `chosen`: the filters of the address."""
 
     visit: Visit
@@ -90,16 +77,16 @@ class Desk(Struct, frozen=True):
 @ROUTER.get("/runs/{run_id}/label")
 def show_next(run_id: str, visit: Reviewer, given: Given) -> HTMLResponse:
     """Show one reply or score to label: that of the address, or the next."""
-    desk = _open_desk(given, run_id, visit)
+    opened = _open_run(given, run_id, visit)
     if "at" in given:
-        return _render(desk, case=_find_given(desk.run, given), given=given)
+        return _render(opened, given, _find_given(opened.run, given))
     try:
-        session = _start(desk)
-        _skip(desk, session, given)
+        session = _start(opened)
+        _skip(opened, session, given)
     except InvalidInput as error:
         errors = tuple(problem.message for problem in error.problems)
-        return _render(desk, errors=errors, given=given, status=HTTPStatus.UNPROCESSABLE_ENTITY)
-    return _render(desk, session=session, case=session.open(), given=given)
+        return _render(opened, given, refusal=Refusal(errors, HTTPStatus.UNPROCESSABLE_ENTITY))
+    return _render(opened, given, session.open(), session)
 
 
 @ROUTER.post("/runs/{run_id}/label", response_model=None)
@@ -113,46 +100,39 @@ def record_verdict(
     value: Words = "",
 ) -> Response:
     """Record a label, and show what the visitor labels next. `seen`: the digest of the reply that was shown."""
-    desk = _open_desk(given, run_id, visit)
-    case, answer = _find_given(desk.run, given), Answer(note, value)
-    try:
-        record_label(
-            visit.access,
-            desk.run,
-            case,
-            verdict,
-            value=_parse_value(value),
-            note=None if verdict is LabelVerdict.WITHDRAWN else note,
-            seen=seen or None,
-        )
-    except InvalidInput as error:
-        errors = tuple(problem.render() for problem in error.problems)
-        return _render(desk, case=case, given=given, answer=answer, errors=errors, status=HTTPStatus.CONFLICT)
-    except ApiProblem as problem:
-        errors = (problem.detail,)
-        return _render(desk, case=case, given=given, answer=answer, errors=errors, status=problem.status)
+    opened = _open_run(given, run_id, visit)
+    case = _find_given(opened.run, given)
+
+    def record() -> None:
+        said = None if verdict is LabelVerdict.WITHDRAWN else note
+        number = _parse_value(value)
+        record_label(visit.access, opened.run, case, verdict, value=number, note=said, seen=seen or None)
+
+    refusal = find_refusal(visit, record, FilledForm(note=note, value=value))
+    if refusal is not None:
+        return _render(opened, given, case, refusal=refusal)
     position, attempt, metric = given["at"], case.attempt, given.get("about")
     if "back" in given:
         place = visit.link_sample(run_id, case.dataset, case.sample, int(position))
     elif verdict is LabelVerdict.WITHDRAWN:
-        place = desk.link_case(int(position), attempt, metric)
+        place = opened.link_case(int(position), attempt, metric)
     else:
-        place = desk.link(after=position, after_attempt=attempt, last=1)
-    return see_other(place or desk.link())
+        place = opened.link(after=position, after_attempt=attempt, last=1)
+    return see_other(place or opened.link())
 
 
-def _open_desk(given: Mapping[str, str], run_id: str, visit: Visit) -> Desk:
+def _open_run(given: Mapping[str, str], run_id: str, visit: Visit) -> OpenLabelling:
     run = open_indexed_run(visit.access, run_id)
-    return Desk(visit, run, {name: given[name] for name in _FILTERS if given.get(name)})
+    return OpenLabelling(visit, run, {name: given[name] for name in _FILTERS if given.get(name)})
 
 
-def _start(desk: Desk) -> LabelSession:
+def _start(opened: OpenLabelling) -> LabelSession:
     """Return a session that begins after the case that was shown last.
 
     Raises:
         InvalidInput: A filter is invalid, or the run stores no texts.
     """
-    chosen, metric = desk.chosen, desk.chosen.get("metric")
+    chosen, metric = opened.chosen, opened.chosen.get("metric")
     is_limited = chosen.get("state") == _BEYOND
     size = _parse_number(chosen.get("size"), "the number of samples")
     wanted = CaseFilter(
@@ -166,15 +146,15 @@ def _start(desk: Desk) -> LabelSession:
         failed=is_limited and metric is None,
         beyond=is_limited and metric is not None,
     )
-    return LabelSession(desk.run, desk.visit.access.caller.user, wanted)
+    return LabelSession(opened.run, opened.visit.access.caller.user, wanted)
 
 
-def _skip(desk: Desk, session: LabelSession, given: Mapping[str, str]) -> None:
+def _skip(opened: OpenLabelling, session: LabelSession, given: Mapping[str, str]) -> None:
     """Continue after the case that was shown last."""
-    dataset, id = find_at(desk.run.folder, given.get("after", ""))
+    dataset, id = find_at(opened.run.folder, given.get("after", ""))
     attempt = _parse_number(given.get("after_attempt"), "the attempt") or 1
     if dataset:
-        session.start_after((dataset, id, attempt, desk.chosen.get("metric")))
+        session.start_after((dataset, id, attempt, opened.chosen.get("metric")))
 
 
 def _parse_number(text: str | None, what: str) -> int | None:
@@ -191,9 +171,9 @@ def _parse_value(text: str) -> float | None:
     try:
         value = float(text.strip().replace(",", "."))
     except ValueError:
-        raise InvalidInput(f"'{text[:30]}' is not a number; nothing was recorded") from None
+        raise InvalidInput(f"'{text[:30]}' is not a number") from None
     if value != value or value in (float("inf"), float("-inf")):
-        raise InvalidInput("the score has to be finite; nothing was recorded")
+        raise InvalidInput("the score has to be finite")
     return value
 
 
@@ -211,60 +191,54 @@ def _find_given(run: IndexedRun, given: Mapping[str, str]) -> Case:
 
 
 def _render(
-    desk: Desk,
-    *,
+    opened: OpenLabelling,
     given: Mapping[str, str],
-    session: LabelSession | None = None,
     case: Case | None = None,
-    answer: Answer = Answer(),  # noqa: B008 - it is frozen
-    errors: tuple[str, ...] = (),
-    status: int = HTTPStatus.OK,
+    session: LabelSession | None = None,
+    *,
+    refusal: Refusal = NOT_REFUSED,
 ) -> HTMLResponse:
-    visit, run = desk.visit, desk.run
+    visit, run = opened.visit, opened.run
     content = read_content(visit.access, run.id)
-    shown = _show_case(desk, case, is_back="back" in given) if case is not None else None
-    skip = desk.link(after=shown.position, after_attempt=shown.attempt.number) if shown else None
-    return render_page(
-        "labelling.html",
+    shown = _show_case(opened, case, is_back="back" in given) if case is not None else None
+    skip = opened.link(after=shown.position, after_attempt=shown.attempt.number) if shown else None
+    page = CasePage(
+        visit.access.caller.user,
+        opened.link(),
+        shown,
+        session,
+        skip if "at" not in given else None,
+        _find_last(opened) if "last" in given else None,
+        shown.whole_link if shown else None,
+        refusal,
+        None if "whole" in given else TEXT_BYTES,
+    )
+    return page.render(
+        "label.html",
         visit,
-        status,
         run_id=run.id,
-        shown=shown,
-        skip=skip if "at" not in given else None,
         has_several=len(run.outlines) > 1,
-        session=session,
-        person=visit.access.caller.user,
-        last=_find_last(desk) if "last" in given else None,
-        answer=answer if errors else None,
-        errors=errors,
-        chosen=desk.chosen,
-        metrics=_list_metrics(run)[:_METRICS_OFFERED],
+        chosen=opened.chosen,
+        metrics=list_metrics(run),
         datasets=list(run.outlines),
         tags=list_tags(run.folder),
         has_limits=any(one.thresholds for one in run.outlines.values()),
         file=next((one.file for one in content.charts if shown and one.dataset == shown.sample.dataset), None),
-        queue_link=desk.link(),
         back_link=visit.link_sample(run.id, shown.sample.dataset, shown.sample.id, shown.position) if shown else None,
-        room=Room(None if "whole" in given else _TEXT_BYTES),
-        whole_link=shown.whole_link if shown else None,
     )
 
 
-def _list_metrics(run: IndexedRun) -> list[str]:
-    return list(dict.fromkeys(metric.name for dataset in run.outlines.values() for metric in dataset.metrics))
-
-
-def _show_case(desk: Desk, case: Case, *, is_back: bool) -> ShownCase:
-    found = _read_details(desk.run, case)
-    limits = read_content(desk.visit.access, desk.run.id).limits.get(case.dataset, {})
-    sample, metric, position = show_sample(found, limits), case.target[3], found.row.position
+def _show_case(opened: OpenLabelling, case: Case, *, is_back: bool) -> ShownCase:
+    found = _read_details(opened.run, case)
+    limits = read_content(opened.visit.access, opened.run.id).limits.get(case.dataset, {})
+    sample, metric, position = show_details(found, limits), case.target[3], found.row.position
     attempt = next(one for one in sample.attempts if one.number == case.attempt)
     score = next((one for one in attempt.scores if one.metric == metric), None)
-    labels = [one for one in desk.run.read_labels() if one.target == case.target]
-    action = desk.link_case(position, case.attempt, metric, back=1 if is_back else None)
+    labels = [one for one in opened.run.read_labels() if one.target == case.target]
+    action = opened.link_case(position, case.attempt, metric, back=1 if is_back else None)
     digest = compute_reply_digest(case.exchange)
-    form = show_form(desk.visit, desk.run, case.target, digest, labels, action)
-    whole_link = desk.link_case(position, case.attempt, metric, whole=1)
+    form = show_form(opened.visit, opened.run, case.target, digest, labels, action)
+    whole_link = opened.link_case(position, case.attempt, metric, whole=1)
     return ShownCase(sample, attempt, score if metric else None, form, position, whole_link)
 
 
@@ -275,14 +249,14 @@ def _read_details(run: IndexedRun, case: Case) -> SampleDetails:
     return found
 
 
-def _find_last(desk: Desk) -> LastLabel | None:
+def _find_last(opened: OpenLabelling) -> LastDecision | None:
     """Return the visitor's newest label on the run, None if it was withdrawn."""
-    own = [one for one in desk.run.read_labels() if one.labeller == desk.visit.access.caller.user]
+    own = [one for one in opened.run.read_labels() if one.labeller == opened.visit.access.caller.user]
     newest = max(own, key=lambda one: one.at, default=None)
     if newest is None or newest.verdict is LabelVerdict.WITHDRAWN:
         return None
-    row = find_row(desk.run.folder, newest.dataset, newest.sample)
+    row = find_row(opened.run.folder, newest.dataset, newest.sample)
     if row is None:
         return None
-    action = desk.link_case(row.position, newest.attempt, newest.metric)
-    return LastLabel(newest.sample, say_verdict(newest), action)
+    action = opened.link_case(row.position, newest.attempt, newest.metric)
+    return LastDecision(newest.sample, say_verdict(newest), action, {"verdict": str(LabelVerdict.WITHDRAWN)})

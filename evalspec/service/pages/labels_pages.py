@@ -10,15 +10,15 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.tables import COLUMNS
-from evalspec.model.labels import Label, LabelVerdict
+from evalspec.model.labels import Label
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.shown import lay_out
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.indexed_run import open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_shown_labels, read_stats
-from evalspec.service.pages.label_views import render_label_time, say_verdict
-from evalspec.service.pages.layout import lay_out
-from evalspec.service.pages.room import Room
+from evalspec.service.pages.label_views import list_metrics, render_label_time, say_verdict
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other
@@ -124,7 +124,7 @@ def _render(
         hidden=found.hidden,
         has_texts=run.stored.outline.has_texts,
         has_several=len(run.outlines) > 1,
-        metrics=list(dict.fromkeys(one.name for dataset in run.outlines.values() for one in dataset.metrics))[:100],
+        metrics=list_metrics(run),
         links=RunLinks(visit, run_id),
         next_page=visit.link_run(run_id, "/labels", cursor=following) if following else None,
         is_first=cursor is None,
@@ -150,7 +150,7 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         label.metric,
         "" if label.metric is None or label.shown_value is None else render_value(label.metric, label.shown_value),
         say_verdict(label),
-        label.verdict in (LabelVerdict.GOOD, LabelVerdict.AGREE),
+        label.verdict.is_good,
         label.labeller,
         label.note,
         render_label_time(label.at),

@@ -1,23 +1,24 @@
 """What the list of runs shows: rows, and the trends of the metrics of one dataset."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any
+from math import inf
 
 from msgspec import Struct
 
 from evalspec.base.plural import counted
-from evalspec.model import Threshold, VerdictStatus
-from evalspec.service.pages.drawing import TrendDrawing, draw_trend
-from evalspec.service.run_heads import DatasetRow, RunEntry, RunStatus
-from evalspec.service.run_index import TrendPoint
+from evalspec.model import VerdictStatus
+from evalspec.service.run_records import DatasetRow, ListedValue, RunEntry, RunStatus, TrendPoint
 from evalspec.verdict.wording import MARKS, render_known, render_limit
 
 _DATASETS_SHOWN = 3
 _VALUES_SHOWN = 6
 _TRENDS_SHOWN = 8
 _COMMIT_LENGTH = 7
+_FARTHEST_LIMIT = 3
+"""How far from the values a limit is drawn, as a multiple of their spread."""
+_TREND_WIDTH, _TREND_HEIGHT, _TREND_EDGE = 220, 44, 4
 _TONES = {True: "pass", False: "fail", None: ""}
 _PASSED = {True: MARKS[VerdictStatus.PASS], False: MARKS[VerdictStatus.FAIL], None: ""}
 
@@ -57,6 +58,14 @@ class ListedRun(Struct, frozen=True):
     is_pushed: bool
 
 
+class TrendDrawing(Struct, frozen=True):
+    """A line over runs, oldest first. `points`: as SVG reads them. `last`: position of the newest value."""
+
+    pieces: tuple[str, ...]
+    last: tuple[float, float]
+    limits: tuple[float, ...]
+
+
 class Trend(Struct, frozen=True):
     """The values of a metric over runs. `label`: the chart in words."""
 
@@ -70,7 +79,7 @@ def list_run(entry: RunEntry) -> ListedRun:
     """Return the row of a run."""
     return ListedRun(
         entry.id,
-        render_moment(entry.started_at),
+        render_moment(entry.moment),
         str(entry.status),
         entry.verdict,
         entry.partial,
@@ -97,42 +106,78 @@ def describe_origin(entry: RunEntry) -> tuple[str, ...]:
 
 def _list_dataset(dataset: DatasetRow) -> ShownDataset:
     """Return a dataset with the metrics that have a limit first."""
-    ordered = sorted(dataset.metrics.items(), key=lambda item: item[1]["threshold"] is None)
+    ordered = sorted(dataset.metrics.items(), key=lambda item: item[1].threshold is None)
     values = tuple(_list_value(metric, found) for metric, found in ordered[:_VALUES_SHOWN])
     return ShownDataset(dataset.name, values, max(len(ordered) - _VALUES_SHOWN, 0))
 
 
-def _list_value(metric: str, found: Mapping[str, Any]) -> ShownValue:
-    limit = Threshold(metric, **found["threshold"]) if found["threshold"] else None
-    passed = found["passed"]
-    return ShownValue(metric, render_known(metric, found["value"], limit), _PASSED[passed], _TONES[passed])
+def _list_value(metric: str, found: ListedValue) -> ShownValue:
+    shown = render_known(metric, found.value, found.find_limit(metric))
+    return ShownValue(metric, shown, _PASSED[found.passed], _TONES[found.passed])
 
 
 def build_trends(points: Sequence[TrendPoint]) -> tuple[list[Trend], int]:
     """Return the trends of the metrics of the newest run, and how many were left out. `points`: newest last."""
     if not points:
         return [], 0
-    ordered = sorted(points[-1].metrics.items(), key=lambda item: item[1]["threshold"] is None)
+    ordered = sorted(points[-1].metrics.items(), key=lambda item: item[1].threshold is None)
     trends = [trend for metric, newest in ordered if (trend := _build_trend(metric, newest, points))]
     return trends[:_TRENDS_SHOWN], max(len(trends) - _TRENDS_SHOWN, 0)
 
 
-def _build_trend(metric: str, newest: Mapping[str, Any], points: Sequence[TrendPoint]) -> Trend | None:
-    found = [point.metrics.get(metric, {}) for point in points]
-    values, series = [one.get("value") for one in found], [one.get("series") for one in found]
-    limit = newest["threshold"] or {}
-    drawing = draw_trend(values, series, tuple(limit.values()))
+def _build_trend(metric: str, newest: ListedValue, points: Sequence[TrendPoint]) -> Trend | None:
+    found = [point.metrics.get(metric) for point in points]
+    values = [None if one is None else one.value for one in found]
+    series = [None if one is None else one.series for one in found]
+    drawing = draw_trend(values, series, tuple((newest.threshold or {}).values()))
     if drawing is None:
         return None
     known = [value for value in values if value is not None]
-    shown = render_known(metric, newest["value"])
-    caption = f"{shown}, limit {render_limit(Threshold(metric, **limit))}" if limit else shown
+    shown = render_known(metric, newest.value)
+    limit = newest.find_limit(metric)
+    caption = f"{shown}, limit {render_limit(limit)}" if limit else shown
     spread = f"from {render_known(metric, min(known))} to {render_known(metric, max(known))}"
     label = f"Trend of {metric} over {counted(len(known), 'run')}, {spread}, newest {shown}"
-    measured = [one["series"] for one in found if one.get("value") is not None]
+    measured = [one.series for one in found if one is not None and one.value is not None]
     breaks = sum(before != after for before, after in pairwise(measured))
     more = f"; {counted(breaks, 'break')}, where the measurement changed" if breaks else ""
     return Trend(metric, drawing, caption + more, label + more)
+
+
+def draw_trend(
+    values: Sequence[float | None], series: Sequence[str | None], limits: Sequence[float] = ()
+) -> TrendDrawing | None:
+    """Return the line of some values, oldest first. Without two values there is no line.
+
+    A value that is None, and another series than before or an unknown one, interrupt it. A single value is a dot.
+
+    Limits so far away that the line would look flat are left out.
+    """
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return None
+    reach = _FARTHEST_LIMIT * (max(known) - min(known)) or inf
+    near = [limit for limit in limits if min(known) - reach <= limit <= max(known) + reach]
+    shown = [*known, *near]
+    low, high = min(shown), max(shown)
+    span = (high - low) or 1.0
+
+    def place(number: int, value: float) -> tuple[float, float]:
+        x = _TREND_EDGE + number / (len(values) - 1) * (_TREND_WIDTH - 2 * _TREND_EDGE)
+        middle = 0.5 if high == low else (value - low) / span
+        return round(x, 2), round(_TREND_HEIGHT - _TREND_EDGE - middle * (_TREND_HEIGHT - 2 * _TREND_EDGE), 2)
+
+    pieces: list[list[str]] = [[]]
+    last = (0.0, 0.0)
+    for number, value in enumerate(values):
+        if value is None or series[number] is None or series[number] != series[number - 1]:
+            pieces.append([])
+        if value is None:
+            continue
+        last = place(number, value)
+        pieces[-1].append(f"{last[0]},{last[1]}")
+    lines = tuple(" ".join(piece if len(piece) > 1 else piece * 2) for piece in pieces if piece)
+    return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in near))
 
 
 def render_moment(moment: float) -> str:

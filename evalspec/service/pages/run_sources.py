@@ -1,6 +1,7 @@
 """Where the pages of a run get their data: its content and its tags, from the index of its samples."""
 
 import json
+from collections.abc import Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from pathlib import Path
@@ -8,15 +9,18 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.reports.view.parts import Line, Words
+from evalspec.reports.markup.run_content import RunContent
+from evalspec.reports.markup.sample_content import Limits, ShownSample, show_sample
+from evalspec.reports.markup.views import LONGEST
+from evalspec.reports.view.parts import Line, Role, Words
 from evalspec.runs.store.files import store_errors
 from evalspec.service.access import Access
 from evalspec.service.kept_json import decode_kept
-from evalspec.service.pages.run_content import RunContent
 from evalspec.service.pages.visits import Visit
 from evalspec.service.places import hide_folder, show_place
 from evalspec.service.problems import ApiProblem
 from evalspec.service.sample_index import index_path, open_sample_index
+from evalspec.service.sample_pages import SampleDetails
 
 _MOST_TAGS = 100
 _LONGEST_TAG = 100
@@ -28,6 +32,11 @@ class RunLinks(Struct, frozen=True):
     visit: Visit
     run_id: str
 
+    @property
+    def longest(self) -> Mapping[Role, int]:
+        """How many characters of an untrusted text are shown."""
+        return LONGEST
+
     def sample(self, dataset: str, id: str) -> str | None:
         """Return the address of a sample. None: its id is too long for one."""
         return self.visit.link_sample(self.run_id, dataset, id)
@@ -35,6 +44,12 @@ class RunLinks(Struct, frozen=True):
     def section(self, at: str, page: int | None = None) -> str:
         """Return the address of a section with all its rows."""
         return self.visit.link_run(self.run_id, "/part", at=at, page=page)
+
+
+def show_details(found: SampleDetails, limits: Limits) -> ShownSample:
+    """Return what pages show of a sample. `limits`: the metrics of its dataset with their thresholds."""
+    sample = None if found.row.question is None else found.sample
+    return show_sample(found.row.dataset, found.row.result, sample, found.attempts, limits)
 
 
 def read_content(access: Access, run_id: str) -> RunContent:

@@ -1,6 +1,5 @@
 """Pages of runs: the list with trends, one run, a section of it, progress, and its actions."""
 
-import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -11,24 +10,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BeforeValidator
 
+from evalspec.base.foreign_text import cut
+from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
 from evalspec.reports.base import REPORTERS
+from evalspec.reports.markup.elements import Element, Nodes, el, group
+from evalspec.reports.markup.elements import name as isolate
+from evalspec.reports.markup.run import draw_navigation, draw_reasons, draw_remarks, draw_run, draw_sections
+from evalspec.reports.markup.run_content import DatasetCharts, RunContent
+from evalspec.reports.markup.shown import Layout, ShownSection, lay_out, lay_out_section
+from evalspec.reports.markup.views import draw_inner, draw_shown_parts
 from evalspec.reports.view.parts import TONES, name
 from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job
-from evalspec.service.pages.layout import Layout, lay_out, lay_out_section
-from evalspec.service.pages.run_content import DatasetCharts, RunContent
 from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_moment
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_heads import RunEntry, RunStatus
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
+from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -37,6 +42,7 @@ _RUNS_SHOWN = 40
 _JOBS_SHOWN = 5
 _TREND_RUNS = 50
 _CHARTS_SHOWN = 16
+_REASONS_SHOWN = 60
 _RUN_KINDS = ("run",)
 _FAILED = (jobs.FAILED, jobs.CANCELLED)
 _RECENT_SECONDS = 86_400.0
@@ -210,24 +216,27 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
     job = jobs.find_job_of_run(visit.access.engine, visit.namespace, run_id)
     content, error, is_preparing = _read_content(visit, entry)
     layout = lay_out(content.view) if content else Layout((), ())
+    links = RunLinks(visit, run_id)
     may_change = visit.may("run") and entry.origin.pushed_by is None and (job is None or not job.is_open)
     return render_page(
         "run.html",
         visit,
         run_id=run_id,
         heading=(content.agent if content else None) or "Run",
-        started=render_moment(entry.started_at) if entry.started_at else None,
+        started=render_moment(entry.moment) if entry.moment else None,
         state=_describe_state(entry, content),
         content=content,
         said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
         error=error,
         is_preparing=is_preparing,
         layout=layout,
-        links=RunLinks(visit, run_id),
-        charts_of=_choose_charts(content, layout) if content else {},
+        links=links,
+        reasons=_draw_reasons(visit, run_id, content) if content else None,
+        sections=_draw_sections(visit, run_id, content, layout, links) if content else None,
+        end=draw_run(content, links) if content else None,
         jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
-        can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(entry),
+        can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),
         build_url=None if entry.origin.ci is None else entry.origin.ci.url,
         pushed_by=entry.origin.pushed_by,
@@ -262,12 +271,39 @@ def _describe_state(entry: RunEntry, content: RunContent | None) -> dict[str, st
     return {"text": entry.status.upper(), "mark": "", "tone": tone}
 
 
-def _has_failures(entry: RunEntry) -> bool:
+def _has_failures(visit: Visit, run_id: str) -> bool:
     """Return whether a finished run has failed attempts or scores, so that a retry may help."""
-    datasets = json.loads(entry.details or "{}").get("datasets", ())
+    head = visit.access.runs.find_head(run_id)
     return any(
-        one["answered"] < one["selected"] or any(metric["failed"] for metric in one["metrics"].values())
-        for one in datasets
+        one.answered < one.selected or any(summary.failed for summary in one.metrics.values()) for one in head.datasets
+    )
+
+
+def _draw_reasons(visit: Visit, run_id: str, content: RunContent) -> Element:
+    """Return the reasons of the verdict with links to their samples, and remarks on the whole run."""
+
+    def link(number: int) -> Nodes:
+        found = content.concerned[number] if number < len(content.concerned) else None
+        if found is None:
+            return None
+        said = f"{'' if found.complete else 'the first '}{counted(found.count, 'sample')}"
+        address = visit.link_run(run_id, "/samples", reason=number)
+        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="whole", href=address)
+
+    return group(draw_reasons(content.view.reasons[:_REASONS_SHOWN], link), draw_remarks(content))
+
+
+def _draw_sections(visit: Visit, run_id: str, content: RunContent, layout: Layout, links: RunLinks) -> Element:
+    def link_samples(shown: ShownSection) -> Nodes:
+        if shown.section.key != "dataset":
+            return None
+        address = visit.link_run(run_id, "/samples", dataset=shown.dataset)
+        return el("p", el("a", "Samples of ", isolate(cut(shown.dataset or "", 160)), href=address))
+
+    others = [("others", "Others")] if layout.linked else []
+    return group(
+        draw_navigation(layout.sections, *others, ("run", "Run")),
+        draw_sections(layout.sections, links, _choose_charts(content, layout), link_samples),
     )
 
 
@@ -298,4 +334,14 @@ def show_section(
         raise not_found("the run has no such section")
     heading = "".join(piece if isinstance(piece, str) else piece.text for piece in shown.section.title)
     links = RunLinks(visit, run_id)
-    return render_page("section.html", visit, run_id=run_id, heading=heading, shown=shown, page=page, links=links)
+    return render_page(
+        "section.html",
+        visit,
+        run_id=run_id,
+        heading=heading,
+        shown=shown,
+        page=page,
+        links=links,
+        parts=group(draw_shown_parts(shown, links)),
+        inner=group([draw_inner(one, links) for one in shown.sections]),
+    )

@@ -8,13 +8,17 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse
 from msgspec.structs import replace
 
+from evalspec.reports.markup.elements import Element, chip, el
+from evalspec.reports.markup.elements import name as isolate
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.run_content import MOST_REASONS, RunContent
+from evalspec.reports.markup.sample_content import Limits, find_state, render_latency, show_scores
+from evalspec.reports.markup.samples import draw_cells, draw_columns
+from evalspec.reports.markup.views import frame_table
 from evalspec.reports.view.parts import Words
 from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
 from evalspec.service.pages.label_views import show_labelling
-from evalspec.service.pages.room import Room
-from evalspec.service.pages.run_content import MOST_REASONS, RunContent
-from evalspec.service.pages.run_sources import list_tags, read_content
-from evalspec.service.pages.sample_views import Limits, list_sample, show_sample
+from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor
 from evalspec.service.parameters import AddressQuery
@@ -61,8 +65,8 @@ def list_run_samples(
         heading=content.agent or "Run",
         has_texts=content.has_texts,
         total=content.samples,
-        samples=[list_sample(row, metrics, content.limits.get(row.dataset, {})) for row in shown],
-        metrics=metrics,
+        samples=_draw_table(visit, run_id, content, shown, metrics, chosen),
+        count=len(shown),
         chosen=chosen,
         states=_STATES,
         datasets=list(content.limits),
@@ -72,8 +76,33 @@ def list_run_samples(
         next_page=visit.link_run(run_id, "/samples", **chosen, cursor=following) if following else None,
         is_first=cursor is None,
         reason=_find_reason(content, wanted.reason),
-        links_query={f"in_{key}": value for key, value in chosen.items()},
     )
+
+
+def _draw_table(
+    visit: Visit,
+    run_id: str,
+    content: RunContent,
+    rows: list[SampleRow],
+    metrics: list[str],
+    chosen: Mapping[str, str],
+) -> Element:
+    room, kept = Room(_TEXT_BYTES), {f"in_{key}": value for key, value in chosen.items()}
+
+    def draw_row(row: SampleRow) -> Element:
+        result, limits = row.result, content.limits.get(row.dataset, {})
+        address = visit.link_sample(run_id, row.dataset, result.id, row.position, **kept)
+        link = [
+            el("a", isolate(room.clip(result.id)), href=address),
+            el("small", isolate(room.clip(row.dataset)), class_="inline") if len(content.limits) > 1 else None,
+            None if row.question is None else el("span", row.question, class_="question", dir="auto"),
+        ]
+        scores = show_scores(result, metrics, limits)
+        state = chip(*find_state(result, limits))
+        return draw_cells(link, state, scores, render_latency(result.latency_ms), result.tags[:8], room)
+
+    head = draw_columns(metrics, room)
+    return frame_table("Samples of the run", head, map(draw_row, rows), "cards list samples")
 
 
 @ROUTER.get("/runs/{run_id}/sample")
@@ -95,15 +124,14 @@ def show_run_sample(run_id: str, visit: Visitor, given: Annotated[dict[str, str]
         "sample.html",
         visit,
         run_id=run_id,
-        sample=show_sample(found, limits),
+        sample=show_details(found, limits),
         file=next((charts.file for charts in content.charts if charts.dataset == dataset), None),
         has_several=len(content.limits) > 1,
         labelling=show_labelling(visit, run_id, found),
         list_link=visit.link_run(run_id, "/samples", **chosen),
         previous=_link_neighbour(visit, run_id, previous, chosen),
         following=_link_neighbour(visit, run_id, following, chosen),
-        room=Room(None if "whole" in given else _TEXT_BYTES),
-        whole_link=visit.link_run(run_id, "/sample", at=position, whole=1),
+        room=Room(None if "whole" in given else _TEXT_BYTES, visit.link_run(run_id, "/sample", at=position, whole=1)),
     )
 
 

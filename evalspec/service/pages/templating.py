@@ -3,6 +3,7 @@
 No template marks a text as safe.
 """
 
+from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -13,9 +14,11 @@ from markupsafe import Markup, escape
 from evalspec import __version__
 from evalspec.base.foreign_text import cut, encodable, visible
 from evalspec.base.plural import counted
+from evalspec.reports.markup.elements import Element, Nodes, chip, group
+from evalspec.reports.markup.samples import draw_documents, draw_question, draw_references, draw_sample, draw_score
+from evalspec.reports.markup.views import LONGEST, draw_about, draw_cell, draw_line_words, draw_part, draw_words
 from evalspec.reports.view.parts import TONES, Role
 from evalspec.service.pages.assets import link_asset
-from evalspec.service.pages.drawing import draw_histogram, draw_interval, find_drawn
 from evalspec.service.pages.visits import Visit
 from evalspec.verdict.wording import MARKS, UNKNOWN, is_latency, render_known
 
@@ -33,13 +36,11 @@ _HEADERS = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-_LONGEST = {Role.NAME: 160, Role.SAMPLE: 160, Role.PROSE: 600, Role.ANSWER: 4000, Role.TEXT: 4000}
-"""How many characters of an untrusted text in a table are shown."""
 
 
 def _show(value: Any) -> Any:
     """Return what a template inserts: harmless text, and a dash for an unknown value."""
-    if isinstance(value, Markup):
+    if isinstance(value, Markup | Element):
         return value
     if value is None:
         return UNKNOWN
@@ -49,7 +50,7 @@ def _show(value: Any) -> Any:
 
 
 def _clip(text: str, role: Role = Role.NAME) -> str:
-    return cut(text, _LONGEST[role])
+    return cut(text, LONGEST[role])
 
 
 def _exact(text: str) -> Markup:
@@ -75,9 +76,17 @@ def _load_environment() -> "Environment":
     environment.globals |= {
         "asset": link_asset,
         "counted": counted,
-        "draw_histogram": draw_histogram,
-        "draw_interval": draw_interval,
-        "find_drawn": find_drawn,
+        "draw_chip": chip,
+        "draw_about": draw_about,
+        "draw_cell": _as_element(draw_cell),
+        "draw_documents": draw_documents,
+        "draw_line": _as_element(draw_line_words),
+        "draw_part": _as_element(draw_part),
+        "draw_question": _as_element(draw_question),
+        "draw_references": draw_references,
+        "draw_sample": _as_element(draw_sample),
+        "draw_score": _as_element(draw_score),
+        "draw_words": _as_element(draw_words),
         "grouped": "{:,}".format,
         "is_latency": is_latency,
         "marks": {str(status): mark for status, mark in MARKS.items()},
@@ -85,6 +94,11 @@ def _load_environment() -> "Environment":
         "version": __version__,
     }
     return environment
+
+
+def _as_element(draw: Callable[..., Nodes]) -> Callable[..., Element]:
+    """Return a function for templates, which insert only single elements."""
+    return lambda *given: group(draw(*given))
 
 
 def _render_metric(value: float | None, metric: str = "") -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from evalspec.base.plural import counted, name_some
-from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.inputs.manifest.metric_spec import MetricSpec, split_column
 from evalspec.model import Need, Run
 from evalspec.model.fingerprints import Fingerprint, ManifestDigest, describe_part, digest_parts
 from evalspec.verdict.comparison.pairing import has_all_attempts
@@ -141,13 +141,18 @@ def _describe_change(part: str, before: Any, after: Any) -> str:
     return f"{what} {labels[0]} changed" if labels[0] else f"{what} changed"
 
 
-def list_cutoff_mismatches(name: str, baseline: Iterable[str], candidate: Iterable[str]) -> Iterator[str]:
-    """Yield a line per metric without a common cutoff, for example Recall@5 in one run and Recall@10 in the other."""
-    before, after = _cutoffs(baseline), _cutoffs(candidate)
+def list_column_mismatches(name: str, baseline: Iterable[str], candidate: Iterable[str]) -> Iterator[str]:
+    """Yield a line per metric without a common column: Recall@5 and Recall@10, or other parameters."""
+    before, after = _list_columns(baseline), _list_columns(candidate)
     for base in before.keys() & after.keys():
-        if not before[base] & after[base]:
-            old, new = (", ".join(sorted(cutoffs[base])) for cutoffs in (before, after))
-            yield f"dataset {name}: {base} has different cutoffs: {old} in the baseline, {new} in the candidate"
+        if before[base].keys() & after[base].keys():
+            continue
+        if any(spec.parameters for spec in (*before[base].values(), *after[base].values())):
+            old, new = (", ".join(sorted(columns[base])) for columns in (before, after))
+            yield f"dataset {name}: {base} has different parameters: {old} in the baseline, {new} in the candidate"
+            continue
+        old, new = (", ".join(sorted(map(_describe_cutoff, columns[base].values()))) for columns in (before, after))
+        yield f"dataset {name}: {base} has different cutoffs: {old} in the baseline, {new} in the candidate"
 
 
 def list_judge_mismatches(baseline: Run, candidate: Run, metrics: Iterable[str]) -> Iterator[str]:
@@ -235,22 +240,24 @@ def _differ(before: object, after: object) -> bool:
     return None not in (before, after) and before != after
 
 
-def _cutoffs(metrics: Iterable[str]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def _list_columns(metrics: Iterable[str]) -> dict[str, dict[str, MetricSpec]]:
+    """Return the columns of each metric, by the name of the metric."""
+    found: dict[str, dict[str, MetricSpec]] = {}
     for metric in metrics:
-        base, at, cutoff = metric.partition("@")
-        found.setdefault(base, set()).add(cutoff if at else "the whole ranking")
+        spec = split_column(metric)
+        found.setdefault(spec.base, {})[metric] = spec
     return found
+
+
+def _describe_cutoff(spec: MetricSpec) -> str:
+    return "the whole ranking" if spec.cutoff is None else str(spec.cutoff)
 
 
 def _find_needs(metric: str) -> frozenset[Need] | None:
     """Return the needs of a metric; None for a custom metric."""
     from evalspec.scoring.metrics.base import METRICS
 
-    try:
-        known = METRICS.find(parse_metric_spec(metric).base)
-    except ValueError:
-        return None
+    known = METRICS.find(split_column(metric).base)
     while known is not None and known.base is not None and (root := METRICS.find(known.base)):
         known = root
     return known.needs if known else None

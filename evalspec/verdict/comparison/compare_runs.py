@@ -26,8 +26,8 @@ from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
 from evalspec.verdict.comparison.comparability import (
     describe_choice,
     explain_parts,
+    list_column_mismatches,
     list_content_mismatches,
-    list_cutoff_mismatches,
     list_differences,
     list_identity_gaps,
     list_mismatches_by_reason,
@@ -209,7 +209,7 @@ def _pair_all(
     for name, (before, after) in matched.items():
         metrics = _choose(common_metrics(before, after), choice.metrics)
         mismatches += list_content_mismatches(baseline, candidate, before.name, after.name)
-        mismatches += list_cutoff_mismatches(before.name, before.metrics, after.metrics)
+        mismatches += list_column_mismatches(before.name, before.metrics, after.metrics)
         mismatches += list_mismatches_by_reason(baseline, candidate, before.name, metrics, after.name)
         datasets.append(pair_dataset(name, before, after, metrics))
     mismatches += list_repeat_mismatches(baseline, candidate)
@@ -251,7 +251,12 @@ def _check_metrics(
 ) -> None:
     common = dict.fromkeys(metric for pair in matched for metric in common_metrics(*pair))
     for name in wanted:
-        if common and find_metric(name, common) is None:
+        try:
+            found = find_metric(name, common)
+        except ValueError as error:
+            message, _, fix = str(error).partition("; ")
+            raise InvalidInput(Problem(message, fix, field="--metric")) from error
+        if common and found is None:
             message = f"{candidate.name} and the baseline have no metric '{name}' in common"
             raise InvalidInput(Problem(message, near_miss(name, common), field="--metric"))
 

@@ -1,10 +1,9 @@
 """Resolve maxDrop: the metrics that the gate compares with its baseline, and the allowed drop of each."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.verdict.comparison.comparability import (
     explain_parts,
@@ -27,27 +26,30 @@ def check_max_drop(policy: CiGate, metrics: Collection[str]) -> list[str]:
     """Return a line, with the fix, for each name in `maxDrop` that is no computed metric."""
     if not isinstance(policy.max_drop, dict):
         return []
-    known = sorted(set(metrics))
-    return [
-        f"maxDrop: no dataset computes '{name}'. {near_miss(name, known)}"
-        for name in policy.max_drop
-        if find_metric(name, known) is None
-    ]
+    found = (_explain_unknown(name, sorted(set(metrics))) for name in policy.max_drop)
+    return [f"maxDrop: {problem}" for problem in found if problem]
 
 
-def find_metric(name: str, metrics: Iterable[str]) -> str | None:
-    """Return the metric of a name, which may be an alias and differ in case; None if there is none."""
-    by_folded = {metric.casefold(): metric for metric in metrics}
-    if found := by_folded.get(name.casefold()):
-        return found
-    from evalspec.scoring.metrics.base import METRICS
-
+def _explain_unknown(name: str, metrics: Collection[str]) -> str | None:
+    """Return why a name stands for no metric, with the fix; None if it does."""
     try:
-        spec = parse_metric_spec(name)
-    except ValueError:
-        return None
-    known = METRICS.find(spec.base)
-    return by_folded.get(str(MetricSpec(known.name, spec.cutoff)).casefold()) if known else None
+        known = find_metric(name, metrics)
+    except ValueError as error:
+        return str(error).replace("; ", ". ")
+    return None if known else f"no dataset computes '{name}'. {near_miss(name, metrics)}"
+
+
+def find_metric(name: str, metrics: Collection[str]) -> str | None:
+    """Return the metric of a name, which may be an alias and differ in case; None if there is none.
+
+    Raises:
+        ValueError: the name may be several metrics, or has a parameter that its metric does not have.
+    """
+    if name in metrics and not any("(" in metric for metric in metrics):
+        return name  # without the registry of all metrics, which is slow to import
+    from evalspec.scoring.metrics.columns import find_column
+
+    return find_column(name, metrics)
 
 
 def resolve_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:

@@ -9,7 +9,6 @@ from evalspec.model.comparisons import (
     Change,
     Comparison,
     DatasetComparison,
-    Delta,
     MetricChange,
     RankMove,
     SampleKind,
@@ -18,11 +17,11 @@ from evalspec.model.comparisons import (
 from evalspec.verdict.wording import UNKNOWN, render_delta, render_value
 
 
-def render_relative(found: Delta) -> str:
-    """Return the difference as a share of the baseline: `−1.9 %`."""
-    if found.relative is None:
+def render_relative(relative: float | None) -> str:
+    """Return a difference as a share of the baseline: `−1.9 %`."""
+    if relative is None:
         return UNKNOWN
-    share = found.relative * 100
+    share = relative * 100
     return f"{'+' if share > 0 else '−' if share < 0 else '±'}{abs(share):,.1f} %"
 
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 import evalspec
 from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, VerdictStatus
 from evalspec.reports.base import REPORTERS
+from evalspec.reports.markup.run_content import build_content
 from evalspec.service import jobs, run_index
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.pages.assets import load_assets
-from evalspec.service.pages.run_content import build_content
 from evalspec.service.sample_index import index_path
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tokens import Scope, create_token

@@ -42,16 +42,16 @@ def _refresh_metadata(
 TRIPLES = DatasetFormat(
     name="triples",
     summary="gold-set triples in YAML: question, expected_block, expected_answer",
-    read=when_used("evalspec.curation.formats.triples.reading", "read_triples"),
+    read=when_used("evalspec.curation.formats.triples.triple_lists", "read_triples"),
     has_corpus=True,
     recognises=_recognises,
-    list_losses=when_used("evalspec.curation.formats.triples.writing", "list_losses"),
-    write=when_used("evalspec.curation.formats.triples.writing", "write_triples"),
+    list_losses=when_used("evalspec.curation.formats.triples.triple_lists", "list_losses"),
+    write=when_used("evalspec.curation.formats.triples.triple_lists", "write_triples"),
     refresh_metadata=_refresh_metadata,
     unrelated=(SLICES, HELD_OUT),
     parts=DatasetParts(
         recognises=lambda folder: (folder / SET_FILE).is_file(),
-        open=when_used("evalspec.curation.formats.triples.parts", "open_part"),
+        open=when_used("evalspec.curation.gold.held_out", "open_part"),
         log_use=when_used("evalspec.curation.gold.held_out", "log_use"),
     ),
 )

@@ -8,8 +8,8 @@ class SampleDialog {
     this.title = el("h2", { id: "sample-title", tabindex: "-1" });
     this.about = el("p", { class: "about" });
     this.content = el("div", { class: "content" });
-    this.back = el("button", { type: "button", click: () => this.step(-1) }, "Previous");
-    this.on = el("button", { type: "button", click: () => this.step(1) }, "Next");
+    this.back = el("button", { type: "button", "data-previous": true, click: () => this.step(-1) }, "Previous");
+    this.on = el("button", { type: "button", "data-next": true, click: () => this.step(1) }, "Next");
     const close = el("button", { type: "button", click: () => this.element.close() }, "Close");
     this.element = el(
       "dialog",
@@ -35,15 +35,6 @@ class SampleDialog {
   async show(dataset, number) {
     this.shown = { dataset, number };
     this.open(dataset.ids[number]);
-    const line = dataset.line[number];
-    const place = line === null ? dataset.file : dataset.file ? `${dataset.file}:${line}` : `line ${line}`;
-    this.about.replaceChildren(
-      stateChip(dataset.states[number]),
-      name(dataset.name),
-      ...(place ? [name(place)] : []),
-      el("span", {}, formatValue("latency", dataset.latency[number])),
-      ...dataset.tags[number].map((tag) => name(dataset.tagNames[tag], { class: "tag" })),
-    );
     const order = this.orderOf(dataset);
     const at = order.indexOf(number);
     this.back.disabled = at <= 0;
@@ -51,7 +42,9 @@ class SampleDialog {
     const inRun = dataset.start + number;
     const texts = await Promise.all([readTexts("asked", inRun), readTexts("rest", inRun)]);
     if (this.shown.dataset !== dataset || this.shown.number !== number) return;
-    this.content.replaceChildren(...present(renderSample(dataset, number, ...texts)));
+    const [[, known], [about, content]] = texts;
+    this.about.replaceChildren(...build(about).childNodes);
+    this.content.replaceChildren(...present(build(content, known)));
     this.content.scrollTop = 0;
   }
 
@@ -79,11 +72,6 @@ class SampleDialog {
     this.show(dataset, next);
   }
 
-  /** Show the next or previous sample, if there is one. */
-  turn(by) {
-    if (!(by > 0 ? this.on : this.back).disabled) this.step(by);
-  }
-
   closeOutside(event) {
     if (event.target === this.element) this.element.close();
   }
@@ -91,6 +79,11 @@ class SampleDialog {
   forget() {
     if (parseHash(location.hash)) history.replaceState(null, "", "#samples");
   }
+}
+
+function sampleHash(dataset, id) {
+  const several = overview.datasets.length > 1 ? `dataset=${encodeURIComponent(dataset)}&` : "";
+  return `#${several}sample=${encodeURIComponent(id)}`;
 }
 
 /** Parse `#sample=<id>`, with `dataset=<name>` if several datasets may have the id; null for other fragments. */

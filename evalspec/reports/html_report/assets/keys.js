@@ -1,59 +1,77 @@
-// Keys of the page, as on the pages of the service, and links to folded parts. Everything works without them.
+// Keys of the report and of the pages of the service: j and k between entries, / to search, u up, ? for help, and those
+// of a page. Everything works without them. In an open dialog, they are about what is in it.
 
-const keysDialog = el(
-  "dialog",
-  { class: "help", "aria-labelledby": "keys-title" },
-  el("h2", { id: "keys-title" }, "Keys"),
-  el("dl", { class: "definitions" }),
-  el("div", { class: "buttons" }, el("button", { type: "button", click: () => keysDialog.close() }, "Close")),
-);
+const help = document.querySelector("dialog.help");
+const helpButton = document.querySelector("[data-help]");
 
-const keysButton = () =>
-  el("button", { type: "button", class: "keys", "aria-label": "Keys", click: () => keysDialog.showModal() }, "?");
+const scope = () => document.querySelector("dialog[open]") ?? document;
+const rowsOf = (element) => [...element.querySelectorAll("[data-row]")];
+const linkOf = (row) => row.querySelector("a, input, button") ?? row;
+const follow = (selector) => scope().querySelector(selector)?.click();
 
-/** `step(by)`: goes to the next or previous sample. `search()`: focuses the search field; null: there is none. */
-function listenToKeys({ step, search = null }) {
-  const keys = [
-    ["j", "next sample", () => step(1)],
-    ["k", "previous sample", () => step(-1)],
-    ...(search ? [["/", "search", search]] : []),
-    ["?", "these keys", () => keysDialog.showModal()],
-  ];
-  keysDialog.querySelector("dl").replaceChildren(
-    ...[...keys, ["Esc", "close"]].map(([key, said]) =>
-      el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, said)),
-    ),
-  );
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || keysDialog.open) return;
-    if (event.target.closest("input, select, textarea")) {
-      if (event.key === "Escape") event.target.blur();
-      return;
-    }
-    const act = keys.find(([key]) => key === event.key)?.[2];
-    if (!act) return;
+/** Move the focus to the entry after or before the focused one. On the page of an entry, open its neighbour. */
+function step(by) {
+  const all = rowsOf(scope());
+  if (all.length === 0) {
+    follow(by > 0 ? "[data-next]" : "[data-previous]");
+    return;
+  }
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  const next = at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by;
+  const target = all[next] && linkOf(all[next]);
+  target?.focus();
+  target?.scrollIntoView({ block: "nearest" });
+}
+
+const KEYS = new Map([
+  ["j", () => step(1)],
+  ["k", () => step(-1)],
+  ["u", () => follow("[data-up]")],
+  ["/", () => scope().querySelector("[data-search], .filters input:not([type=hidden])")?.focus()],
+  ["?", () => help.showModal()],
+]);
+
+// What a page does on a key: the element with data-key. A folded part is opened, a field gets the focus.
+function press(key) {
+  const near = document.activeElement?.closest("[data-keys]") ?? document;
+  const named = `[data-key="${CSS.escape(key)}"]`;
+  const target = near.querySelector(named) ?? document.querySelector(named);
+  if (!target) return false;
+  const folded = target.closest("details");
+  if (folded) folded.open = true;
+  if (target.matches("summary")) folded.querySelector("input:not([type=hidden]), button:enabled, select, textarea")?.focus();
+  else if (target.matches("input:not([type=radio])")) target.focus();
+  else target.click();
+  if (target.matches("[type=radio]")) target.focus();
+  return true;
+}
+
+const isTyping = (element) => element.matches("input:not([type=checkbox], [type=radio]), select, textarea, [contenteditable]");
+
+// Out of a field, to the form whose keys then work.
+function leave(field) {
+  field.blur();
+  field.closest("[data-keys]")?.querySelector("button:enabled")?.focus();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || help.open) return;
+  if (event.target instanceof Element && isTyping(event.target)) {
+    if (event.key === "Escape") leave(event.target);
+    return;
+  }
+  if (event.key.length === 1 && press(event.key)) {
     event.preventDefault();
-    act();
-  });
-}
+    return;
+  }
+  const act = KEYS.get(event.key);
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
 
-/** Move the focus to the row after or before the focused one. */
-function stepRows(element, by) {
-  const rows = [...element.querySelectorAll("[data-row]")];
-  const at = rows.findIndex((row) => row.contains(document.activeElement));
-  const row = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by];
-  if (!row) return;
-  (row.querySelector("a") ?? row).focus({ preventScroll: true });
-  row.scrollIntoView({ block: "nearest" });
+if (helpButton) {
+  helpButton.hidden = false;
+  helpButton.addEventListener("click", () => help.showModal());
+  help.querySelector("[data-close]")?.addEventListener("click", () => help.close());
 }
-
-/** Open the part of the page that the URL names, if it is folded. */
-function followToPart() {
-  const part = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
-  const folds = part && part.querySelector(":scope > .foldable");
-  if (!folds || folds.open) return;
-  folds.open = true;
-  part.scrollIntoView();
-}
-
-window.addEventListener("hashchange", followToPart);

@@ -1,19 +1,6 @@
-// Show the overview first, and the samples after their data is unpacked.
+// Show the samples after their data is unpacked.
 
-const page = document.getElementById("page");
-const waiting = el("section", { id: "samples", class: "panel" }, el("h2", {}, "Samples"));
-const parts = [
-  renderHeader(),
-  renderNavigation(),
-  renderBaseline(),
-  overview.datasets.map(renderDataset),
-  sectionsOf("gold").map(renderGold),
-  waiting,
-  renderRun(),
-  keysDialog,
-];
-page.append(...present(parts));
-followToPart();
+const waiting = document.getElementById("samples");
 
 readDatasets()
   .then((datasets) => {
@@ -21,11 +8,7 @@ readDatasets()
     const orderOf = (dataset) => (samples.dataset === dataset ? samples.order : [...dataset.ids.keys()]);
     const dialog = new SampleDialog(datasets, orderOf);
     waiting.replaceWith(samples.element);
-    page.append(dialog.element);
-    listenToKeys({
-      step: (by) => (dialog.element.open ? dialog.turn(by) : stepRows(samples.element, by)),
-      search: () => dialog.element.open || samples.search.focus(),
-    });
+    document.body.append(dialog.element);
     const follow = () => {
       dialog.follow();
       const reason = /^#reason=(\d+)$/.exec(location.hash);

@@ -1,4 +1,4 @@
-// The data of the page: the overview immediately, columns and texts of samples on demand.
+// The data of the samples, unpacked on demand.
 
 const whole = new Promise((resolve) => {
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", resolve, { once: true });
@@ -26,7 +26,7 @@ async function readDatasets() {
   });
 }
 
-const MOST_PIECES_KEPT = 8;
+const MOST_PIECES_KEPT = 60;
 const pieces = new Map();
 
 /** The content of a kind of text block for a sample, by its number in the run. */
@@ -49,22 +49,10 @@ async function readSearchTexts() {
   const questions = [];
   const searched = [];
   for (const piece of overview.chunks.asked.keys()) {
-    for (const [question, answers] of await unpack(`asked-${piece}`)) {
-      const asked = lastQuestion(question);
-      questions.push(asked && asked.slice(0, 300).replace(/\s+/g, " ").trim());
-      const conversation = Array.isArray(question) ? question.map(([, content]) => content) : [question];
-      searched.push(
-        [...conversation, ...answers]
-          .filter((text) => text)
-          .join("\n")
-          .toLowerCase(),
-      );
+    for (const [place, texts] of await unpack(`asked-${piece}`)) {
+      questions.push(place === null ? null : texts[place].slice(0, 300).replace(/\s+/g, " ").trim());
+      searched.push(texts.join("\n").toLowerCase());
     }
   }
   return { questions, searched };
-}
-
-function lastQuestion(question) {
-  if (!Array.isArray(question)) return question;
-  return (question.findLast(([role]) => role === "user") ?? question.at(-1))?.[1] ?? null;
 }

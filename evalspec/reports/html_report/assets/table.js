@@ -21,6 +21,7 @@ class SampleTable {
     this.search = el("input", {
       type: "search",
       input: () => this.searchSoon(),
+      "data-search": true,
       autocomplete: "off",
       spellcheck: "false",
     });
@@ -104,7 +105,7 @@ class SampleTable {
       this.refresh();
     };
     this.reason.replaceChildren(
-      el("p", { dir: "auto" }, "Samples of: ", wordsOf(overview.reasons[index])),
+      el("p", { dir: "auto" }, "Samples of: ", document.querySelector(`[data-reason="${index}"]`).textContent),
       el("button", { type: "button", click: showAll }, "Show all samples"),
     );
     this.reason.hidden = false;
@@ -197,7 +198,7 @@ class SampleTable {
           el(
             "button",
             { type: "button", click: () => this.sortBy(column) },
-            name(column.title),
+            el("bdi", {}, column.title),
             el("span", { "aria-hidden": "true" }, arrow),
           ),
         );
@@ -205,11 +206,18 @@ class SampleTable {
     );
   }
 
-  renderRows() {
+  async renderRows() {
     const first = this.page * PAGE;
-    const numbers = this.order.slice(first, first + PAGE);
-    this.body.replaceChildren(...numbers.map((number) => this.renderRow(number)));
+    const { dataset, order } = this;
+    const numbers = order.slice(first, first + PAGE);
+    const rows = await Promise.all(numbers.map((number) => readTexts("rows", dataset.start + number)));
+    if (this.order !== order || this.page * PAGE !== first) return;
+    this.body.replaceChildren(...rows.map((row, index) => this.renderRow(row, numbers[index])));
     this.fillQuestions();
+    this.renderCount(first, numbers.length);
+  }
+
+  renderCount(first, shown) {
     const all = this.dataset.ids.length;
     const found = this.order.length;
     this.count.textContent =
@@ -219,7 +227,7 @@ class SampleTable {
       this.renderRows();
       this.element.scrollIntoView();
     };
-    const last = first + numbers.length;
+    const last = first + shown;
     this.pager.replaceChildren(
       ...(found <= PAGE
         ? []
@@ -231,22 +239,12 @@ class SampleTable {
     );
   }
 
-  renderRow(number) {
-    const cells = this.columns.map((column, index) =>
-      el(
-        index === 1 ? "th" : "td",
-        {
-          class: [column.kind, column === this.sorted.column && "sorted", column.isCalm?.(number) && "calm"]
-            .filter((kind) => kind)
-            .join(" "),
-          role: index === 1 ? "rowheader" : "cell",
-          scope: index === 1 ? "row" : null,
-          "data-title": column.title,
-        },
-        column.cell(number),
-      ),
-    );
-    return el("tr", { role: "row", "data-row": true, "data-number": number, click: (event) => this.openRow(event, number) }, cells);
+  renderRow(row, number) {
+    const element = build(row);
+    element.prepend(el("td", { class: "number order", role: "cell", "data-title": "#" }, formatCount(number + 1)));
+    element.dataset.number = number;
+    element.addEventListener("click", (event) => this.openRow(event, number));
+    return element;
   }
 
   /** Make a click anywhere in a row follow its link, unless text is being selected. */
@@ -272,7 +270,7 @@ function fill(select, options) {
   select.replaceChildren(...options.map(([value, text]) => el("option", { value }, text)));
 }
 
-/** Title, class, sort key and cell of each column. The most severe samples have the lowest key of `status`. */
+/** Title, class and sort key of each column. The most severe samples have the lowest key of `status`. */
 function columnsOf(dataset) {
   const gravity = "fbyp";
   const statusKey = (number) => {
@@ -280,55 +278,17 @@ function columnsOf(dataset) {
     const grave = place < 0 ? 3.5 : place === 3 ? 4 : place;
     return grave * 1e7 + (dataset.rank[number] ?? 1e6);
   };
-  const isLimited = dataset.limits.some(({ min, max }) => (min ?? max ?? null) !== null);
-  return [
-    { title: "#", kind: "number order", key: (number) => number, cell: (number) => formatCount(number + 1) },
-    {
-      title: "sample",
-      kind: "sample",
-      key: (number) => dataset.ids[number],
-      cell: (number) => [sampleLink(dataset.name, dataset.ids[number]), el("span", { class: "question", dir: "auto" })],
-    },
-    { title: "status", kind: "state", key: statusKey, cell: (number) => stateCell(dataset, number) },
-    ...dataset.metrics.map((metric, which) => ({
-      title: metric,
-      kind: "number",
-      key: (number) => dataset.values[which][number],
-      cell: (number) => scoreCell(dataset, which, number),
-      isCalm: (number) => isLimited && !dataset.beyond[which].has(number) && dataset.statuses[which][number] !== "f",
-    })),
-    {
-      title: "latency",
-      kind: "number",
-      key: (number) => dataset.latency[number],
-      cell: (number) => formatValue("latency", dataset.latency[number]),
-      isCalm: () => isLimited,
-    },
-    {
-      title: "tags",
-      kind: "tags",
-      key: (number) => dataset.tags[number].map((tag) => dataset.tagNames[tag]).join(" "),
-      cell: (number) => dataset.tags[number].map((tag) => name(dataset.tagNames[tag], { class: "tag" })),
-    },
+  const tagsOf = (number) => dataset.tags[number].map((tag) => dataset.tagNames[tag]).join(" ");
+  const keys = [
+    (number) => dataset.ids[number],
+    statusKey,
+    ...dataset.metrics.map((_, which) => (number) => dataset.values[which][number]),
+    (number) => dataset.latency[number],
+    tagsOf,
   ];
-}
-
-function stateCell(dataset, number) {
-  const rate = dataset.passRate[number];
-  const share = dataset.isRepeated && rate !== null && el("small", {}, `passes ${fixed(rate * 100, 0)} %`);
-  return [stateChip(dataset.states[number]), share];
-}
-
-function scoreCell(dataset, which, number) {
-  const value = dataset.values[which][number];
-  if (value === null) {
-    const [, mark, word] = SCORE_WORDS.get(dataset.statuses[which][number]);
-    return el("span", { class: "muted" }, UNKNOWN, el("small", {}, word));
-  }
-  const beyond = dataset.beyond[which].has(number);
-  return el(
-    "span",
-    { class: beyond ? "fail" : "" },
-    formatValue(dataset.metrics[which], value, beyond ? dataset.limits[which] : {}),
-  );
+  const titles = present(build(dataset.head));
+  return [
+    { title: "#", kind: "number order", key: (number) => number },
+    ...titles.map((cell, index) => ({ title: cell.textContent, kind: cell.className, key: keys[index] })),
+  ];
 }

@@ -1,0 +1,122 @@
+"""What `evalspec plan` says of a run: its calls, and what its comparison with a baseline can detect."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from evalspec.base.errors import Problem
+from evalspec.model.base import Record
+from evalspec.model.summaries import Direction
+
+
+class MetricForecast(Record, frozen=True):
+    """The smallest drop of a metric that the gate detects."""
+
+    metric: Annotated[str, Meta(description="Name of the metric.")]
+    direction: Direction
+    max_drop: Annotated[float, Meta(description="Its `maxDrop`.")]
+    pairs: Annotated[int, Meta(description="Samples with scores in both runs.")] = 0
+    units: Annotated[int, Meta(description="The independent ones of them, or clusters.")] = 0
+    detectable: Annotated[
+        tuple[float, float] | None,
+        Meta(
+            description="The smallest drop that is detected in four of five runs, with the least and the most noise "
+            "that is plausible; null: see `reason`."
+        ),
+    ] = None
+    advice: Annotated[
+        str | None, Meta(description="What the confirmation of drops costs, and what wins it back; null: little.")
+    ] = None
+    samples_needed: Annotated[
+        int | None,
+        Meta(description="About how many samples exclude a drop of `maxDrop` if nothing changed; null: unknown."),
+    ] = None
+    noise: Annotated[
+        Literal["measured", "assumed"] | None, Meta(description="How the noise is known; null: nothing is tested.")
+    ] = None
+    noise_source: Annotated[str | None, Meta(description="Where the noise comes from, in a sentence.")] = None
+    reason: Annotated[str | None, Meta(description="Why nothing is detected; null: it is.")] = None
+
+
+class DatasetForecast(Record, frozen=True):
+    """A dataset of a planned run."""
+
+    name: Annotated[str, Meta(description="Name of the dataset in the manifest.")]
+    samples: Annotated[int, Meta(description="Number of selected samples.")]
+    units: Annotated[int, Meta(description="Number of independent ones, or of clusters.")]
+    units_needed: Annotated[
+        int | None,
+        Meta(description="How many units must change for a drop to be significant; null: nothing is tested."),
+    ]
+    cluster: Annotated[str | None, Meta(description="The metadata key that groups dependent samples; null: none.")]
+    only_in_this_run: Annotated[int, Meta(description="Selected samples that the baseline lacks.")]
+    retriever: Annotated[str | None, Meta(description="The retriever that is queried; null: the agent is.")]
+    agent_requests: Annotated[int, Meta(description="Requests to the agent.")]
+    retriever_queries: Annotated[int, Meta(description="Queries to the retriever.")]
+    judge_calls: Annotated[Mapping[str, int], Meta(description="Estimated calls of the judge by metric, no retries.")]
+    metrics: Annotated[tuple[MetricForecast, ...], Meta(description="The metrics with a `maxDrop`.")]
+
+    @property
+    def requests(self) -> int:
+        """The number of requests, to the agent or to the retriever."""
+        return self.agent_requests + self.retriever_queries
+
+
+class PartForecast(Record, frozen=True):
+    """A part of gold sets, with its calls and those of the full sets."""
+
+    name: Annotated[str, Meta(description="`slice 2026Q4`, or `the held-out share`.")]
+    triples: int
+    full_triples: int
+    requests: int
+    full_requests: int
+    judge_calls: int
+    full_judge_calls: int
+    share: Annotated[float, Meta(description="Share of the triples.")]
+
+
+class ForecastBaseline(Record, frozen=True):
+    """The baseline of a forecast."""
+
+    name: str
+    run_id: str
+
+
+class ForecastRepeats(Record, frozen=True):
+    """Attempts per sample, and judge calls per reply."""
+
+    agent: int
+    judge: int
+
+
+class Forecast(Record, frozen=True, kw_only=True):
+    """A planned run and its comparison with a baseline."""
+
+    schema_version: Literal[1] = 1
+    exit_code: Literal[0] = 0
+    summary: Annotated[str, Meta(description="What the comparison detects, in a sentence.")]
+    baseline: Annotated[ForecastBaseline | None, Meta(description="null: no baseline.")]
+    alpha: Annotated[float | None, Meta(description="The significance level of the gate; null: nothing is tested.")]
+    regression: Annotated[Literal["drop", "notWorse"], Meta(description="How the gate compares.")]
+    power: Annotated[float, Meta(description="Share of runs in which a detectable drop is detected.")]
+    tests: Annotated[int, Meta(description="Number of tests that are adjusted together.")]
+    repeats: ForecastRepeats
+    agent_requests: Annotated[int, Meta(description="Requests to the agent.")]
+    retriever_queries: Annotated[int, Meta(description="Queries to retrievers.")]
+    judge_calls: Annotated[int, Meta(description="Estimated calls of the judge, without retries.")]
+    may_confirm: Annotated[
+        bool, Meta(description="Whether second attempts, with as many calls again, would confirm a drop.")
+    ]
+    part: Annotated[PartForecast | None, Meta(description="The part of gold sets; null: whole datasets.")]
+    datasets: tuple[DatasetForecast, ...]
+    notes: tuple[str, ...]
+    warnings: Annotated[tuple[Problem, ...], Meta(description="What is suspicious in the manifest or the datasets.")]
+    incomplete: Annotated[
+        tuple[str, ...], Meta(description="Why the verdict cannot be PASS, whatever is measured; empty: it can.")
+    ]
+
+    @property
+    def metrics(self) -> list[tuple[DatasetForecast, MetricForecast]]:
+        """The metrics with a maxDrop, each with its dataset."""
+        return [(dataset, metric) for dataset in self.datasets for metric in dataset.metrics]

@@ -1,0 +1,227 @@
+"""The records of a stored run: the lines of its log `samples.jsonl`, and those of `inputs.jsonl`.
+
+A later reply to the same attempt replaces the earlier reply and its scores. Null means unknown, or not stored. Later
+versions may add keys.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from evalspec.model.base import Record
+from evalspec.model.exchanges import AgentReply, Exchange, JudgeUsage, SearchTrace
+from evalspec.model.samples import Sample
+from evalspec.model.scores import Attempt, SampleStatus, Score
+
+WITHHELD = "withheld (--no-content)"
+"""Replaces a text that is not stored."""
+NO_LONGER_KEPT = "erased (permission revoked)"
+"""Replaces a text that was erased."""
+
+
+class StoredRecord(Record, frozen=True):
+    """A line of a file of a run."""
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """The values from user code or services, as numbers or as any JSON. All other values are of a type."""
+        return ()
+
+
+class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
+    """One attempt at a sample: its reply, or the error of a failed one. `attempt` counts from 1.
+
+    The fields from `error` on are those of an Exchange. `retrieved_texts`: the digests of the texts of a retriever's
+    reply, which then has no `retrieved_contexts`.
+    """
+
+    dataset: str
+    id: str
+    attempt: int
+    reply: AgentReply | None
+    error: str | None = None
+    unreachable: bool = False
+    retries: int | None = None
+    answer_digest: str | None = None
+    question_digest: str | None = None
+    request_digest: str | None = None
+    retrieved_texts: tuple[str, ...] | None = None
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        reply = self.reply
+        return () if reply is None else (reply.tool_calls, reply.latency_ms, reply.usage, reply.trace)
+
+    @classmethod
+    def of(cls, dataset: str, attempt: int, exchange: Exchange) -> "ReplyRecord":
+        """Return the record of an exchange."""
+        return cls(
+            dataset,
+            exchange.sample.id,
+            attempt,
+            exchange.reply,
+            exchange.error,
+            exchange.unreachable,
+            exchange.retries,
+            exchange.answer_digest,
+            exchange.question_digest,
+            exchange.request_digest,
+        )
+
+    def to_exchange(self, sample: Sample) -> Exchange:
+        """Return the exchange of the record. `sample`: the sample with its dataset and id."""
+        return Exchange(
+            sample,
+            self.reply,
+            self.error,
+            self.unreachable,
+            self.retries,
+            self.question_digest,
+            self.request_digest,
+        )
+
+    def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
+        """Return the attempt as it is in a Run, with its scores."""
+        trace = (self.reply and self.reply.trace) or SearchTrace()
+        return Attempt(
+            SampleStatus.FAILED if self.reply is None else SampleStatus.ANSWERED,
+            None if self.reply is None else self.reply.latency_ms,
+            self.error,
+            self.unreachable,
+            scores=scores,
+            timings_ms=trace.timings_ms,
+            oddities=trace.oddities,
+            finish_reason=None if self.reply is None else self.reply.finish_reason,
+            retries=self.retries,
+            answer_digest=self.answer_digest,
+            question_digest=self.question_digest,
+            request_digest=self.request_digest,
+        )
+
+    def without_texts(self, instead: str) -> "ReplyRecord":
+        """Return the record with measurements only. `instead`: replaces an error message."""
+        error = None if self.error is None else instead
+        reply = None if self.reply is None else self.reply.without_texts()
+        return ReplyRecord(self.dataset, self.id, self.attempt, reply, error, self.unreachable, self.retries)
+
+
+class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
+    """Scores of a reply, which has one or more of these records.
+
+    `judge_usage`: what the judge used since the previous record, by metric.
+    """
+
+    dataset: str
+    id: str
+    attempt: int
+    scores: Mapping[str, Score]
+    judge_usage: Mapping[str, JudgeUsage] = {}
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        return [score.evidence for score in self.scores.values()]
+
+    def without_texts(self, instead: str) -> "ScoresRecord":
+        """Return the record with measurements only. `instead`: replaces the reason of a score without a value."""
+        return replace(self, scores={metric: score.without_texts(instead) for metric, score in self.scores.items()})
+
+
+class TextRecord(StoredRecord, frozen=True, tag_field="kind", tag="text"):
+    """A text that a retriever returned. It is in the log once, before the replies that contain it."""
+
+    digest: str
+    text: str
+
+
+class ErasedRecord(StoredRecord, frozen=True, tag_field="kind", tag="erased"):
+    """The texts of this sample were erased from the run, because a customer revoked its permission.
+
+    Its scores are intact. Its other records have no texts.
+    """
+
+    dataset: str
+    id: str
+
+
+class ReportRecord(StoredRecord, frozen=True, tag_field="kind", tag="report"):
+    """The run with this id is finished. The digests are of report.json and inputs.jsonl. The last record counts."""
+
+    run: str
+    sha256: str
+    inputs_sha256: str | None = None
+
+
+LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord
+LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
+"""The type of any line of the log, for its decoder."""
+
+
+class InputRecord(StoredRecord, frozen=True):
+    """A selected sample of a run, so that its reports need no dataset files.
+
+    Its digest, and its slices with thresholds, are computed before redaction.
+    """
+
+    dataset: str
+    sample: Sample
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        return self.sample.metadata, self.sample.qrels
+
+    def without_texts(self, metadata_kept: Collection[str]) -> "InputRecord":
+        """Return the record without texts, and with these metadata keys only."""
+        return InputRecord(self.dataset, self.sample.without_texts(metadata_kept))
+
+
+Change = Callable[[Any], Any]
+"""A function that returns a JSON value with its secrets redacted or restored (manifest.redaction)."""
+
+Changed = TypeVar("Changed")
+
+NEVER_HIDDEN = frozenset(
+    {
+        "dataset",
+        "id",
+        "attempt",
+        "status",
+        "cause",
+        "usage",
+        "judge_usage",
+        "line",
+        "digest",
+        "retrieved_texts",
+        "answer_digest",
+        "question_digest",
+        "request_digest",
+    }
+)
+"""Fields that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an
+ordinary word would make the log unreadable. Names and ids come from the user's own files."""
+
+_WITH_NAMES = ("scores", "metadata")
+"""Fields whose keys, which are names of metrics and metadata, are unchanged."""
+
+
+def change_texts(value: Changed, change: Change, kept: Collection[str] = NEVER_HIDDEN) -> Changed:
+    """Return a record, or a tuple of records, with its texts redacted or restored. `kept`: fields that are not."""
+    changed: Any
+    if isinstance(value, Struct):
+        parts = {name: getattr(value, name) for name in value.__struct_fields__ if name not in kept}
+        changed = replace(value, **{name: _change_field(name, part, change, kept) for name, part in parts.items()})
+    elif isinstance(value, tuple):
+        changed = tuple(change_texts(item, change, kept) for item in value)
+    else:
+        changed = value if value is None or value is UNSET else change(value)
+    return changed  # type: ignore[no-any-return]
+
+
+def _change_field(name: str, value: Any, change: Change, kept: Collection[str]) -> Any:
+    if name in _WITH_NAMES:
+        return {key: change_texts(item, change, kept) for key, item in value.items()}
+    return change_texts(value, change, kept)

@@ -1,0 +1,251 @@
+"""A sample with all its attempts, scores and evidence as elements, and its row in a table."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from evalspec.base.plural import counted
+from evalspec.reports.markup.elements import Element, Nodes, chip, definitions, el, folded, name
+from evalspec.reports.markup.evidence import ShownEvidence, ShownVerdict, VerdictList
+from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.sample_content import (
+    Chip,
+    DocumentList,
+    Marked,
+    ShownAttempt,
+    ShownDocument,
+    ShownSample,
+    ShownScore,
+)
+from evalspec.reports.markup.views import data_cell, frame_table, head_cell, row_head
+
+_NOT_KEPT = "not kept (--no-content)"
+_PASSAGE = 4000
+_LONGEST_REASON = 4000
+
+Forms = Callable[[int, str | None, int], Nodes]
+"""Returns the form to label an attempt, or one of its scores: by number of the attempt, metric, number of the score."""
+
+
+def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> Iterator[Nodes]:
+    """Yield question, attempts, reference passages and metadata of a sample."""
+    several = len(sample.attempts) > 1
+    if sample.error and several:
+        yield room.prose(sample.error, "error", _PASSAGE)
+    yield _block("Question", draw_question(sample, room))
+    if several:
+        yield _block(f"{len(sample.attempts)} attempts", _draw_attempts(sample, room))
+    for one in sample.attempts:
+        drawn = _draw_attempt(sample, one, room, forms)
+        title: list[Nodes] = ["Attempt ", str(one.number), " ", chip(*one.state)]
+        yield folded(title, drawn, is_open=one.number == 1, kind="attempt") if several else drawn
+    if passages := sample.reference_contexts:
+        items, more = room.items(passages, lambda text: el("li", room.prose(text, "passage", _PASSAGE)))
+        yield folded(f"Reference passages ({len(passages):,})", el("ol", items, class_="contexts"), more)
+    if sample.metadata:
+        yield _block("Metadata", draw_facts(sample.metadata, room))
+
+
+def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element:
+    """Return what is beside the title of a sample: state, dataset, place in its file, latency, tags."""
+    place = file and f"{file}:{sample.line}" if sample.line is not None else file
+    line = f"line {sample.line}" if sample.line is not None and not file else None
+    facts = [chip(*sample.state), *(name(room.clip(one)) for one in (sample.dataset, place or line) if one)]
+    return el(
+        "p", facts, el("span", sample.latency), [*(name(room.clip(tag), "tag") for tag in sample.tags)], class_="about"
+    )
+
+
+def _block(title: str, *content: Nodes) -> Element:
+    return el("section", el("h3", title), content, class_="block")
+
+
+def draw_facts(facts: Iterable[tuple[str, str]], room: Room) -> Element:
+    """Return data with its names."""
+    return definitions((room.clip(key), room.prose(value, "data", _PASSAGE)) for key, value in facts)
+
+
+def draw_question(sample: ShownSample, room: Room) -> Nodes:
+    """Return the question, or the messages of a conversation."""
+    if not sample.turns:
+        return _muted(_NOT_KEPT)
+    if len(sample.turns) == 1 and not sample.turns[0][0]:
+        return room.prose(sample.turns[0][1])
+    turns = [
+        el(
+            "li",
+            el("span", name(room.clip(role)), class_="role"),
+            room.prose(text),
+            class_="user" if role == "user" else "",
+        )
+        for role, text in sample.turns
+    ]
+    return el("ol", turns, class_="conversation")
+
+
+def _draw_attempts(sample: ShownSample, room: Room) -> Element:
+    """Return the scores of all attempts beside each other, and those of all together."""
+    metrics = [score.metric for score in sample.scores]
+    head: list[Nodes] = [
+        head_cell("attempt"),
+        head_cell("status"),
+        [_head_metric(one, room) for one in metrics],
+        head_cell("latency", "number"),
+    ]
+    rows = [
+        _draw_attempt_row(str(one.number), one.state, one.scores, sample, one.latency, room) for one in sample.attempts
+    ]
+    rows.append(_draw_attempt_row("together", sample.state, sample.scores, sample, sample.latency, room))
+    return frame_table("Attempts", head, rows, "tight")
+
+
+def _head_metric(metric: str, room: Room) -> Element:
+    return head_cell(name(room.clip(metric)), "number")
+
+
+def _draw_attempt_row(
+    title: str, state: Chip, scores: Sequence[ShownScore], sample: ShownSample, latency: str, room: Room
+) -> Element:
+    by_metric = {score.metric: score for score in scores}
+    cells = [data_cell(_draw_value(by_metric[one.metric]), room.clip(one.metric), "number") for one in sample.scores]
+    return el(
+        "tr", row_head(title), data_cell(chip(*state)), cells, data_cell(latency, "latency", "number"), role="row"
+    )
+
+
+def _draw_value(score: ShownScore) -> Iterator[Nodes]:
+    """Return a value in a table, with the reason why there is none."""
+    yield el("span", score.shown, class_="fail") if score.is_beyond else score.shown
+    if score.chip and not score.is_beyond:
+        yield el("small", score.chip[2])
+
+
+def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: Room, forms: Forms | None) -> Iterator[Nodes]:
+    several = len(sample.attempts) > 1
+    if one.error:
+        yield room.prose(one.error, "error", _PASSAGE)
+    answer = _block(f"Answer of attempt {one.number}" if several else "Answer", _draw_answer(sample, one, room))
+    yield el("div", answer, draw_references(sample, one.references, room), class_="beside")
+    yield forms and forms(one.number, None, 0)
+    yield _block("Scores", _draw_scores(one, room, forms))
+    for found in one.documents:
+        yield draw_documents(found, room)
+    if one.missed:
+        items, more = room.items(one.missed, lambda missed: _draw_missed(missed, room))
+        yield _block("Relevant, not retrieved", el("ul", items, class_="missed"), more)
+    if one.tool_calls:
+        yield _block("Tool calls", room.prose(one.tool_calls, "data"))
+    yield definitions((room.clip(key), name(room.clip(value))) for key, value in one.facts)
+
+
+def _draw_answer(sample: ShownSample, one: ShownAttempt, room: Room) -> Nodes:
+    if one.answer is not None:
+        return room.pieces(one.answer) if one.answer and one.answer[0].text else _muted("(empty)")
+    if one.error:
+        return _muted("no usable reply")
+    if one.is_retrieval:
+        return _muted("none: a retriever returns documents")
+    return _muted("not kept" if sample.has_texts else _NOT_KEPT)
+
+
+def draw_references(sample: ShownSample, references: Sequence[Marked], room: Room) -> Element:
+    """Return the expected answers."""
+    none = _muted("none given" if sample.has_texts else _NOT_KEPT)
+    title = "Expected answers" if len(references) > 1 else "Expected"
+    return _block(title, [room.pieces(one) for one in references] or none)
+
+
+def _draw_scores(one: ShownAttempt, room: Room, forms: Forms | None) -> Iterator[Nodes]:
+    """Yield the scores. Those within their limit come last, and are folded if there are others."""
+    drawn = [
+        (score, el("li", draw_score(score, room), forms and forms(one.number, score.metric, number)))
+        for number, score in enumerate(one.scores, 1)
+    ]
+    drawn.sort(key=lambda pair: (not pair[0].is_beyond, pair[0].chip is None or pair[0].chip[0] != "warn"))
+    told = [item for score, item in drawn if not score.is_met]
+    met = [item for score, item in drawn if score.is_met]
+    yield el("ul", told or met, class_="scores")
+    if told and met:
+        yield folded(f"{counted(len(met), 'score')} within the limit", el("ul", met, class_="scores"))
+
+
+def draw_score(score: ShownScore, room: Room) -> Iterator[Nodes]:
+    """Yield a score with its reason and evidence."""
+    yield el(
+        "div",
+        el("strong", name(room.clip(score.metric))),
+        el("span", score.shown, class_="number fail" if score.is_beyond else "number"),
+        score.chip and chip(*score.chip),
+        el("span", " · ".join(score.notes), class_="muted") if score.notes else None,
+        class_="score",
+    )
+    if score.reason:
+        yield room.prose(score.reason, "reason", _LONGEST_REASON)
+    if score.evidence:
+        yield draw_evidence(score.evidence, room)
+
+
+def draw_evidence(evidence: ShownEvidence, room: Room) -> Element:
+    """Return the judge's verdicts on single statements, and other data of the metric."""
+    lists = [_draw_verdicts(part, room) for part in evidence.lists]
+    facts = draw_facts(evidence.facts, room) if evidence.facts else None
+    return folded("Evidence", lists, facts, is_open=bool(lists))
+
+
+def _draw_verdicts(part: VerdictList, room: Room) -> Nodes:
+    items, more = room.items(part.verdicts, lambda one: _draw_verdict(one, room))
+    return [part.title and el("h4", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
+
+
+def _draw_verdict(one: ShownVerdict, room: Room) -> Element:
+    remarks = [room.prose(text, "muted") for text in (one.reason, *one.others) if text]
+    return el("li", one.word and chip(one.tone, one.mark, one.word), one.text and room.prose(one.text), remarks)
+
+
+def draw_documents(found: DocumentList, room: Room) -> Element:
+    """Return retrieved documents, best first, with what the ground truth says of them."""
+    items, more = room.items(found.documents, lambda one: _draw_document(one, room))
+    return _block(found.title, el("ol", items, class_="contexts") if items else _muted("none"), more)
+
+
+def _draw_document(one: ShownDocument, room: Room) -> Element:
+    said = [
+        one.id is not None and name(room.clip(one.id), "identifier"),
+        one.chip and chip(*one.chip),
+        one.is_reference and chip("pass", "✓", "a reference passage"),
+    ]
+    text = None if one.text is None else room.prose(one.text, "passage", _PASSAGE)
+    return el("li", el("div", said, class_="score"), text)
+
+
+def _draw_missed(one: ShownDocument, room: Room) -> Element:
+    grade = one.chip and el("span", " ", one.chip[2], class_="muted")
+    return el("li", name(room.clip(one.id or ""), "identifier"), grade)
+
+
+def _muted(text: str) -> Element:
+    return el("p", text, class_="muted")
+
+
+def draw_columns(metrics: Sequence[str], room: Room) -> Iterator[Nodes]:
+    """Yield the titles of a table of samples."""
+    yield head_cell("sample", "sample")
+    yield head_cell("status", "state")
+    for metric in metrics:
+        yield _head_metric(metric, room)
+    yield head_cell("latency", "number")
+    yield head_cell("tags", "tags")
+
+
+def draw_cells(
+    link: Nodes, state: Nodes, scores: Sequence[ShownScore], latency: str, tags: Sequence[str], room: Room
+) -> Element:
+    """Return the row of a sample in a table. `link`: to the sample, with its question."""
+    return el(
+        "tr",
+        row_head(link, "sample"),
+        data_cell(state, kind="state"),
+        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), "number") for one in scores],
+        data_cell(latency, "latency", "number"),
+        data_cell([name(room.clip(tag), "tag") for tag in tags], kind="tags"),
+        role="row",
+        data_row=True,
+    )
