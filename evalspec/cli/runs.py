@@ -233,7 +233,6 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
     other run is not the best.
     """
     from evalspec.runs.store.run_rows import read_values
-    from evalspec.runs.store.series import Recorded
 
     dataset = concluded.datasets[0]
     limited = (outcome.metric for outcome in dataset.thresholds)
@@ -242,7 +241,7 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
     if metric is None or own is None:
         return None
     sign = 1 if dataset.metrics[metric].direction is Direction.HIGHER else -1
-    read = (read_values(other.folder, Recorded(datasets=())).get(dataset.name, {}) for other in _find_alike(stored))
+    read = (read_values(run.folder, run.fingerprint).get(dataset.name, {}) for run in _find_alike(stored))
     gains = [sign * (own - found.value) for one in read if (found := one.get(metric)) and found.value is not None]
     return len(gains) + 1 if gains and min(gains) >= 0 and max(gains) > 0 else None
 
