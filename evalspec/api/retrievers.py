@@ -63,7 +63,7 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
         if max_latency is not None:
             raise InvalidInput(Problem("needs a metric to choose by", "add --best-by METRIC", field="--max-latency"))
         return None
-    known = [name for plan in plans for dataset in plan.datasets for name in dataset.metrics]
+    known = list(dict.fromkeys(name for plan in plans for dataset in plan.datasets for name in dataset.metrics))
     try:
         name = find_metric(metric, known)
     except ValueError as error:
