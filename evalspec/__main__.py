@@ -15,9 +15,9 @@ def main() -> int:
         from evalspec.cli.commands import HELP
 
         return _say(HELP)
+    from evalspec.cli.failure import explain_sudden_end
     from evalspec.cli.main import run
     from evalspec.cli.streams import keep_own_streams
-    from evalspec.cli.sudden_end import explain_sudden_end
 
     keep_own_streams()
     explain_sudden_end()

@@ -25,8 +25,8 @@ ROOMS = (
 FOREIGN_NAME = re.compile(r"unrag|autorag|mixpeek|(?<![a-z])(?:beir|trec(?!_eval))(?![a-z])", re.I)
 NAMES_OUTSIDE_FORMATS = {
     # Only AutoRAG has a flat list that can mean two things, and the option says which is meant.
-    "cli/convert.py": ["AutoRAG: whether a flat list requires", "collection --to trec"],
-    "cli/remap.py": ["AutoRAG: whether a flat list requires"],
+    "cli/options.py": ["AutoRAG: whether a flat list requires"],
+    "cli/convert.py": ["collection --to trec"],
     "inputs/manifest/dataset_schema.py": ["AutoRAG: whether a flat list of ids means all of them, or any."],
     # Help and messages say which files are read.
     "cli/compare.py": ["or a report of Unrag or AgentSpec."],
@@ -229,7 +229,7 @@ NOT_FOR_ONE_REPLY = HEAVY - {"rich"} | {
     "evalspec.reports.html",
     "evalspec.reports.markdown",
     "evalspec.targets.retrievers.bm25",
-    "evalspec.targets.retrievers.ingesting",
+    "evalspec.targets.retrievers.ingest_plan",
     "evalspec.targets.retrievers.opening",
     "evalspec.runs.runner.retriever_targets",
     "evalspec.verdict.stats.paired",

@@ -7,6 +7,7 @@ from msgspec import Struct
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.registry import near_miss
 from evalspec.model import TOTAL, DatasetResult, Direction, Run, Summary, VerdictStatus
+from evalspec.model.base import Record
 from evalspec.runs.planning.build import Plan
 from evalspec.verdict.comparison.drops import find_metric
 
@@ -20,7 +21,7 @@ class BestBy(Struct, frozen=True):
     max_latency: float | None = None
 
 
-class Incomplete(Struct, frozen=True):
+class Incomplete(Record, frozen=True):
     """A retriever that was not scored on every sample. Its value is over easier samples perhaps."""
 
     retriever: str
@@ -28,7 +29,7 @@ class Incomplete(Struct, frozen=True):
     expected: int
 
 
-class Best(Struct, frozen=True):
+class Best(Record, frozen=True):
     """The best retriever on one dataset. `retriever`: None if none is within the limit, or none has a value.
 
     `incomplete`: the retrievers that could not be chosen.
@@ -39,8 +40,8 @@ class Best(Struct, frozen=True):
     retriever: str | None = None
     value: float | None = None
     p95_ms: float | None = None
-    scored: int = 0
-    expected: int = 0
+    scored: int | None = None
+    expected: int | None = None
     incomplete: tuple[Incomplete, ...] = ()
 
 
@@ -62,7 +63,7 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
         if max_latency is not None:
             raise InvalidInput(Problem("needs a metric to choose by", "add --best-by METRIC", field="--max-latency"))
         return None
-    known = [name for plan in plans for dataset in plan.datasets for name in dataset.metrics]
+    known = list(dict.fromkeys(name for plan in plans for dataset in plan.datasets for name in dataset.metrics))
     try:
         name = find_metric(metric, known)
     except ValueError as error:

@@ -130,16 +130,9 @@ class ServiceError(EvalspecError):
 
     def named(self, kind: type[Kind], name: str) -> Kind:
         """Return a copy of this error of another kind, with a name before its message: `search: …`."""
-        return kind(
-            f"{name}: {self}",
-            retryable=self.retryable,
-            retry_after=self.retry_after,
-            throttled=self.throttled,
-            unreachable=self.unreachable,
-            fatal=self.fatal,
-            status=self.status,
-            reply=self.reply,
-        )
+        named = kind(f"{name}: {self}")
+        vars(named).update(vars(self))
+        return named
 
 
 class RetrieverError(ServiceError):

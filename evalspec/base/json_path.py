@@ -5,7 +5,7 @@ apart, the leading part of the query that can match one place only must exist (`
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from time import monotonic
@@ -55,6 +55,12 @@ def explain_bad_query(text: str) -> str | None:
         reason = error.args[0] if error.args else error
         return f"'{text}' is not a JSONPath query ({reason}); write one like $.response or $.contexts[*].text"
     return None
+
+
+def list_bad_queries(queries: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return (key, message) for each text that is not a JSONPath query."""
+    found = ((key, explain_bad_query(text)) for key, text in queries.items())
+    return [(key, message) for key, message in found if message is not None]
 
 
 def select_values(text: str, value: Any) -> list[Any]:

@@ -6,6 +6,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, cast
 
@@ -19,6 +20,8 @@ MAX_DEPTH = 100
 
 _BOM = b"\xef\xbb\xbf"
 _NOT_SPACE = re.compile(r"[^ \t\r\n]")
+HEAD_BYTES = 65_536
+"""The size of the beginning of a file from which its format is detected."""
 _SHOWN = 20
 """How many characters of a number an error shows."""
 _ARRAY = ("the file is a JSON array", "write one object per line (jq -c '.[]' file.json)")
@@ -32,9 +35,65 @@ def open_unpacked(path: Path) -> BinaryIO:
         Refused: --untrusted does not permit reading it.
     """
     require_file(path)
+    return cast(BinaryIO, gzip.open(path, "rb")) if is_packed(path) else path.open("rb")
+
+
+def is_packed(path: Path) -> bool:
+    """Return whether a file begins as gzip does. A folder or a pipe does not.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    if path.exists() and not path.is_file():
+        return False
     with path.open("rb") as stream:
-        packed = stream.read(2) == GZIP_MAGIC
-    return cast(BinaryIO, gzip.open(path, "rb")) if packed else path.open("rb")
+        return stream.read(2) == GZIP_MAGIC
+
+
+def read_head(path: Path) -> bytes:
+    """Return the first bytes of a file, unpacked; none if it cannot be read, which its reader will report."""
+    require_file(path)
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(HEAD_BYTES)
+        is_plain = not head.startswith(GZIP_MAGIC)
+        return head if is_plain else zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
+    except (OSError, zlib.error):
+        return b""
+
+
+@contextmanager
+def reporting_unreadable(shown_as: str, problems: list[Problem]) -> Iterator[None]:
+    """Add a problem if a file cannot be opened, read or unpacked within the block, and end the block."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = f"the gzip file is truncated or damaged: {error}"
+        problems.append(Problem(message, "compress or download it again", shown_as))
+    except FileNotFoundError:
+        problems.append(Problem("no such file", "check the path", shown_as))
+    except OSError as error:
+        fix = "name a file inside it" if isinstance(error, IsADirectoryError) else ""
+        problems.append(Problem(f"cannot be read: {error.strerror or error}", fix, shown_as))
+
+
+def read_lines(path: Path, shown_as: str, problems: list[Problem], form: str) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number from 1, line) of the lines that are not blank, without a byte order mark.
+
+    A file that cannot be read, has no lines, or has a line that is too long, is a problem. `form`: of a line, as a fix.
+    """
+    is_empty = True
+    with reporting_unreadable(shown_as, problems), open_unpacked(path) as stream:
+        for number, raw in number_lines(stream):
+            if len(raw) > MAX_LINE_BYTES:
+                problems.append(Problem(f"the line is longer than {MAX_LINE_BYTES:,} bytes", form, shown_as, number))
+                return
+            line = raw.removeprefix(_BOM) if number == 1 else raw
+            if line and not line.isspace():
+                is_empty = False
+                yield number, line
+        if is_empty:
+            problems.append(Problem("the file is empty", form, shown_as))
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -101,40 +160,30 @@ def read_json_lines(
     `parse_quickly` returns the value of a line from its bytes, or None for a line that this function must parse.
     """
     values = 0
-    try:
-        with open_unpacked(path) as stream:
-            for number, raw in number_lines(stream):
-                if len(raw) <= MAX_LINE_BYTES and (value := parse_quickly(raw)) is not None:
-                    values += 1
-                    yield number, value
-                    continue
-                text, problem = _decode(raw, number)
-                if problem is None:
-                    text = text.strip()
-                    if not text:
-                        continue
-                    if not values and text.startswith("["):
-                        problems.append(Problem(*_ARRAY, file=shown_as, line=number))
-                        return
-                    values += 1
-                    try:
-                        yield number, parse_shallow_json(text)
-                        continue
-                    except (ValueError, RecursionError) as error:
-                        problem = _problem_of_json(error)
+    with reporting_unreadable(shown_as, problems), open_unpacked(path) as stream:
+        for number, raw in number_lines(stream):
+            if len(raw) <= MAX_LINE_BYTES and (value := parse_quickly(raw)) is not None:
                 values += 1
-                problems.append(Problem(*problem, file=shown_as, line=number))
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"the gzip file is truncated or damaged: {error}"
-        problems.append(Problem(message, "compress or download it again", shown_as))
-        return
-    except OSError as error:
-        fix = {FileNotFoundError: "check the path", IsADirectoryError: "name a .jsonl file inside it"}
-        reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-        problems.append(Problem(reason, fix.get(type(error), ""), shown_as))
-        return
-    if not values:
-        problems.append(Problem("the file is empty", "write one JSON object per line", shown_as))
+                yield number, value
+                continue
+            text, problem = _decode(raw, number)
+            if problem is None:
+                text = text.strip()
+                if not text:
+                    continue
+                if not values and text.startswith("["):
+                    problems.append(Problem(*_ARRAY, file=shown_as, line=number))
+                    return
+                values += 1
+                try:
+                    yield number, parse_shallow_json(text)
+                    continue
+                except (ValueError, RecursionError) as error:
+                    problem = _problem_of_json(error)
+            values += 1
+            problems.append(Problem(*problem, file=shown_as, line=number))
+        if not values:
+            problems.append(Problem("the file is empty", "write one JSON object per line", shown_as))
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,7 +1,7 @@
 """The registry of everything that has a name: metrics, dataset formats, reporters."""
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module, metadata
@@ -167,11 +167,13 @@ class Registry(Generic[T]):
         return name in self._plugins
 
     @contextmanager
-    def blaming(self, name: str) -> Iterator[None]:
+    def blaming(self, name: str, fails: Callable[[str], EvalspecError] | None = None) -> Iterator[None]:
         """Name the plugin in errors that the object with that canonical name raises within the block.
 
+        `fails`: makes the error of one sample from a message.
+
         Raises:
-            InvalidInput: A plugin raised an error that is not an EvalspecError.
+            EvalspecError: A plugin raised another error. Without `fails`, this is an InvalidInput.
         """
         try:
             yield
@@ -180,7 +182,8 @@ class Registry(Generic[T]):
         except (Exception, SystemExit) as error:
             if name not in self._plugins:
                 raise
-            raise InvalidInput(_blame(f"{self.kind} '{name}'", error, self._plugins[name])) from error
+            problem = _blame(f"{self.kind} '{name}'", error, self._plugins[name])
+            raise (fails(f"the plugin's {problem.message}") if fails else InvalidInput(problem)) from error
 
 
 def _blame(what: str, error: BaseException, plugin: str) -> Problem:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evalspec.base.collector import long_lived
 from evalspec.base.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.base.output_files import Input, refuse_inputs
-from evalspec.cli.failure import problem_document
+from evalspec.cli.documents import problem_document
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import dataset_option, option
 from evalspec.cli.ordered_command import OrderedCommand
@@ -155,7 +155,7 @@ def tell_comparison(
     failures = [*failures, *(failure for failure in written if failure is not None)]
     final = decide_exit_code(code, failures)
     if shape.as_json:
-        errors = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
+        errors = {"errors": [*map(problem_document, failures)]} if failures else {}
         emit(render_comparison_json(comparison, final, {**(more or {}), **errors}), nl=False)
     else:
         width, color = detect_terminal()

@@ -1,22 +1,21 @@
 """`evalspec convert`: convert a dataset to another format, without loss unless `--lossy` is given."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
 from evalspec.api.conversion import Conversion, convert_dataset
 from evalspec.base.errors import ExitCode
-from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
 from evalspec.base.output_files import is_standard_output
-from evalspec.base.plural import counted, pluralize
-from evalspec.cli.failure import problem_document
+from evalspec.cli.documents import problem_document, render_document
 from evalspec.cli.options import (
     field_option,
     json_option,
     option,
+    retrieval_gt_1d_option,
     sample_size_option,
+    say_written,
     seed_option,
     stratify_option,
     warn,
@@ -38,11 +37,7 @@ _PATH = click.Path(path_type=Path)
 @option("--from", "from_name", metavar="FORMAT", help="Format of SRC; detected from its content by default.")
 @field_option
 @option("--corpus", type=_PATH, metavar="FILE", help="Documents of SRC, if they are in a separate file.")
-@option(
-    "--retrieval-gt-1d",
-    type=click.Choice(["and", "or"]),
-    help="AutoRAG: whether a flat list requires all of its ids or any.",
-)
+@retrieval_gt_1d_option
 @where_option
 @sample_size_option
 @seed_option
@@ -90,16 +85,11 @@ def command(
 
 
 def _sentence(done: Conversion) -> str:
-    of_all = f" of {done.available}" if done.samples < done.available else ""
-    documents = f" and {counted(done.documents, 'document')}" if done.documents else ""
-    noun = pluralize(done.available, "sample")
-    return f"wrote {done.samples}{of_all} {noun}{documents} to {inert(str(done.path))}"
+    return say_written(done.samples, done.available, done.documents, done.path)
 
 
 def _document(done: Conversion) -> str:
-    document: dict[str, Any] = {
-        "schemaVersion": 1,
-        "exitCode": int(ExitCode.OK),
+    document = {
         "from": done.source_format,
         "to": done.target_format,
         "path": str(done.path),
@@ -107,6 +97,6 @@ def _document(done: Conversion) -> str:
         "available": done.available,
         "documents": done.documents,
         "losses": [loss.message for loss in done.losses],
-        "warnings": [problem_document(warning) for warning in done.warnings],
+        "warnings": [*map(problem_document, done.warnings)],
     }
-    return render_lines(document)
+    return render_document(document)

@@ -4,13 +4,15 @@ SIGTERM and SIGHUP act like Ctrl-C: started processes are stopped and results so
 """
 
 import errno
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import NoReturn
 
 from evalspec.base.errors import EvalspecError, ExitCode, InvalidInput, Problem
-from evalspec.base.json_text import render_lines
+from evalspec.cli.documents import problem_document, render_document
+from evalspec.cli.streams import notify
 
 _OF_PATHS = {errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP}
 
@@ -32,24 +34,12 @@ class CommandFailed(Exception):
 
     def to_json(self) -> str:
         """Return the errors as a JSON document."""
-        errors = [problem_document(problem) for problem in self.problems]
-        return render_lines({"schemaVersion": 1, "exitCode": int(self.exit_code), "errors": errors})
+        return render_document({"errors": [*map(problem_document, self.problems)]}, self.exit_code)
 
     def redacted(self, redact: Callable[[str], str]) -> "CommandFailed":
         """Return a copy with secrets redacted."""
         problems = [problem.redacted(redact) for problem in self.problems]
         return CommandFailed(self.exit_code, [redact(line) for line in self.lines], problems)
-
-
-def problem_document(problem: Problem) -> dict[str, Any]:
-    """Return a problem as a JSON object."""
-    return {
-        "file": problem.file or None,
-        "line": problem.line,
-        "field": problem.field or None,
-        "message": problem.message,
-        "fix": problem.fix or None,
-    }
 
 
 def describe(error: Exception) -> CommandFailed:
@@ -104,3 +94,19 @@ def ended_like_ctrl_c() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def explain_sudden_end() -> None:
+    """Let `os._exit` in this process say what happened, and end it with the code for an unmeasured run.
+
+    Processes that this one forks end as they want.
+    """
+    end, own = os._exit, os.getpid()
+
+    def leave(status: int) -> NoReturn:
+        if os.getpid() != own:
+            end(status)
+        notify(f"evalspec: code of the project called os._exit({status}), so nothing was decided; raise an exception")
+        end(ExitCode.UNMEASURED)
+
+    os._exit = leave

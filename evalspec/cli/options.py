@@ -10,7 +10,8 @@ from click.core import ParameterSource
 from click.types import OptionHelpExtra
 
 from evalspec.base.errors import Problem
-from evalspec.base.plural import counted
+from evalspec.base.foreign_text import inert
+from evalspec.base.plural import counted, pluralize
 from evalspec.cli.name_completion import complete_dataset, find_manifest
 from evalspec.cli.streams import notify
 from evalspec.model import MAX_REPEATS
@@ -149,6 +150,11 @@ min_overlap_option = option(
     metavar="SHARE",
     help="Minimum overlap, as a share of the shorter text; 0 accepts any overlap.",
 )
+retrieval_gt_1d_option = option(
+    "--retrieval-gt-1d",
+    type=click.Choice(["and", "or"]),
+    help="AutoRAG: whether a flat list requires all of its ids or any.",
+)
 
 tag_option = option(
     "--tag", "tags", multiple=True, metavar="T", help="Use only samples with any of these tags; repeatable."
@@ -169,6 +175,13 @@ request_options = group_options(
     judge_repeat_option,
 )
 """They select samples and set the number of attempts."""
+
+
+def say_written(samples: int, available: int, documents: int | None, path: Path) -> str:
+    """Return how many samples and documents of a dataset were written where."""
+    of_all = f" of {available}" if samples < available else ""
+    more = f" and {counted(documents, 'document')}" if documents else ""
+    return f"wrote {samples}{of_all} {pluralize(available, 'sample')}{more} to {inert(str(path))}"
 
 
 def warn_all(problems: Iterable[Problem]) -> None:

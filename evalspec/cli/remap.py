@@ -8,12 +8,10 @@ import click
 from msgspec.structs import replace
 
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
-from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
 from evalspec.base.output_files import Input, is_standard_output, is_stream, refuse_inputs
-from evalspec.base.plural import counted, pluralize
-from evalspec.cli.failure import problem_document
-from evalspec.cli.options import json_option, min_overlap_option, option, warn_all
+from evalspec.base.plural import counted
+from evalspec.cli.documents import problem_document, render_document
+from evalspec.cli.options import json_option, min_overlap_option, option, retrieval_gt_1d_option, say_written, warn_all
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
@@ -34,11 +32,7 @@ _OTHER_FORMAT = "choose another format with --to (jsonl supports groups), or use
 @option("-o", "--output", "destination", type=_PATH, metavar="DST", help="Output path; without it, nothing is written.")
 @option("--to", "to_name", metavar="FORMAT", help="Format of DST; by default, that of DATASET.")
 @min_overlap_option
-@option(
-    "--retrieval-gt-1d",
-    type=click.Choice(["and", "or"]),
-    help="AutoRAG: whether a flat list requires all of its ids or any.",
-)
+@retrieval_gt_1d_option
 @option("--lossy", is_flag=True, help="Write even if ground truth cannot be carried over; losses are listed.")
 @trust_options("old", "new", "dataset")
 @json_option
@@ -96,26 +90,21 @@ def _refused_unless(lossy: bool, losses: Sequence[Problem], fix: str) -> Sequenc
 
 def _sentence(remapped: Remapped, written: Written | None, destination: Path | None) -> str:
     total = len(remapped.data.samples)
-    if written is None:
+    if written is None or destination is None:
         return f"{counted(total, 'sample')}; nothing is written without -o"
-    of_all = f" of {total}" if written.samples < total else ""
-    documents = f" and {counted(written.documents, 'document')}" if written.documents else ""
-    noun = pluralize(total, "sample")
-    return f"wrote {written.samples}{of_all} {noun}{documents} to {inert(str(destination))}"
+    return say_written(written.samples, total, written.documents, destination)
 
 
 def _document(
     remapped: Remapped, target: str, written: Written | None, destination: Path | None, notes: Sequence[Problem]
 ) -> str:
     document = {
-        "schemaVersion": 1,
-        "exitCode": int(ExitCode.OK),
         "from": remapped.data.format,
         "to": target,
         "path": str(destination) if destination else None,
         "samples": written.samples if written else None,
         "documents": written.documents if written and remapped.content.documents is not None else None,
         **report.build_document(remapped),
-        "warnings": [problem_document(note) for note in notes],
+        "warnings": [*map(problem_document, notes)],
     }
-    return render_lines(document)
+    return render_document(document)

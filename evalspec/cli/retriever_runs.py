@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
+
 from evalspec.api.evaluation import Evaluation
 from evalspec.api.retrievers import Best, BestBy, choose_best, decide_outcome
 from evalspec.api.runs import name_stored
@@ -63,7 +65,7 @@ def run_retrievers(
         "verdict": str(outcome.verdict),
         "partial": outcome.partial,
         "runs": [_describe(name, run) for name, run in runs.items()],
-        "best": [_document(one, comparison) for one in best],
+        "best": [{**to_builtins(one), "notDistinguishableFrom": _list_equals(one, comparison)} for one in best],
     }
     answers = [_in_words(one, best_by, comparison) for one in best]
     chosen = {one.dataset: one.retriever for one in best}
@@ -141,20 +143,3 @@ def _say_incomplete(one: Best) -> str:
 def _describe(name: str, run: Run) -> dict[str, Any]:
     verdict = {"verdict": str(run.verdict), "partial": run.partial, "exitCode": run.exit_code}
     return {"name": name, "runId": run.id, **verdict}
-
-
-def _document(one: Best, comparison: Comparison) -> dict[str, Any]:
-    return {
-        "dataset": one.dataset,
-        "metric": one.metric,
-        "retriever": one.retriever,
-        "value": one.value,
-        "p95Ms": one.p95_ms,
-        "scored": one.scored if one.retriever else None,
-        "expected": one.expected if one.retriever else None,
-        "notDistinguishableFrom": _list_equals(one, comparison),
-        "incomplete": [
-            {"retriever": lacking.retriever, "scored": lacking.scored, "expected": lacking.expected}
-            for lacking in one.incomplete
-        ],
-    }

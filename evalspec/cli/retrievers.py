@@ -2,13 +2,12 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import click
 
 from evalspec.base.errors import EvalspecError, ExitCode, Problem
 from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
+from evalspec.cli.documents import render_document
 from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c, redacting
 from evalspec.cli.options import json_option, manifest_argument, option
 from evalspec.cli.streams import emit, notify
@@ -125,9 +124,7 @@ def _render(name: str, found: ScopeCheck) -> str:
 
 
 def _render_json(name: str, found: ScopeCheck, code: ExitCode) -> str:
-    document: dict[str, Any] = {
-        "schemaVersion": 1,
-        "exitCode": int(code),
+    document = {
         "retriever": name,
         "scopePrefixes": list(found.prefixes),
         "findings": [
@@ -142,4 +139,4 @@ def _render_json(name: str, found: ScopeCheck, code: ExitCode) -> str:
         "tookMs": found.took_ms,
         "leftBehind": found.left_behind,
     }
-    return render_lines(document)
+    return render_document(document, code)

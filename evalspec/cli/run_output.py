@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError, ExitCode, Problem
 from evalspec.base.output_files import is_stream, refuse_others, write_file
-from evalspec.cli.failure import problem_document
+from evalspec.cli.documents import problem_document
 from evalspec.cli.options import Command, group_options, json_option, option, quiet_option, verbose_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import detect_terminal
@@ -115,7 +115,7 @@ def _print_json(run: Run, failures: Sequence[Problem], rendered: Path | None, hi
     """Print the report on stdout, and everything else on stderr."""
     for note in run.notes:
         notify(f"note: {note}")
-    more = {"errors": [problem_document(failure) for failure in failures]} if failures else {}
+    more = {"errors": [*map(problem_document, failures)]} if failures else {}
     for part in iterate_json(run, more) if failures or rendered is None else _read_parts(rendered):
         emit(part, nl=False)
     print_failures(failures)

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -26,8 +27,6 @@ from evalspec.runs.store.run_log import REPORT_NAME
 from evalspec.runs.store.stored_run import open_run
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as RichProgress
-
     from evalspec.api.pushing import PushServer
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -95,10 +94,10 @@ def complete_session(session: Session) -> Run:
         raise CommandFailed(failure.exit_code, [*failure.lines, way_on], failure.problems) from error
 
 
-def open_progress(total: int) -> "ProgressBar | ProgressLines":
+def open_progress(total: int) -> "AbstractContextManager[ProgressBar | ProgressLines]":
     """Return a bar on a terminal, lines in CI and in files."""
     watched = messages_stream().isatty() and not os.environ.get("CI") and os.environ.get("TERM") != "dumb"
-    return ProgressBar(total) if watched else ProgressLines(total)
+    return ProgressBar(total) if watched else nullcontext(ProgressLines(total))
 
 
 def _describe_wait(seconds: float) -> str:
@@ -112,14 +111,6 @@ class ProgressLines:
         self._total = total
         self._started = self._told = time.monotonic()
         self._told_of_wait = float("-inf")
-
-    def __enter__(self) -> "ProgressLines":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Do nothing: lines need no cleanup."""
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
         """Print the progress of the run if a line is due."""
@@ -155,11 +146,6 @@ class ProgressBar:
     """A progress bar of scored samples with rate and remaining time."""
 
     def __init__(self, total: int) -> None:
-        self._total = total
-        self._bar: RichProgress | None = None
-        self._wait_ends = float("-inf")
-
-    def __enter__(self) -> "ProgressBar":
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -170,8 +156,12 @@ class ProgressBar:
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
         )
+        self._total = total
+        self._wait_ends = float("-inf")
         self._bar = Progress(*columns, console=Console(file=messages_stream()), transient=True)
-        self._task = self._bar.add_task("asking", total=self._total, rate="")
+        self._task = self._bar.add_task("asking", total=total, rate="")
+
+    def __enter__(self) -> "ProgressBar":
         self._bar.start()
         return self
 
@@ -179,13 +169,10 @@ class ProgressBar:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Remove the bar from the terminal."""
-        if self._bar is not None:
-            self._bar.stop()
+        self._bar.stop()
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
         """Update the bar."""
-        if self._bar is None:
-            return
         task = self._bar.tasks[self._task]
         rate = f"{task.speed:.1f}/s" if task.speed else ""
         failures = f" ({failed} failed)" if failed else ""
@@ -196,16 +183,13 @@ class ProgressBar:
 
     def ingested(self, done: int, total: int) -> None:
         """Show the progress of ingestion beside the bar."""
-        if self._bar is not None:
-            self._bar.update(self._task, description=f"ingesting {done:,}/{total:,}")
+        self._bar.update(self._task, description=f"ingesting {done:,}/{total:,}")
 
     def judge_waits(self, seconds: float) -> None:
         """Show beside the bar how long the judge's rate limit makes the run wait."""
         self._wait_ends = time.monotonic() + seconds
-        if self._bar is not None:
-            self._bar.update(self._task, description=_describe_wait(seconds))
+        self._bar.update(self._task, description=_describe_wait(seconds))
 
     def say(self, line: str) -> None:
         """Print a line above the bar."""
-        if self._bar is not None:
-            self._bar.console.print(inert(line), markup=False, highlight=False)
+        self._bar.console.print(inert(line), markup=False, highlight=False)

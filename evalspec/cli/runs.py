@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import ExitCode, InvalidInput, Problem, StoreError
 from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
 from evalspec.base.output_files import is_stream, refuse_inputs, write_file
 from evalspec.base.plural import counted
+from evalspec.cli.documents import emit_document
 from evalspec.cli.failure import CommandFailed
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, warn
@@ -63,7 +63,7 @@ def list_runs(as_json: bool) -> ExitCode:
     store = RunStore(STORE)
     runs = describe_runs(store)
     if as_json:
-        emit(render_lines({"schemaVersion": 1, "runs": [run.to_document() for run in runs]}))
+        emit_document({"runs": [run.to_document() for run in runs]})
         return ExitCode.OK
     if not runs:
         notify(f"no runs in {store.runs}")
@@ -87,7 +87,7 @@ def show(run: str) -> ExitCode:
     from evalspec.runs.store.stored_run import open_run
 
     stored = open_run(RunStore(STORE).find(run))
-    emit(render_lines({"id": stored.id, **to_builtins(stored.fingerprint)}))
+    emit_document({"id": stored.id, **to_builtins(stored.fingerprint)})
     return ExitCode.OK
 
 
@@ -232,6 +232,8 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
     Runs are ranked by the leading metric: the first with a threshold, otherwise the first. A run that is better than no
     other run is not the best.
     """
+    from evalspec.runs.store.run_rows import read_values
+
     dataset = concluded.datasets[0]
     limited = (outcome.metric for outcome in dataset.thresholds)
     metric = next(limited, None) or next(iter(dataset.metrics), None)
@@ -239,8 +241,8 @@ def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
     if metric is None or own is None:
         return None
     sign = 1 if dataset.metrics[metric].direction is Direction.HIGHER else -1
-    values = [_read_value(other, dataset.name, metric) for other in _find_alike(stored)]
-    gains = [sign * (own - value) for value in values if value is not None]
+    read = (read_values(run.folder, run.fingerprint).get(dataset.name, {}) for run in _find_alike(stored))
+    gains = [sign * (own - found.value) for one in read if (found := one.get(metric)) and found.value is not None]
     return len(gains) + 1 if gains and min(gains) >= 0 and max(gains) > 0 else None
 
 
@@ -265,18 +267,6 @@ def _describe_evaluation(fingerprint: Fingerprint) -> Any:
     return datasets, agent, fingerprint.retrievers_sha256, fingerprint.repeats
 
 
-def _read_value(stored: "StoredRun", dataset: str, metric: str) -> float | None:
-    """Return the value of a metric in a run's report, or None."""
-    from evalspec.model.typed_json import parse_document, read_bytes
-
-    try:
-        document = parse_document(read_bytes(stored.report), str(stored.report))
-        found = next(entry["metrics"][metric]["value"] for entry in document["datasets"] if entry["name"] == dataset)
-    except (InvalidInput, KeyError, TypeError, StopIteration):
-        return None
-    return found if isinstance(found, float | int) else None
-
-
 @command.command("push")
 @click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
 @to_option
@@ -299,8 +289,7 @@ def push(run: str, to: str | None, allow_http: bool, as_json: bool) -> ExitCode:
     folder = RunStore(STORE).find(run)
     pushed = push_stored(folder, choose_server(to, os.environ, allow_http=allow_http))
     if as_json:
-        found = {"id": pushed.run_id, "url": pushed.page, "isNew": pushed.is_new}
-        emit(render_lines({"schemaVersion": 1, "pushed": found}))
+        emit_document({"pushed": {"id": pushed.run_id, "url": pushed.page, "isNew": pushed.is_new}})
     return ExitCode.OK
 
 
@@ -323,15 +312,15 @@ def verify(run: str, is_all: bool, as_json: bool) -> ExitCode:
     store = RunStore(STORE)
     folders = store.list() if is_all else [store.find(run)]
     found = {folder.name: list_damage(folder) for folder in folders}
+    code = ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
     if as_json:
-        rows = [{"id": name, "damage": damage} for name, damage in found.items()]
-        emit(render_lines({"schemaVersion": 1, "runs": rows}))
+        emit_document({"runs": [{"id": name, "damage": damage} for name, damage in found.items()]}, code)
     else:
         for name, damage in found.items():
             emit(f"{inert(name)}  {'damaged' if damage else 'intact'}")
             for line in damage:
                 emit(f"  {inert(line)}")
-    return ExitCode.UNMEASURED if any(found.values()) else ExitCode.OK
+    return code
 
 
 @command.command("rm")

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from evalspec.base.foreign_text import inert, visible
 from evalspec.cli.streams import results_stream
+from evalspec.cli.terminal_size import read_size
 from evalspec.reports.rich_console import open_console, print_parts
 
 if TYPE_CHECKING:
@@ -46,11 +47,8 @@ class Screen(Struct, frozen=True):
 
 def find_size() -> tuple[int, int]:
     """Return columns and lines of the terminal."""
-    try:
-        found = os.get_terminal_size(results_stream().fileno())
-    except (OSError, ValueError):
-        return _FALLBACK
-    return found.columns or _FALLBACK[0], found.lines or _FALLBACK[1]
+    width, height = read_size()
+    return width or _FALLBACK[0], height or _FALLBACK[1]
 
 
 def find_screen() -> Screen:

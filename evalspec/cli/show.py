@@ -8,8 +8,8 @@ import click
 from evalspec.api.runs import name_stored
 from evalspec.base.errors import ExitCode, InvalidInput
 from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
 from evalspec.base.registry import near_miss
+from evalspec.cli.documents import emit_document
 from evalspec.cli.name_completion import complete_run_or_sample
 from evalspec.cli.options import json_option, option
 from evalspec.cli.ordered_command import OrderedCommand
@@ -61,7 +61,7 @@ def emit_sample(
         from evalspec.reports.jsonl_report import describe_attempt
 
         documents = [describe_attempt(run, row) for row in attempts]
-        emit(render_lines({"schemaVersion": 1, "runId": run.id, "dataset": dataset.name, "attempts": documents}))
+        emit_document({"runId": run.id, "dataset": dataset.name, "attempts": documents})
         return
     from evalspec.reports.terminal import render_view_terminal
     from evalspec.reports.view.parts import View

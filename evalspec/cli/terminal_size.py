@@ -20,11 +20,13 @@ def find_line_width() -> int | None:
 
 
 def _find_width() -> int:
-    """Return the width of the terminal. shutil.get_terminal_size uses descriptor 1, which may be standard error."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
+    return int(columns) if columns.isdecimal() and int(columns) > 0 else read_size()[0] or _WIDTH
+
+
+def read_size() -> tuple[int, int]:
+    """Return columns and lines of the terminal, 0 if unknown. shutil.get_terminal_size may read standard error's."""
     try:
-        return os.get_terminal_size(results_stream().fileno()).columns or _WIDTH
+        return os.get_terminal_size(results_stream().fileno())
     except (OSError, ValueError):
-        return _WIDTH
+        return 0, 0

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.base.json_text import render_lines
 from evalspec.base.registry import near_miss
+from evalspec.cli.documents import emit_document
 from evalspec.cli.options import json_option, option
 from evalspec.cli.service_options import check_user, choose_database, database_option, require_service
-from evalspec.cli.streams import emit, emit_line, notify
+from evalspec.cli.streams import emit_line, notify
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -80,7 +80,7 @@ def create(
         _check_namespaces(engine, namespaces)
         if is_login:
             path = create_link(engine, user, granted, valid_for)
-            emit(render_lines({"schemaVersion": 1, "path": path})) if as_json else emit_line(path)
+            emit_document({"path": path}) if as_json else emit_line(path)
             notify("valid once, within 10 minutes; open it at the address of the server")
             return
         token = create_token(engine, user, granted, valid_for, days * _DAY_SECONDS)
@@ -89,7 +89,7 @@ def create(
         record(engine, "token create", user=getpass.getuser(), target=f"{id} {user}", namespace=namespace)
     if as_json:
         shown = {"id": id, "token": token, "user": user, "scopes": sorted(scopes), "namespaces": valid_for}
-        emit(render_lines({"schemaVersion": 1, **shown, "days": days}))
+        emit_document({**shown, "days": days})
     else:
         emit_line(token)
     notify(f"valid for {days} days; send it as `Authorization: Bearer TOKEN`")
@@ -111,7 +111,7 @@ def list_all(database: str | None, *, as_json: bool) -> None:
     with _open(database) as engine:
         rows = [_describe(caller, revoked_at) for caller, revoked_at in list_tokens(engine, (TOKEN, SESSION))]
     if as_json:
-        emit(render_lines({"schemaVersion": 1, "tokens": rows}))
+        emit_document({"tokens": rows})
         return
     if not rows:
         notify("no tokens")

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from evalspec.api.public import Validation, validate
 from evalspec.base.errors import ExitCode, Problem
 from evalspec.base.foreign_text import inert
-from evalspec.base.json_text import render_lines
 from evalspec.base.plural import counted
-from evalspec.cli.failure import problem_document
+from evalspec.cli.documents import emit_document, problem_document
 from evalspec.cli.options import (
     dataset_option,
     held_out_option,
@@ -23,7 +23,7 @@ from evalspec.cli.options import (
     warn_all,
 )
 from evalspec.cli.ordered_command import OrderedCommand
-from evalspec.cli.streams import emit, emit_line, notify
+from evalspec.cli.streams import emit_line, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.model import list_unenforced
 
@@ -58,7 +58,7 @@ def command(
     """
     found = validate(manifest, datasets=datasets, url=url, no_judge=no_judge, slice=slice, held_out=held_out)
     if as_json:
-        emit(_document(found))
+        emit_document(_describe(found), ExitCode.OK if found.is_valid else ExitCode.INVALID)
     else:
         warn_all(found.warnings)
         for line in render_counted(found.notes):
@@ -71,22 +71,19 @@ def command(
     return ExitCode.OK if found.is_valid else ExitCode.INVALID
 
 
-def _document(found: Validation) -> str:
+def _describe(found: Validation) -> dict[str, Any]:
     from msgspec import to_builtins
 
-    document = {
-        "schemaVersion": 1,
+    return {
         "valid": found.is_valid,
-        "exitCode": int(ExitCode.OK if found.is_valid else ExitCode.INVALID),
-        "errors": [problem_document(problem) for problem in found.problems],
-        "warnings": [problem_document(warning) for warning in found.warnings],
-        "notes": [problem_document(note) for note in found.notes],
+        "errors": [*map(problem_document, found.problems)],
+        "warnings": [*map(problem_document, found.warnings)],
+        "notes": [*map(problem_document, found.notes)],
         "datasets": [
             {"name": name, "samples": count, "limits": to_builtins(found.limits.get(name, ()))}
             for name, count in found.samples.items()
         ],
     }
-    return render_lines(document)
 
 
 def _sentence(manifest: Path, problems: Sequence[Problem], counts: Mapping[str, int]) -> str:

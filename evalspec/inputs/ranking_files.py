@@ -3,17 +3,15 @@
 Fields are separated by one or more white space characters. Ids are text: `12` and `012` are two documents.
 """
 
-import gzip
 import re
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from evalspec.base.errors import Problem
-from evalspec.base.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_json
+from evalspec.base.jsonl import parse_json, read_lines
 
 Qrels = dict[str, dict[str, int]]
 """{query: {document: grade}}. 0: judged not relevant. Absent: unjudged."""
@@ -118,7 +116,7 @@ def read_qrels(path: Path, shown_as: str, problems: list[Problem], warnings: lis
     unjudged: list[int] = []
     comments: list[int] = []
     beir = False
-    for position, (number, line) in enumerate(_numbered_lines(path, shown_as, problems, _QRELS_FORM)):
+    for position, (number, line) in enumerate(read_lines(path, shown_as, problems, _QRELS_FORM)):
         if position == 0 and _is_beir_header(line):
             beir = True
             continue
@@ -162,7 +160,7 @@ def read_run(path: Path, shown_as: str, problems: list[Problem], warnings: list[
     comments: list[int] = []
     is_ranked = None
     last_query, last_rank, last_score = b"", 0, 0.0
-    for number, line in _numbered_lines(path, shown_as, problems, _RUN_FORM):
+    for number, line in read_lines(path, shown_as, problems, _RUN_FORM):
         if is_ranked is None and not line.startswith(_COMMENT):
             is_ranked = len(line.split()) == _RANKED_COLUMNS
         try:
@@ -223,32 +221,6 @@ def warn_of_ranks(count: int, shown_as: str, first: int) -> Problem:
     """Return the warning that ranks contradict scores, with the number of lines and the first of them."""
     message = f"the rank contradicts the score, compared with the line before, on {count:,} line{'s' * (count > 1)}"
     return Problem(message, "the score counts, as in trec_eval; the rank is ignored", shown_as, first)
-
-
-def _numbered_lines(path: Path, shown_as: str, problems: list[Problem], form: str) -> Iterator[tuple[int, bytes]]:
-    """Yield non-blank lines with their numbers. An unreadable file is one problem."""
-    number, empty = 0, True
-    try:
-        with open_unpacked(path) as stream:
-            for number, line in number_lines(stream):
-                if len(line) > MAX_LINE_BYTES:
-                    message = f"the line is longer than {MAX_LINE_BYTES:,} bytes"
-                    problems.append(Problem(message, form, shown_as, number))
-                    return
-                text = line.removeprefix(_BOM) if number == 1 else line
-                if text and not text.isspace():
-                    empty = False
-                    yield number, text
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        message = f"the gz file is truncated or damaged after line {number:,}: {error}"
-        problems.append(Problem(message, "compress or download it again", shown_as))
-    except OSError as error:
-        missing = isinstance(error, FileNotFoundError)
-        reason = "no such file" if missing else f"cannot be read: {error.strerror}"
-        problems.append(Problem(reason, "check the path", shown_as))
-    else:
-        if empty:
-            problems.append(Problem("the file is empty", form, shown_as))
 
 
 def _is_beir_header(line: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Samples, and the documents of a corpus."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -31,6 +31,11 @@ class Message(Record, frozen=True):
 
     role: str
     content: str
+
+
+def spell_input(asked: str | Sequence[Message]) -> str | list[dict[str, str]]:
+    """Return a question as it is, and a conversation as JSON has it: `[{"role": …, "content": …}]`."""
+    return asked if isinstance(asked, str) else [{"role": turn.role, "content": turn.content} for turn in asked]
 
 
 class Sample(Record, frozen=True):

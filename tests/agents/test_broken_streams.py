@@ -13,11 +13,10 @@ import pytest
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
+from evalspec.targets.agents import http
 from evalspec.targets.agents.base import AgentTarget
-from evalspec.targets.agents.http import HttpAgent, read_stream
+from evalspec.targets.agents.http import HttpAgent, read_events, read_stream
 from evalspec.targets.agents.wire import open_stream
-from evalspec.targets.http import events
-from evalspec.targets.http.events import read_events
 from evalspec.targets.http.routes import choose_route
 from servers.faulty_agent import Answer, chunk
 
@@ -283,7 +282,7 @@ def test_what_follows_the_end_changes_nothing(agent, tail, is_cut):
 
 
 def test_a_connection_that_stays_open_after_the_end_costs_no_answer(monkeypatch):
-    monkeypatch.setattr(events, "_REST_SECONDS", 60)
+    monkeypatch.setattr(http, "_REST_SECONDS", 60)
     stream = next(stream for stream in STREAMS if stream.name == "openai")
     endpoint = ChatEndpoint.model_validate({**stream.settings, "timeout_seconds": 1})
 

@@ -11,7 +11,7 @@ import pytest
 
 from evalspec.api import public as api
 from evalspec.api.checking import check
-from evalspec.targets.agents import closing
+from evalspec.targets.agents import call_thread
 
 LOG = """
 import asyncio, threading, time
@@ -225,7 +225,7 @@ FAILING = {
 def test_an_agent_that_cannot_be_closed_is_a_notice(bot, monkeypatch, kind, act):
     if kind == "async" and "Keyboard" in act:
         pytest.skip("in the thread of the event loop this is Ctrl-C")
-    monkeypatch.setattr(closing, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(call_thread, "CLOSE_SECONDS", 0.2)
     act = act.replace("time.sleep", "await asyncio.sleep") if kind == "async" else act
     method = "async def aclose" if kind == "async" else "def close"
     code = f"""

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.targets.retrievers.ingest_plan import IngestPlan
-from evalspec.targets.retrievers.ingesting import hold_scope
+from evalspec.targets.retrievers.ingest_plan import IngestPlan, hold_scope
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 

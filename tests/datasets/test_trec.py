@@ -167,9 +167,9 @@ def test_bad_content_is_one_clear_problem(load, files, path, problem):
         (
             "queries.jsonl.gz",
             gzip.compress(QUERIES.encode(), mtime=0)[:-12],
-            " incomplete gzip file: it ends too early",
+            " the gzip file is truncated or damaged: ",
         ),
-        ("queries.jsonl.gz", b"\x1f\x8bno gzip", " incomplete gzip file: "),
+        ("queries.jsonl.gz", b"\x1f\x8bno gzip", " the gzip file is truncated or damaged: "),
     ],
 )
 def test_bad_queries_are_one_clear_problem(load, name, content, problem):

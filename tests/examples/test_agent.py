@@ -22,8 +22,7 @@ from evalspec.targets.http.routes import choose_route
 from evalspec.targets.retrievers.base import Retrieval, SearchRequest
 from evalspec.targets.retrievers.http_target import RemoteRetriever
 from evalspec.targets.retrievers.http_target_checks import check_http
-from evalspec.targets.retrievers.ingest_plan import Cleanup, plan_ingest
-from evalspec.targets.retrievers.ingesting import ask_ingested
+from evalspec.targets.retrievers.ingest_plan import Cleanup, ask_ingested, plan_ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "examples" / "agent" / "server.py"

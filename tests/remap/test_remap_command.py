@@ -272,7 +272,7 @@ OLD, NEW = "old.jsonl", "new.jsonl"
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["none.jsonl", NEW, "d.jsonl"], "none.jsonl: cannot be read: No such file or directory. check the path"),
+        (["none.jsonl", NEW, "d.jsonl"], "none.jsonl: no such file. check the path"),
         ([OLD, "none.parquet", "d.jsonl"], "none.parquet: no such file"),
         (
             [OLD, "here", "d.jsonl"],

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.targets.retrievers.base import Hit, collapse_hits
-from evalspec.targets.retrievers.hybrid import fuse_rankings
+from evalspec.targets.retrievers.opening import fuse_rankings
 from retrievers.asking import make_hits
 
 ids = st.sampled_from("abcdefgh")

@@ -5,8 +5,8 @@ from pydantic import TypeAdapter
 
 from evalspec.base.errors import InvalidInput, RetrieverError
 from evalspec.base.registry import Registry
+from evalspec.inputs.manifest.fields import RetrieverVariants
 from evalspec.inputs.manifest.retriever_schema import BuiltinOptions, PluginOptions
-from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
 from evalspec.model import Document
 from evalspec.targets.retrievers import opening
 from evalspec.targets.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest

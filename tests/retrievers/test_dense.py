@@ -6,7 +6,7 @@ import pytest
 from evalspec.base.errors import JudgeError, MetricError, RetrieverError
 from evalspec.model import Document
 from evalspec.scoring.judge.embeddings import LocalEmbedder, compute_cosine
-from evalspec.targets.retrievers.dense import DenseRetriever
+from evalspec.targets.retrievers.vectors import DenseRetriever
 from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, find_hits, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")

@@ -7,7 +7,7 @@ from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import Document
 from evalspec.targets.retrievers.base import Retrieval
 from evalspec.targets.retrievers.bm25 import Bm25Retriever
-from evalspec.targets.retrievers.hybrid import HybridRetriever
+from evalspec.targets.retrievers.opening import HybridRetriever
 from retrievers.asking import SCOPE, ask_ids, fill, make_documents, make_hits, run
 
 

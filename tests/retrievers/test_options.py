@@ -4,6 +4,7 @@ import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
+from evalspec.inputs.manifest.fields import RetrieverVariants
 from evalspec.inputs.manifest.json_schema import retriever_json_schema
 from evalspec.inputs.manifest.retriever_schema import (
     Bm25Options,
@@ -13,7 +14,6 @@ from evalspec.inputs.manifest.retriever_schema import (
     PythonTarget,
     QdrantOptions,
 )
-from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
 
 TARGETS = TypeAdapter(dict[str, RetrieverVariants])
 SEARCH = {"path": "/search", "request": {"q": "{{query}}"}, "response": {"ids": "$.hits[*].id"}}

@@ -8,8 +8,8 @@ import pytest
 from evalspec.base.errors import InvalidInput, MissingPackage, RetrieverError
 from evalspec.inputs.manifest.retriever_schema import QdrantOptions
 from evalspec.targets.retrievers import qdrant as module
-from evalspec.targets.retrievers.dense import DenseRetriever
 from evalspec.targets.retrievers.qdrant import QdrantRetriever, list_scopes
+from evalspec.targets.retrievers.vectors import DenseRetriever
 from retrievers.asking import SCOPE, CountingEmbedder, ask, ask_ids, fill, make_documents, run, vectors_of
 
 pytest.importorskip("wordllama")

@@ -8,8 +8,7 @@ import click
 
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.plural import counted
-from evalspec.cli.documents import emit_document
-from evalspec.cli.failure import problem_document
+from evalspec.cli.documents import emit_document, problem_document
 from evalspec.cli.gold.options import acting, corpus_option, render_states, source_option
 from evalspec.cli.options import warn_all
 from evalspec.cli.streams import emit_line, notify

@@ -8,8 +8,7 @@ import click
 
 from evalspec.base.errors import ExitCode, InvalidInput
 from evalspec.base.plural import counted
-from evalspec.cli.documents import emit_document
-from evalspec.cli.failure import problem_document
+from evalspec.cli.documents import emit_document, problem_document
 from evalspec.cli.gold.options import render_columns, render_states, set_option, set_options
 from evalspec.cli.options import json_option, warn_all
 from evalspec.cli.streams import emit, notify

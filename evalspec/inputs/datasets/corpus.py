@@ -3,22 +3,19 @@
 They contain the documents of a dataset whose format has a separate file for them, or no place for them.
 """
 
-import gzip
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from evalspec.base.errors import Problem
-from evalspec.base.jsonl import MAX_LINE_BYTES, number_lines, open_unpacked, parse_shallow_json
+from evalspec.base.jsonl import open_unpacked, parse_shallow_json, read_lines
 from evalspec.inputs.datasets.base import CorpusForm, ReadingNotes, Source
 from evalspec.inputs.datasets.located import render_ids
 from evalspec.model import Document
 
 CORPUS_NAME = "corpus.jsonl"
-_BOM = "\ufeff"
 _ID_KEYS = ("_id", "id", "query_id", "qid", "doc_id", "docid", "docno")
 _TEXT_KEYS = ("text", "query", "contents")
 
@@ -40,7 +37,12 @@ def read_texts(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, 
     as_json = ".jsonl" in path.suffixes
     texts: dict[str, Document] = {}
     first_lines: dict[str, int] = {}
-    for number, line in _read_lines(path, shown_as, problems):
+    for number, raw in read_lines(path, shown_as, problems, "a line is an id, a tab and a text, or a JSON object"):
+        try:
+            line = raw.decode().rstrip("\r\n")
+        except UnicodeDecodeError:
+            reading.add(number, "not UTF-8 text", "save the file as UTF-8")
+            break
         text = (_parse_shallow_json_line if as_json else _parse_tsv_line)(number, line, reading)
         if text is None:
             continue
@@ -55,31 +57,6 @@ def read_texts(path: Path, shown_as: str, problems: list[Problem]) -> dict[str, 
         fix = "put ids in quotes; the judgements have them as text"
         reading.add(reading.numbered[0], f"the id is a number{others}", fix)
     return texts
-
-
-def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
-    """Yield (number from 1, text) of each non-blank line. If the file cannot be read, add one problem."""
-    number = 0
-    try:
-        with open_unpacked(path) as stream:
-            for number, raw in number_lines(stream):
-                if len(raw) > MAX_LINE_BYTES:
-                    message = f"the line is longer than {MAX_LINE_BYTES:,} bytes"
-                    problems.append(Problem(message, "split the document", shown_as, number))
-                    return
-                line = raw.decode().removeprefix(_BOM).rstrip("\r\n")
-                if line.strip():
-                    yield number, line
-    except UnicodeDecodeError:
-        problems.append(Problem("not UTF-8 text", "save the file as UTF-8", shown_as, number))
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        reason = "it ends too early" if isinstance(error, EOFError) else str(error)
-        problems.append(Problem(f"incomplete gzip file: {reason}", "copy or compress it again", shown_as))
-    except OSError as error:
-        problems.append(Problem(f"cannot be read: {error.strerror}", "check the path", shown_as))
-    else:
-        if not number:
-            problems.append(Problem("the file is empty", "", shown_as))
 
 
 def _parse_tsv_line(number: int, line: str, reading: _Reading) -> Document | None:

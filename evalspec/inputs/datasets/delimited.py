@@ -3,13 +3,12 @@
 import csv
 import io
 import json
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalspec.base.errors import Problem
-from evalspec.base.jsonl import MAX_LINE_BYTES, open_unpacked
+from evalspec.base.jsonl import MAX_LINE_BYTES, open_unpacked, reporting_unreadable
 
 _DELIMITERS = (",", "\t", ";")
 _TAB = "\t"
@@ -47,17 +46,17 @@ def read_delimited(path: Path, shown_as: str, problems: list[Problem]) -> Iterat
     """
     csv.field_size_limit(MAX_LINE_BYTES)
     try:
-        with open_unpacked(path) as raw, io.TextIOWrapper(raw, "utf-8-sig", newline="") as text:
+        with (
+            reporting_unreadable(shown_as, problems),
+            open_unpacked(path) as raw,
+            io.TextIOWrapper(raw, "utf-8-sig", newline="") as text,
+        ):
             first = text.readline()
             delimiter = _find_delimiter(path, first)
             text.seek(0)
             yield from _read_cells(csv.reader(text, delimiter=delimiter, strict=True), shown_as, problems)
     except UnicodeDecodeError:
         problems.append(Problem("not UTF-8 text", "save the file as UTF-8", shown_as))
-    except FileNotFoundError:
-        problems.append(Problem("no such file", "check the path", shown_as))
-    except (EOFError, zlib.error, OSError) as error:
-        problems.append(Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", "", shown_as))
 
 
 def _read_cells(reader: Any, shown_as: str, problems: list[Problem]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -1,8 +1,8 @@
-"""Filter samples by id, tags and metadata: `--where key=value`, `key!=value` and `key in a,b,c`."""
+"""Filter samples by id, tags and metadata: `--where key=value`, `key!=value` and `key in a,b,c`. Keys may have dots."""
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +10,6 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
 from evalspec.base.registry import near_miss
-from evalspec.inputs.datasets.key_paths import ABSENT, find_value
 from evalspec.model import Sample
 
 ID = "id"
@@ -113,3 +112,31 @@ def spell_value(value: Any) -> Sequence[str]:
     if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
         return str(int(value)), str(value), f"{int(value)}.0"
     return (normalize("NFC", str(value)),)
+
+
+ABSENT = object()
+"""What `find_value` returns if there is no value."""
+
+
+def find_path(value: Any, key: str) -> tuple[str, ...] | None:
+    """Return the keys that lead to the value of a key, None if there is none.
+
+    A key that contains dots itself comes before nested mappings.
+    """
+    if not isinstance(value, Mapping):
+        return None
+    if key in value:
+        return (key,)
+    head, dot, rest = key.partition(".")
+    below = find_path(value[head], rest) if dot and head in value else None
+    return None if below is None else (head, *below)
+
+
+def find_value(value: Any, key: str) -> Any:
+    """Return the value of a key, ABSENT if there is none. None is a value."""
+    path = find_path(value, key)
+    if path is None:
+        return ABSENT
+    for step in path:
+        value = value[step]
+    return value

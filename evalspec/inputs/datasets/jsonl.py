@@ -36,14 +36,16 @@ from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 from evalspec.model.base import built
+from evalspec.model.samples import spell_input
 
 PlainText = Annotated[str, Meta(min_length=1)]
+Role = Literal["system", "user", "assistant", "tool"]
 
 
 class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
     """One turn of a conversation."""
 
-    role: Literal["system", "user", "assistant", "tool"]
+    role: Role
     content: str
 
 
@@ -148,7 +150,7 @@ class JsonlMessage(BaseModel):
     """One turn of a conversation."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
-    role: Literal["system", "user", "assistant", "tool"] = Field(description="Who speaks.")
+    role: Role = Field(description="Who speaks.")
     content: StrictStr = Field(description="The text.")
 
 
@@ -242,9 +244,11 @@ def _is_foreign(problem: Problem) -> bool:
 def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     expected = (record.expected,) if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
+    asked = _user_input(record.input)
+    content = {"input": spell_input(asked), "expected": record.expected, "context": record.context}
     return Sample(
-        id=normalize("NFC", record.id) if record.id else content_id(_content(record)),
-        user_input=_user_input(record.input),
+        id=normalize("NFC", record.id) if record.id else content_id(content),
+        user_input=asked,
         references=tuple(filter(str.strip, expected)),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
@@ -255,13 +259,6 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         metadata=record.metadata or {},
         line=line,
     )
-
-
-def _content(record: JsonlSample | PlainSample) -> dict[str, Any]:
-    """What makes a sample itself."""
-    given = record.input
-    turns = given if isinstance(given, str) else [{"role": turn.role, "content": turn.content} for turn in given]
-    return {"input": turns, "expected": record.expected, "context": record.context}
 
 
 def _user_input(given: str | Sequence[JsonlMessage | PlainTurn]) -> str | tuple[Message, ...]:
@@ -300,20 +297,26 @@ def write_jsonl(content: DatasetContent, path: Path) -> Written:
     return Written(len(content.samples))
 
 
-def _to_line(sample: Sample) -> dict[str, Any]:
-    asked = sample.user_input
-    line = {
+def list_fields(sample: Sample) -> dict[str, Any]:
+    """Return the fields of a line, None for those that the sample lacks."""
+    groups, contexts, references = sample.groups, sample.retrieved_contexts, sample.reference_contexts
+    return {
         "id": sample.id,
-        "input": asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked],
-        "expected": list(sample.references) if len(sample.references) > 1 else sample.reference or "",
-        "context": sample.retrieved_contexts,
-        "reference_contexts": sample.reference_contexts,
-        "relevant": sample.groups if sample.groups is not None else sample.qrels,
+        "input": spell_input(sample.user_input),
+        "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
+        "context": None if contexts is None else list(contexts),
+        "reference_contexts": None if references is None else list(references),
+        "relevant": sample.qrels if groups is None else [list(group) for group in groups],
         "answerable": sample.answerable,
-        "tags": sample.tags or None,
+        "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }
-    return {key: value for key, value in line.items() if value is not None}
+
+
+def _to_line(sample: Sample) -> dict[str, Any]:
+    fields = list_fields(sample)
+    fields["expected"] = fields["expected"] or ""
+    return {key: value for key, value in fields.items() if value is not None}
 
 
 JSONL = DatasetFormat(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,13 +11,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
-from evalspec.base.jsonl import GZIP_MAGIC
+from evalspec.base.jsonl import HEAD_BYTES, is_packed, read_head
 from evalspec.base.trust import Refused, require_file
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.corpus import read_documents_beside
-from evalspec.inputs.datasets.located import GZIP_FIX, GZIP_OF_LINES, HEAD_BYTES, read_head
+from evalspec.inputs.datasets.located import GZIP_FIX, GZIP_OF_LINES
+from evalspec.inputs.datasets.record_files import find_splits
 from evalspec.inputs.datasets.selection import Selection, select
-from evalspec.inputs.datasets.splits import find_splits
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Sample
 
@@ -173,14 +172,13 @@ def find_format(source: Source, format_name: str | None, notes: ReadingNotes) ->
         notes.problems.append(Problem(message, "write it to a file first", source.shown_as))
         return None
     if format_name is None:
-        packed = read_head(path)
-        head = _unpack(packed)
+        head = read_head(path)
         native = DATASETS.find("jsonl")
         others = sorted((other for other in DATASETS if other is not native), key=lambda other: other.is_generic)
         found = next((other for other in others if _recognises(other, path, head)), None)
         if source.fields and (found is None or not found.takes_fields):
             found = _choose_for_fields(source, found, notes)
-        if found is None and packed.startswith(GZIP_MAGIC) and not (native and native.recognises(path, head)):
+        if found is None and head and is_packed(path) and not (native and native.recognises(path, head)):
             notes.problems.append(Problem(GZIP_OF_LINES, GZIP_FIX, source.shown_as))
             return None
         if found is None and _JSON_NAMES.isdisjoint(path.suffixes) and _is_prose(head):
@@ -240,16 +238,6 @@ def _note_judged(samples: Iterable[Sample], judged: dict[str, None]) -> Iterator
     for sample in samples:
         judged.update(dict.fromkeys(sample.qrels or ()))
         yield sample
-
-
-def _unpack(head: bytes) -> bytes:
-    """Return the readable beginning of a file, unpacked if it is gzipped."""
-    if not head.startswith(GZIP_MAGIC):
-        return head
-    try:
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, HEAD_BYTES)
-    except zlib.error:
-        return b""
 
 
 def _add(digest: "hashlib._Hash", path: Path, unrelated: Collection[str] = ()) -> None:

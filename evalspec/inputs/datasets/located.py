@@ -13,9 +13,9 @@ from pydantic_core import ErrorDetails
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
-from evalspec.base.jsonl import GZIP_MAGIC
+from evalspec.base.jsonl import GZIP_MAGIC, reporting_unreadable
 from evalspec.base.trust import require_file
-from evalspec.inputs.manifest.fields import explain_error
+from evalspec.inputs.manifest.fields import explain_error, find_place
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 
 _ID_LENGTH = 12
@@ -24,8 +24,6 @@ _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _DELETE = b"\x7f"
 GZIP_OF_LINES = "gz files are supported only for JSONL, judgements of TREC and BEIR"
 GZIP_FIX = "unpack it with gunzip"
-HEAD_BYTES = 65_536
-"""The size of the beginning of a file from which its format is detected."""
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 Record = TypeVar("Record", bound=BaseModel)
@@ -56,25 +54,13 @@ class LineOfFile(Struct):
         return self.number
 
 
-def read_head(path: Path) -> bytes:
-    """Return the first bytes of a file; none if it cannot be read, which its reader will report."""
-    try:
-        with path.open("rb") as stream:
-            return stream.read(HEAD_BYTES)
-    except OSError:
-        return b""
-
-
 def read_text(path: Path, shown_as: str, problems: list[Problem], max_bytes: int | None = None) -> str | None:
     """Return the text of a file without its byte order mark. Return None and add a problem if it is unreadable."""
     require_file(path)
-    try:
+    raw = None
+    with reporting_unreadable(shown_as, problems):
         raw = path.read_bytes()
-    except FileNotFoundError:
-        problems.append(Problem("no such file", "check the path", shown_as))
-        return None
-    except OSError as error:
-        problems.append(Problem(f"cannot be read: {error.strerror}", file=shown_as))
+    if raw is None:
         return None
     if raw.startswith(GZIP_MAGIC):
         problems.append(Problem(GZIP_OF_LINES, GZIP_FIX, shown_as))
@@ -197,16 +183,8 @@ def _place_in_data(details: ErrorDetails, value: Any) -> Place:
 
     The place of a missing key is where it should be.
     """
-    place: list[str | int] = []
-    for step in details["loc"]:
-        found = (isinstance(value, Mapping) and step in value) or (
-            isinstance(value, list) and isinstance(step, int) and step < len(value)
-        )
-        if found:
-            value = value[step]
-            place.append(step)
     absent = details["loc"][-1:] if details["type"] == "missing" else ()
-    return (*place, *absent)
+    return (*find_place(details["loc"], value), *absent)
 
 
 class SeenIds(Struct):

@@ -31,18 +31,18 @@ class TextColumn(Struct, frozen=True):
 
 
 def read_table(
-    path: Path, shown_as: str, columns: Sequence[TextColumn], needed_by: str, problems: list[Problem]
+    path: Path, shown_as: str, columns: Sequence[TextColumn], problems: list[Problem]
 ) -> list[dict[str, Any]] | None:
     """Return the rows of a file as {column: value}, or None if the file or a column is invalid.
 
-    Times become ISO text, and numbers that JSON lacks become None. `needed_by`: named in the error without pyarrow.
+    Times become ISO text, and numbers that JSON lacks become None.
 
     Raises:
         MissingPackage: pyarrow is not installed.
     """
-    arrow, _ = _import(needed_by)
+    arrow = _load_pyarrow()
     try:
-        table = _open(path, shown_as, needed_by, problems)
+        table = _open(path, shown_as, problems)
         return None if table is None else _read_rows(table, shown_as, columns, problems)
     except UnicodeDecodeError as error:
         shown = error.object[:40].decode(errors="backslashreplace")
@@ -53,18 +53,18 @@ def read_table(
     return None
 
 
-def list_columns(path: Path, needed_by: str) -> list[str]:
+def list_columns(path: Path) -> list[str]:
     """Return the names of the columns; empty if the file cannot be read, which `read_table` reports.
 
     Raises:
         MissingPackage: pyarrow is not installed.
     """
-    arrow, parquet = _import(needed_by)
+    arrow = _load_pyarrow()
     require_file(path)
     try:
         if path.suffix == _ARROW_SUFFIX:
             return list(_open_arrow(path).schema.names)
-        return list(parquet.read_schema(path).names)
+        return list(arrow.parquet.read_schema(path).names)
     except (OSError, ValueError, arrow.ArrowException):
         return []
 
@@ -83,13 +83,13 @@ def _read_rows(
     return [{key: _plain(row[key]) for key in names if key in wanted or row[key] is not None} for row in rows]
 
 
-def _open(path: Path, shown_as: str, needed_by: str, problems: list[Problem]) -> Any:
+def _open(path: Path, shown_as: str, problems: list[Problem]) -> Any:
     require_file(path)
-    arrow, parquet = _import(needed_by)
+    arrow = _load_pyarrow()
     try:
         if path.suffix == _ARROW_SUFFIX:
             return _open_arrow(path).read_all()
-        with parquet.ParquetFile(path) as file:
+        with arrow.parquet.ParquetFile(path) as file:
             return file.read()
     except FileNotFoundError:
         problems.append(Problem("no such file", "check the path", shown_as))
@@ -102,19 +102,22 @@ def _open(path: Path, shown_as: str, needed_by: str, problems: list[Problem]) ->
 
 def _open_arrow(path: Path) -> Any:
     """Return the reader of an Arrow file, which is a stream (as Hugging Face writes it) or has an index."""
-    arrow, ipc = import_module("pyarrow"), import_module("pyarrow.ipc")
+    arrow = _load_pyarrow()
     data = arrow.OSFile(str(path)).read()
     try:
-        return ipc.open_stream(data)
+        return arrow.ipc.open_stream(data)
     except arrow.ArrowInvalid:
-        return ipc.open_file(data)
+        return arrow.ipc.open_file(data)
 
 
-def _import(needed_by: str) -> tuple[Any, Any]:
+def _load_pyarrow() -> Any:
+    """Return pyarrow, with its parts for Parquet and Arrow files."""
     try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
+        for part in ("parquet", "ipc", "types"):
+            import_module(f"pyarrow.{part}")
     except ModuleNotFoundError as error:
-        raise MissingPackage(needed_by, "pyarrow", "parquet") from error
+        raise MissingPackage("a file of Parquet or Arrow", "pyarrow", "parquet") from error
+    return import_module("pyarrow")
 
 
 def _column_problems(table: Any, columns: Iterable[TextColumn], shown_as: str) -> Iterable[Problem]:
@@ -132,7 +135,7 @@ def _column_problems(table: Any, columns: Iterable[TextColumn], shown_as: str) -
 
 def _type_problems(found: Any, column: TextColumn, shown_as: str) -> Iterable[Problem]:
     """Yield the problems of a column's type. A column of nulls or empty lists has no type and is accepted."""
-    types = import_module("pyarrow").types
+    types = _load_pyarrow().types
     depth, leaf = 0, found
     while types.is_list(leaf) or types.is_large_list(leaf) or types.is_fixed_size_list(leaf):
         depth, leaf = depth + 1, leaf.value_type
@@ -150,7 +153,7 @@ def _type_problems(found: Any, column: TextColumn, shown_as: str) -> Iterable[Pr
 
 def _whole_microseconds(column: Any) -> Any:
     """Return the cells without nanoseconds, for which Python has no type."""
-    arrow = import_module("pyarrow")
+    arrow = _load_pyarrow()
 
     def coarse(found: Any) -> Any:
         if arrow.types.is_timestamp(found) and found.unit == "ns":
@@ -184,7 +187,7 @@ def without_nulls(value: Any) -> Any:
     return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by: str) -> dict[str, Any]:
+def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]]) -> dict[str, Any]:
     """Return the keys whose values survive a round trip through one column, each with the type of that column.
 
     Values of different types in one place do not. `read_rows`: starts at the first row on each call.
@@ -192,7 +195,7 @@ def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by:
     Raises:
         MissingPackage: pyarrow is not installed.
     """
-    arrow, parquet = _import(needed_by)
+    arrow = _load_pyarrow()
     types: dict[str, Any] = {}
     refused: set[str] = set()
 
@@ -203,8 +206,8 @@ def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by:
 
     def compare(key: str, values: list[Any]) -> None:
         sink = arrow.BufferOutputStream()
-        parquet.write_table(arrow.table({key: arrow.array(values, types[key])}), sink)
-        with parquet.ParquetFile(arrow.BufferReader(sink.getvalue())) as file:
+        arrow.parquet.write_table(arrow.table({key: arrow.array(values, types[key])}), sink)
+        with arrow.parquet.ParquetFile(arrow.BufferReader(sink.getvalue())) as file:
             read = [_plain(value) for value in file.read().column(0).to_pylist()]
         if read != values or _mark_truths(read) != _mark_truths(values):
             refused.add(key)
@@ -221,7 +224,7 @@ def infer_types(read_rows: Callable[[], Iterable[Mapping[str, Any]]], needed_by:
 
 def find_times(key: str, rows: Iterable[Mapping[str, Any]]) -> Any:
     """Return the type of the times under a key, None if some value is not a time that a reader would spell the same."""
-    arrow = import_module("pyarrow")
+    arrow = _load_pyarrow()
     found: list[datetime] = []
     for text in (row[key] for row in rows if row.get(key) is not None):
         try:
@@ -239,7 +242,7 @@ def find_times(key: str, rows: Iterable[Mapping[str, Any]]) -> Any:
 
 def make_struct(types: Mapping[str, Any]) -> Any:
     """Return the type of a mapping with these keys, None for no keys."""
-    arrow = import_module("pyarrow")
+    arrow = _load_pyarrow()
     fields = [(key, arrow.null() if found is None else found) for key, found in types.items()]
     return arrow.struct(fields) if fields else None
 
@@ -254,14 +257,14 @@ def _mark_truths(value: Any) -> Any:
 
 
 def write_rows(
-    rows: Iterable[Mapping[str, Any]], texts: Iterable[TextColumn], types: Mapping[str, Any], path: Path, needed_by: str
+    rows: Iterable[Mapping[str, Any]], texts: Iterable[TextColumn], types: Mapping[str, Any], path: Path
 ) -> int:
     """Write rows and return their number. Rows may lack keys of `types`, and have no others besides `texts`.
 
     Raises:
         MissingPackage: pyarrow is not installed.
     """
-    arrow, parquet = _import(needed_by)
+    arrow = _load_pyarrow()
     fields = {}
     for column in texts:
         fields[column.name] = arrow.string()
@@ -270,7 +273,7 @@ def write_rows(
     fields |= {name: arrow.null() if found is None else found for name, found in types.items()}
     schema = arrow.schema(list(fields.items()))
     count = 0
-    with parquet.ParquetWriter(path, schema) as file:
+    with arrow.parquet.ParquetWriter(path, schema) as file:
         for part in _split(rows):
             columns = [arrow.array([row.get(name) for row in part], schema.field(name).type) for name in schema.names]
             file.write_table(arrow.table(columns, schema))

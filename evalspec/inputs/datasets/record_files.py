@@ -1,6 +1,6 @@
 """Read records from any file that has them: JSON Lines, JSON, CSV, TSV, Parquet, Arrow and Hugging Face folders."""
 
-import zlib
+import re
 from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from functools import lru_cache
@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from evalspec.base.errors import MissingPackage, Problem
-from evalspec.base.jsonl import open_unpacked, parse_json, parse_json_stream, read_json_lines
+from evalspec.base.jsonl import parse_json, parse_json_stream, read_head, read_json_lines
 from evalspec.base.trust import require_file
 from evalspec.inputs.datasets.delimited import list_header, read_delimited
 from evalspec.inputs.datasets.json_document import explain_syntax, keys_at, read_json_document
-from evalspec.inputs.datasets.located import HEAD_BYTES, read_text
+from evalspec.inputs.datasets.located import read_text
 from evalspec.inputs.datasets.parquet_table import list_columns, read_table
-from evalspec.inputs.datasets.splits import choose_files, find_splits
 
 LIST_KEYS = (
     "examples",
@@ -32,7 +31,6 @@ LIST_KEYS = (
     "instances",
 )
 """Keys under which JSON documents keep their list of records, in the order of preference."""
-NEEDED_BY = "reading Parquet or Arrow"
 _PARQUET, _ARROW = b"PAR1", b"ARROW1"
 
 
@@ -87,7 +85,7 @@ def peek(path: Path, head: bytes) -> Peek:
 def _peek_table(path: Path, container: Container) -> frozenset[str]:
     files = [path] if container is Container.TABLE else next(iter(find_splits(path).values()))
     try:
-        return frozenset(list_columns(files[0], NEEDED_BY))
+        return frozenset(list_columns(files[0]))
     except MissingPackage:
         return frozenset()
 
@@ -130,7 +128,7 @@ def read_rows(path: Path, shown_as: str, problems: list[Problem], warnings: list
         MissingPackage: the file is Parquet or Arrow, and pyarrow is not installed.
     """
     require_file(path)
-    head = b"" if path.is_dir() else _read_unpacked_head(path)
+    head = read_head(path)
     container = detect_container(path, head)
     if container in (Container.LINES, Container.LIST, Container.DOCUMENT):
         key = _find_list_key(head) if container is Container.DOCUMENT else ""
@@ -148,22 +146,13 @@ def read_native_lines(
 ) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of JSON Lines, or of a JSON list, compact or pretty-printed."""
     require_file(path)
-    head = _read_unpacked_head(path)
+    head = read_head(path)
     if _is_one_object_per_line(head):
         return read_json_lines(path, shown_as, problems, parse_quickly)
     container = detect_container(Path(path.name), head)
     if container is Container.DOCUMENT:
         container = Container.LINES
     return _read_json(path, shown_as, container, "", problems)
-
-
-def _read_unpacked_head(path: Path) -> bytes:
-    """Return the first bytes; none if the file cannot be read, which its reader will report."""
-    try:
-        with open_unpacked(path) as stream:
-            return stream.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
-        return b""
 
 
 def _is_one_object_per_line(head: bytes) -> bool:
@@ -191,7 +180,7 @@ def _read_json(
     path: Path, shown_as: str, container: Container, key: str, problems: list[Problem]
 ) -> Iterator[tuple[int, Any]]:
     if container is Container.LINES:
-        if _is_one_object_per_line(_read_unpacked_head(path)):
+        if _is_one_object_per_line(read_head(path)):
             yield from read_json_lines(path, shown_as, problems)
         else:
             yield from _read_stream(path, shown_as, problems)
@@ -219,6 +208,51 @@ def _read_stream(path: Path, shown_as: str, problems: list[Problem]) -> Iterator
 def _read_tables(files: Collection[Path], shown_as: str, problems: list[Problem]) -> Iterator[FileRow]:
     number = 0
     for file in files:
-        for row in read_table(file, shown_as, (), NEEDED_BY, problems) or ():
+        for row in read_table(file, shown_as, (), problems) or ():
             number += 1
             yield FileRow(number, row)
+
+
+_SHARD = re.compile(r"(.+?)-\d{5}-of-\d{5}")
+_PREFERRED = "test"
+_SUFFIXES = (".arrow", ".parquet")
+
+
+def find_splits(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of each split of a folder, in order; empty if there are none.
+
+    The files are in the folder itself, in `data`, or in a folder per split.
+    """
+    splits: dict[str, list[Path]] = {}
+    for place in (folder, folder / "data"):
+        for file in _list_tables(place):
+            splits.setdefault(_name_split(file), []).append(file)
+    if splits or not (folder / "dataset_dict.json").is_file():
+        return splits
+    inner = {place.name: list(_list_tables(place)) for place in sorted(folder.iterdir()) if place.is_dir()}
+    return {name: files for name, files in inner.items() if files}
+
+
+def _list_tables(folder: Path) -> Iterator[Path]:
+    if folder.is_dir():
+        yield from (file for file in sorted(folder.iterdir()) if file.suffix in _SUFFIXES and file.is_file())
+
+
+def _name_split(file: Path) -> str:
+    sharded = _SHARD.fullmatch(file.stem)
+    return sharded[1] if sharded else file.stem
+
+
+def choose_files(folder: Path, shown_as: str, problems: list[Problem], warnings: list[Problem]) -> list[Path]:
+    """Return the files of the only split, or of `test` among several, with a warning. Otherwise add a problem."""
+    splits = find_splits(folder)
+    if len(splits) == 1:
+        return next(iter(splits.values()))
+    names = ", ".join(splits)
+    if _PREFERRED in splits:
+        message = f"the folder has the splits {names}; evalspec reads {_PREFERRED}"
+        warnings.append(Problem(message, "to read another one, set path to its file or folder", shown_as))
+        return splits[_PREFERRED]
+    message = f"the folder has several splits: {names}" if splits else "the folder has no Arrow or Parquet files"
+    problems.append(Problem(message, "set path to the file or folder of one split", shown_as))
+    return []

@@ -16,12 +16,13 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.json_path import explain_bad_query, select_values
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import ReadingNotes, Source
-from evalspec.inputs.datasets.key_paths import ABSENT, find_path, find_value
+from evalspec.inputs.datasets.filters import ABSENT, find_path, find_value
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, problem_at
 from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_names import NAME_INPUT
 from evalspec.inputs.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
-from evalspec.model import AgentReply, Message, Sample
+from evalspec.model import AgentReply, Sample
+from evalspec.model.samples import spell_input
 
 _HEAD = re.compile(r"""\$(?:\.([A-Za-z_]\w*)|\[["']([^"']+)["']\])""")
 _SINGULAR = re.compile(r"""\$(?:\.[A-Za-z_]\w*|\[["'][^"']+["']\]|\[-?\d+\])*""")
@@ -349,7 +350,9 @@ def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int,
     name = values.get("id")
     if name is None:
         # a new run of the system changes the passages of its replies, and must not change the id
-        name = content_id(_content(question, answers, None if has_reply else contexts))
+        expected = answers[0] if len(answers) == 1 else list(answers) or ""
+        given = None if has_reply or contexts is None else list(contexts)
+        name = content_id({"input": spell_input(question), "expected": expected, "context": given})
     return Sample(
         id=name,
         user_input=question,
@@ -363,12 +366,3 @@ def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int,
         metadata=metadata,
         line=line,
     )
-
-
-def _content(
-    question: str | tuple[Message, ...], answers: tuple[str, ...], contexts: tuple[str, ...] | None
-) -> dict[str, Any]:
-    """Return what makes a sample itself, as the native format spells it."""
-    turns = question if isinstance(question, str) else [{"role": m.role, "content": m.content} for m in question]
-    expected = answers[0] if len(answers) == 1 else list(answers) or ""
-    return {"input": turns, "expected": expected, "context": None if contexts is None else list(contexts)}

@@ -15,10 +15,11 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.inputs.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written, list_relevant
 from evalspec.inputs.datasets.delimited import render_cell, write_delimited
+from evalspec.inputs.datasets.jsonl import list_fields
 from evalspec.inputs.datasets.located import refuse_empty
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.parquet_table import TextColumn, infer_types, write_rows
-from evalspec.inputs.datasets.record_files import NEEDED_BY, FileRow
+from evalspec.inputs.datasets.record_files import FileRow
 from evalspec.inputs.datasets.record_form import BadField, RecordForm
 from evalspec.model import Sample
 
@@ -94,7 +95,12 @@ class Writer(Struct, frozen=True):
         """Return a sample as a record, without what the record cannot represent."""
         record: Record = {}
         columns = {**{field: names[0] for field, names in self.form.columns.items()}, **self.columns}
-        for field, value in self._list_values(sample):
+        values = list_fields(sample) | {"relevant": self._spell_relevant(sample)}
+        if not self.has_conversations:
+            values["input"] = sample.question
+        if not self.has_many_answers:
+            values["expected"] = sample.reference
+        for field, value in values.items():
             if value is not None and field in columns and field not in self.omits:
                 _put(record, columns[field], value)
         return self.complete(record, sample)
@@ -102,22 +108,6 @@ class Writer(Struct, frozen=True):
     def can_hold(self, sample: Sample) -> bool:
         """Return whether a reader would accept the record of a sample."""
         return self._read_back(sample, is_cells=False) is not None
-
-    def _list_values(self, sample: Sample) -> Iterator[tuple[str, Any]]:
-        asked, answers = sample.user_input, sample.references
-        yield "id", sample.id
-        if isinstance(asked, str) or not self.has_conversations:
-            yield "input", sample.question
-        else:
-            yield "input", [{"role": message.role, "content": message.content} for message in asked]
-        yield "expected", list(answers) if len(answers) > 1 and self.has_many_answers else sample.reference
-        for field in ("retrieved_contexts", "reference_contexts"):
-            passages = getattr(sample, field)
-            yield field.replace("retrieved_contexts", "context"), None if passages is None else list(passages)
-        yield "relevant", self._spell_relevant(sample)
-        yield "answerable", sample.answerable
-        yield "tags", list(sample.tags) or None
-        yield "metadata", dict(sample.metadata) or None
 
     def _spell_relevant(self, sample: Sample) -> Any:
         if sample.groups is not None:
@@ -213,10 +203,10 @@ def _write_cells(records: _Records, path: Path, _key: str) -> None:
 
 def _write_table(records: _Records, path: Path, _key: str) -> None:
     columns = dict.fromkeys(key for record in records() for key in record)
-    types = infer_types(records, NEEDED_BY)
+    types = infer_types(records)
     texts: Sequence[TextColumn] = ()
     kept = {name: types[name] for name in columns if name in types}
-    write_rows(({key: record.get(key) for key in kept} for record in records()), texts, kept, path, NEEDED_BY)
+    write_rows(({key: record.get(key) for key in kept} for record in records()), texts, kept, path)
 
 
 _CONTAINERS = {

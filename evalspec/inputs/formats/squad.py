@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from evalspec.base.jsonl import read_head
 from evalspec.inputs.datasets.base import DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import JsonDocument, keys_at, read_json_document
-from evalspec.inputs.datasets.located import problem_at, read_head
+from evalspec.inputs.datasets.located import problem_at
 from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm
 from evalspec.inputs.manifest.yaml_source import Place

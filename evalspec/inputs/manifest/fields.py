@@ -1,15 +1,28 @@
 """Building blocks of the manifest's models: value types, strict and lenient sections, and readable errors."""
 
 import re
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, StrictStr, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, core_schema
 
 from evalspec.base.registry import near_miss
-from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
+
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
@@ -26,6 +39,8 @@ Positive = Annotated[int, Field(strict=True, ge=1)]
 Seconds = Annotated[float, Field(strict=True, gt=0)]
 Name = Annotated[StrictStr, Field(min_length=1)]
 _MODULE_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
+Steps = tuple[str | int, ...]
+"""The way to a value in nested mappings and lists."""
 Mode = Literal["retrieve", "retrieve+rerank"]
 
 
@@ -68,6 +83,20 @@ class Lenient(ManifestModel):
     """Other tools' keys are accepted and ignored."""
 
     model_config = ConfigDict(extra="ignore")
+
+
+def find_place(location: Steps, value: Any) -> Steps:
+    """Return the steps of an error's location that are in the value. Others exist only in the model."""
+    place: Steps = ()
+    for step in location:
+        if has_step(value, step):
+            place, value = (*place, step), value[step]
+    return place
+
+
+def has_step(value: Any, step: str | int) -> bool:
+    """Return whether a mapping has a key, or a list an index."""
+    return step in value if isinstance(value, Mapping) else isinstance(value, list) and step in range(len(value))
 
 
 def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
@@ -130,3 +159,26 @@ def _models_within(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for argument in get_args(annotation) for model in _models_within(argument)]
+
+
+class RetrieverVariants(dict[str, "RetrieverTarget"]):
+    """The variants of a target by their labels. A target without a grid has the label ""."""
+
+    @staticmethod
+    def find_target_type() -> Any:
+        """Return `RetrieverTarget`, the union of all models of a target."""
+        from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
+
+        return RetrieverTarget
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: Any, _handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            cls._read, json_schema_input_schema=core_schema.any_schema()
+        )
+
+    @classmethod
+    def _read(cls, value: Any) -> "RetrieverVariants":
+        from evalspec.inputs.manifest.retriever_schema import read_variants
+
+        return cls(read_variants(value))

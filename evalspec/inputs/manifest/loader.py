@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.inputs.manifest.fields import DROP_KINDS, explain_error
+from evalspec.inputs.manifest.fields import DROP_KINDS, explain_error, find_place, has_step
 from evalspec.inputs.manifest.references import References, UnresolvedReference
 from evalspec.inputs.manifest.schema import Manifest
 from evalspec.inputs.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
@@ -34,7 +34,7 @@ class LoadedManifest(Struct, frozen=True):
 
     def problem(self, place: Place, message: str, fix: str = "") -> Problem:
         """Return a problem located at one field of this manifest."""
-        return Problem(message, fix, self.source.file, self.source.line(place), render_path(place))
+        return self.source.problem(place, message, fix)
 
     def resolve(self, value: Any, place: Place, problems: list[Problem]) -> Any:
         """Return the value with its references resolved, in lists and mappings too. Append failures to `problems`."""
@@ -127,17 +127,9 @@ def _place_in_data(error: ErrorDetails, attempt: int, data: Any) -> Place:
 
     Steps that exist only in the model are left out.
     """
-    place: Place = ()
-    for step in error["loc"]:
-        inside = data[step] if _has(data, step) else None
-        if _has(data, step):
-            place, data = (*place, step), inside
+    place = find_place(error["loc"], data)
     missing = error["type"] == "missing"
     return place[: len(place) - attempt] if attempt and not missing else place
-
-
-def _has(data: Any, step: str | int) -> bool:
-    return step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
 
 
 def _find_meant(place: Place, errors: Sequence[ErrorDetails]) -> str | None:
@@ -152,10 +144,10 @@ def _find_meant(place: Place, errors: Sequence[ErrorDetails]) -> str | None:
 def _take_out(data: Any, place: Place, meant: str | None) -> None:
     """Remove what is at a place, or give it its right name, unless that exists."""
     for step in place[:-1]:
-        if not _has(data, step):
+        if not has_step(data, step):
             return
         data = data[step]
-    if not _has(data, place[-1]):
+    if not has_step(data, place[-1]):
         return
     value = data.pop(place[-1])
     if meant is not None and isinstance(data, dict):
@@ -179,9 +171,7 @@ def _concerns_nothing_else(error: ErrorDetails) -> bool:
 
 
 def _explain(error: ErrorDetails, source: YamlSource) -> Problem:
-    place = _place_in_file(error["loc"], source)
-    message, fix = explain_error(error, Manifest)
-    return Problem(message, fix, source.file, source.line(place), render_path(place))
+    return source.problem(_place_in_file(error["loc"], source), *explain_error(error, Manifest))
 
 
 def _place_in_file(location: tuple[str | int, ...], source: YamlSource) -> Place:

@@ -13,11 +13,10 @@ from pydantic import Field, StrictStr, field_validator
 
 from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
-from evalspec.inputs.manifest.fields import Extensible, Lenient, Name
+from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.metric_schema import WithThresholds
-from evalspec.inputs.manifest.retriever_variants import RetrieverVariants
 
 
 class EvaluationConfig(WithThresholds, Extensible):

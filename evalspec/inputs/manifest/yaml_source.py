@@ -45,6 +45,10 @@ class YamlSource(Struct):
             path = path[:-1]
         return self.lines.get(path, 1)
 
+    def problem(self, path: Place, message: str, fix: str = "") -> Problem:
+        """Return a problem of the value at `path`."""
+        return Problem(message, fix, self.file, self.line(path), render_path(path))
+
 
 class _TooManyNodes(Exception):
     """The document has too many values to be read in acceptable time."""
@@ -217,8 +221,7 @@ def _children(node: yaml.Node) -> list[yaml.Node]:
 def _construct(loader: "_Loader", node: yaml.Node, path: Place, source: YamlSource, problems: list[Problem]) -> Any:
     source.lines[path] = node.start_mark.line + 1
     if not node.tag.startswith(_STANDARD_TAGS):
-        message = f"the YAML tag {node.tag} is not supported"
-        problems.append(Problem(message, "write plain values", source.file, source.lines[path], render_path(path)))
+        problems.append(source.problem(path, f"the YAML tag {node.tag} is not supported", "write plain values"))
         return None
     if isinstance(node, yaml.SequenceNode):
         return [_construct(loader, child, (*path, i), source, problems) for i, child in enumerate(node.value)]

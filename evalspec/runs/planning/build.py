@@ -32,7 +32,7 @@ from evalspec.runs.planning.services import (
 )
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
-from evalspec.targets.agents.closing import find_owner
+from evalspec.targets.agents.call_thread import find_owner
 from evalspec.targets.agents.replay import Replies, find_reply, list_strangers, load_recorded
 from evalspec.targets.agents.user_agent import describe_misfit, is_agent
 

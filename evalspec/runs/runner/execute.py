@@ -17,8 +17,7 @@ from evalspec.runs.runner.second_attempts import explain_no_second, outline_seco
 from evalspec.runs.runner.session import Session, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.scoring.judge.usage import JudgeListener
-from evalspec.targets.agents.call_thread import CallThread
-from evalspec.targets.agents.closing import close_object, find_owner
+from evalspec.targets.agents.call_thread import CallThread, close_object, find_owner
 from evalspec.verdict.outline import RunOutline
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
 from evalspec.runs.runner.targets import Job, Jobs, JobTarget, ProgressListener, Receive, open_pool
 from evalspec.targets.retrievers.agent import RetrieverAgent
 from evalspec.targets.retrievers.base import Prepares, Retriever
-from evalspec.targets.retrievers.ingest_plan import IngestPlan
-from evalspec.targets.retrievers.ingesting import ask_ingested
+from evalspec.targets.retrievers.ingest_plan import IngestPlan, ask_ingested
 from evalspec.targets.retrievers.opening import count_retries
 
 LOCKS = Path(".evalspec") / "locks"

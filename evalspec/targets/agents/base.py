@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import AgentReply, Sample
+from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
 
 
 class Agent(Protocol):
@@ -23,6 +24,12 @@ class Agent(Protocol):
     async def aclose(self) -> None:
         """Close connections."""
         ...
+
+
+def add_times(reply: AgentReply, started: float, finished: float, first_token_at: float | None) -> AgentReply:
+    """Return a reply with its latency and the time to its first text, if known. All times are by `perf_counter`."""
+    trace = reply.trace if first_token_at is None else SearchTrace({FIRST_TOKEN: (first_token_at - started) * 1000})
+    return replace(reply, latency_ms=(finished - started) * 1000, trace=trace)
 
 
 class AgentTarget(Struct, frozen=True):

@@ -5,15 +5,14 @@ import warnings
 from time import perf_counter
 from typing import Any
 
-from msgspec.structs import replace
-
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
-from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
+from evalspec.model import AgentReply, Sample
+from evalspec.model.samples import spell_input
+from evalspec.targets.agents.base import add_times
 from evalspec.targets.agents.call_thread import CallThread, RaisedInThread
-from evalspec.targets.agents.chunks import Streamed
 from evalspec.targets.agents.results import read_result
-from evalspec.targets.agents.user_agent import AgentInstance, UserAgent
+from evalspec.targets.agents.user_agent import AgentInstance, Streamed, UserAgent
 
 AgentFunction = Any
 """A function, an object or a class. Takes the question, or a conversation as a list of `{"role", "content"}`. Returns
@@ -38,8 +37,7 @@ class FunctionAgent:
         Raises:
             ServiceError: the agent raised, exceeded the timeout, or returned another type.
         """
-        asked = sample.user_input
-        question = asked if isinstance(asked, str) else [{"role": m.role, "content": m.content} for m in asked]
+        question = spell_input(sample.user_input)
         async with self._agent.turns:
             if self._instance is None:
                 self._instance = await self._agent.open(self._thread)
@@ -47,10 +45,7 @@ class FunctionAgent:
         finished = perf_counter()
         first = result.first_token_at if isinstance(result, Streamed) else None
         whole = result.result if isinstance(result, Streamed) else result
-        reply = replace(
-            read_result(whole, "the result of the agent's function"), latency_ms=(finished - started) * 1000
-        )
-        return reply if first is None else replace(reply, trace=SearchTrace({FIRST_TOKEN: (first - started) * 1000}))
+        return add_times(read_result(whole, "the result of the agent's function"), started, finished, first)
 
     async def _call(self, instance: AgentInstance, prepared: Any) -> tuple[Any, float]:
         """Return what the agent returned, and when the call began. Code that survives its cancellation is too late."""

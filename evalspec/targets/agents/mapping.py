@@ -9,7 +9,7 @@ from evalspec.base.json_path import (
     as_id,
     as_string,
     describe_keys,
-    explain_bad_query,
+    list_bad_queries,
     mentions,
     read_list,
     select_values,
@@ -20,7 +20,7 @@ from evalspec.base.text import excerpt, one_line, parse_event
 from evalspec.inputs.manifest.agent_schema import EndMarker, ResponseMapping
 from evalspec.model import AgentReply, Usage
 from evalspec.targets.http.completions import SingleChoice, first_choice, read_usage
-from evalspec.targets.http.error_body import as_text, has_content, make_error, parse_error, parse_marked_error
+from evalspec.targets.http.error_body import as_text, has_content, make_error, parse_error, refuse_mark
 
 _LONGEST_FINISH_REASON = 80
 _NOT_OF_REPLIES = {"done", "error"}
@@ -29,8 +29,7 @@ _NOT_OF_REPLIES = {"done", "error"}
 
 def check_mapping(mapping: ResponseMapping) -> list[tuple[str, str]]:
     """Return (key as in YAML, message) for each query that is not JSONPath."""
-    found = ((key, explain_bad_query(text)) for key, text in list_queries(mapping).items())
-    return [(key, message) for key, message in found if message is not None]
+    return list_bad_queries(list_queries(mapping))
 
 
 def list_queries(mapping: ResponseMapping) -> dict[str, str]:
@@ -78,17 +77,6 @@ def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryabl
         raise error
     if answers:
         refuse_mark(value, retryable=retryable)
-
-
-def refuse_mark(value: Any, *, retryable: bool = False) -> None:
-    """Raise the error that a reply without an answer is marked with.
-
-    Raises:
-        ServiceError: see `http.error_body.parse_marked_error`.
-    """
-    error = parse_marked_error(value, retryable=retryable)
-    if error is not None:
-        raise error
 
 
 class MappedStream:

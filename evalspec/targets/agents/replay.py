@@ -2,17 +2,16 @@
 
 import json
 import sys
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
-from evalspec.base.jsonl import open_unpacked, read_json_lines
+from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
 from evalspec.inputs.ranking_files import looks_like_run, read_run
@@ -21,8 +20,6 @@ from evalspec.model.base import built
 from evalspec.model.exchanges import compute_question_digest
 from evalspec.targets.agents.mapping import as_finish_reason
 from evalspec.targets.http.completions import read_usage
-
-_HEAD_BYTES = 65_536
 
 
 class RecordedReply(Struct, frozen=True):
@@ -151,11 +148,8 @@ def load_recorded(path: Path, shown_as: str, warnings: list[Problem]) -> Replies
 
 def _is_run(path: Path) -> bool:
     """Return whether the first line has a run's columns and is not JSON. The reader reports an unreadable file."""
-    try:
-        with open_unpacked(path) as stream:
-            return looks_like_run(stream.read(_HEAD_BYTES))
-    except (OSError, EOFError, zlib.error):
-        return path.suffix == ".gz"
+    head = read_head(path)
+    return looks_like_run(head) if head else path.suffix == ".gz"
 
 
 def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:
@@ -196,62 +190,50 @@ def _read_fields(value: Any, readers: "_Readers") -> tuple[dict[str, Any], list[
     return fields, problems
 
 
-def _read_text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
+def _is(kind: Any) -> Callable[[Any], Any]:
+    """Return a function that returns a value of this type, else None. A set is no list: it has no order."""
+
+    def read(value: Any) -> Any:
+        try:
+            return None if isinstance(value, set | frozenset) else convert(value, built(kind))
+        except ValidationError:
+            return None
+
+    return read
 
 
-def _read_id(value: Any) -> str | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    return _read_text(value) or None
+def _read_ids(value: Any) -> tuple[str, ...] | None:
+    found = _is(tuple[_Id, ...])(value)
+    return None if found is None else tuple(map(str, found))
 
 
 def _read_sample_id(value: Any) -> str | None:
-    name = _read_id(value)
-    return None if name is None else normalize("NFC", name)
+    name = _is(_Id)(value)
+    return None if name is None else normalize("NFC", str(name))
 
 
-def _read_list(value: Any, read: Callable[[Any], str | None]) -> tuple[str, ...] | None:
-    if not isinstance(value, list):
-        return None
-    texts = [read(item) for item in value]
-    return None if None in texts else tuple(text for text in texts if text is not None)
-
-
-def _read_messages(value: Any) -> str | tuple[Message, ...] | None:
-    """Return a question: text, or messages with role and content."""
-    if isinstance(value, str):
-        return value or None
-    try:
-        return convert(value, built(tuple[Message, ...])) or None
-    except ValidationError:
-        return None
-
-
-def _read_milliseconds(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value <= sys.float_info.max else None
-
-
+_Id = Annotated[str, Meta(min_length=1)] | int
+_Question = Annotated[str, Meta(min_length=1)] | Annotated[tuple[Message, ...], Meta(min_length=1)]
+_Milliseconds = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 _Readers = Mapping[str, tuple[Callable[[Any], Any], str]]
 _READERS: _Readers = {
     "id": (_read_sample_id, "text"),
-    "response": (_read_text, "text"),
-    "retrieved_contexts": (lambda value: _read_list(value, _read_text), "a list of texts"),
-    "retrieved_context_ids": (lambda value: _read_list(value, _read_id), "a list of ids"),
-    "latencyMs": (_read_milliseconds, "milliseconds, 0 or more"),
+    "response": (_is(str), "text"),
+    "retrieved_contexts": (_is(tuple[str, ...]), "a list of texts"),
+    "retrieved_context_ids": (_read_ids, "a list of ids"),
+    "latencyMs": (_is(_Milliseconds), "milliseconds, 0 or more"),
     "finish_reason": (as_finish_reason, "text"),
     "usage": (read_usage, '{"input_tokens": …, "output_tokens": …}'),
 }
 _RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids")
 _RECORDED_READERS: _Readers = {
     **_READERS,
-    "input": (_read_messages, "the question: text, or messages with role and content"),
-    "question_digest": (_read_text, "text"),
-    "request_digest": (_read_text, "text"),
-    "dataset": (_read_text, "the name of a dataset"),
-    "error": (_read_text, "text"),
-    "tool_calls": (lambda value: tuple(value) if isinstance(value, list) else None, "a list"),
+    "input": (_is(_Question), "the question: text, or messages with role and content"),
+    "question_digest": (_is(str), "text"),
+    "request_digest": (_is(str), "text"),
+    "dataset": (_is(str), "the name of a dataset"),
+    "error": (_is(str), "text"),
+    "tool_calls": (_is(tuple[Any, ...]), "a list"),
 }
 _OF_A_REPORT = {"run_id", "sample_id", "scores"}
 _RENAMED = {"sample_id": "id", "user_input": "input", "latency_ms": "latencyMs"}

@@ -7,8 +7,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.inputs.user_code.calls import describe_exception
-from evalspec.inputs.user_code.passages import read_passage
+from evalspec.inputs.user_code.calls import describe_exception, read_passage
 from evalspec.model import AgentReply
 from evalspec.model.base import built
 from evalspec.targets.agents.mapping import as_finish_reason

@@ -4,20 +4,24 @@ Each wire is a module of `evalspec.targets.agents.wires`, or of another package 
 response mapping, if configured, reads the reply instead of the wire.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from evalspec.base.errors import EvalspecError, ServiceError
+from evalspec.base.errors import ServiceError
 from evalspec.base.registry import Registry
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
+from evalspec.model.samples import spell_input
 from evalspec.targets.agents.mapping import MappedStream, read_mapped
 
 DEFAULT_WIRE = "agentspec"
 """The wire of an endpoint without a protocol."""
+
+DEFAULT_MODEL = "agent"
+"""The model in a request without `chatEndpoint.model`. Most servers require a name. Servers that are one agent ignore
+it."""
 
 
 class StreamReader(Protocol):
@@ -34,11 +38,11 @@ class StreamReader(Protocol):
     @property
     def is_over(self) -> bool:
         """Whether the last event was read. What follows is no part of the reply, and is not waited for."""
-        ...
+        return False
 
-    def find_missing_end(self, *, has_done: bool) -> str | None:
+    def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - for subclasses
         """Return what the ended stream lacks, or None if it is complete. `has_done`: `[DONE]` ended it."""
-        ...
+        return None
 
     def reply(self) -> AgentReply:
         """Return the reply of the whole stream.
@@ -121,35 +125,16 @@ def open_stream(endpoint: ChatEndpoint) -> StreamReader:
     return wire.open_stream()
 
 
-@contextmanager
-def blaming(endpoint: ChatEndpoint) -> Iterator[None]:
-    """Name a plugin in the errors of its wire, which fail one sample.
-
-    Raises:
-        ServiceError: the wire of a plugin raised another exception.
-    """
-    try:
-        yield
-    except EvalspecError:
-        raise
-    except Exception as error:
-        name = find_wire(endpoint).name
-        if not WIRES.is_plugin(name):
-            raise
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ServiceError(f"the plugin {name} failed: {reason}") from error
-
-
 def build_messages(sample: Sample) -> list[dict[str, str]]:
     """Return the conversation as role and content. A plain question is one user message."""
-    if isinstance(sample.user_input, str):
-        return [{"role": "user", "content": sample.user_input}]
-    return [{"role": message.role, "content": message.content} for message in sample.user_input]
+    turns = spell_input(sample.user_input)
+    return [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
 
 
-def add_parameters(request: dict[str, Any], endpoint: ChatEndpoint) -> dict[str, Any]:
-    """Return a request with the endpoint's parameters. Null leaves a key of the request out."""
-    merged = request | endpoint.parameters
+def name_model(request: dict[str, Any], endpoint: ChatEndpoint) -> dict[str, Any]:
+    """Return a request to a model, with the endpoint's parameters. Null leaves a key of the request out."""
+    streaming = {"stream": True} if endpoint.streaming else {}
+    merged = {"model": endpoint.model or DEFAULT_MODEL} | request | streaming | endpoint.parameters
     return {key: value for key, value in merged.items() if value is not None}
 
 

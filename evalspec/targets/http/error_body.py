@@ -58,13 +58,16 @@ def is_marked_as_error(value: Mapping[str, Any]) -> bool:
     return bool(_find_marks(value))
 
 
-def parse_marked_error(value: Any, *, retryable: bool = False) -> ServiceError | None:
-    """Return an error for a reply that only a mark identifies as one. See `parse_error`."""
+def refuse_mark(value: Any, *, retryable: bool = False) -> None:
+    """Raise the error of a reply without an answer that only a mark identifies as one.
+
+    Raises:
+        ServiceError: see `parse_error`.
+    """
     marks = _find_marks(value) if isinstance(value, dict) else {}
-    if not marks:
-        return None
-    message = f"the reply is marked as an error and has no answer: {excerpt(as_text(marks))}"
-    return make_error(message, value, retryable=retryable)
+    if marks:
+        message = f"the reply is marked as an error and has no answer: {excerpt(as_text(marks))}"
+        raise make_error(message, value, retryable=retryable)
 
 
 def _find_marks(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from evalspec.base.json_path import explain_bad_query
+from evalspec.base.json_path import list_bad_queries
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import DATASETS, SearchPreset, find_system
-from evalspec.inputs.manifest.retriever_schema import HitQueries, HttpCall, HttpIngest, HttpRetriever, HttpSearch
+from evalspec.inputs.manifest.retriever_schema import HttpCall, HttpIngest, HttpRetriever, HttpSearch
 from evalspec.targets.http.template import list_foreign_values, list_placeholders
 from evalspec.targets.retrievers.query_input import OPEN_NAMES, QUERY, WHOLE, is_of_query, takes_input
 
@@ -132,7 +132,8 @@ def _find_call_problems(kind: str, call: HttpCall | HttpSearch) -> Iterator[Foun
     if call.method == "GET" and not isinstance(call.request, dict | None):
         yield ("request",), "a GET request has no body; write an object, which becomes the url's query"
     if isinstance(call, HttpSearch) and call.response is not None:
-        yield from _bad_queries(call.response)
+        queries = call.response.model_dump(by_alias=True, exclude_none=True)
+        yield from ((("response", key), message) for key, message in list_bad_queries(queries))
     if isinstance(call, HttpIngest):
         yield from _find_document_problems(call, "documents" in names)
 
@@ -154,11 +155,3 @@ def _unknown_placeholders(key: str, template: object, known: tuple[str, ...]) ->
     for name in list_placeholders(template):
         if name not in known and not (is_open and is_of_query(name)):
             yield (key,), f"unknown placeholder {{{{{name}}}}}; {near_miss(name, known)}"
-
-
-def _bad_queries(queries: HitQueries) -> Iterator[Found]:
-    for name, field in type(queries).model_fields.items():
-        text = getattr(queries, name)
-        message = explain_bad_query(text) if text is not None else None
-        if message is not None:
-            yield ("response", field.alias or name), message

@@ -5,7 +5,7 @@ the user's own function, sync or async, which returns the text.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +115,7 @@ async def load_documents(documents: Sequence[Document], loader: DocumentLoader) 
 
 def list_unloadable(documents: Iterable[Document]) -> list[str]:
     """Return the ids of documents without a text whose reference needs the user's function."""
-    find_settings = settings_finder()
-    references = ((one.id, find_settings(one.metadata).get("loaderRef")) for one in documents if not one.text)
-    return [name for name, ref in references if isinstance(ref, str) and not ref.startswith(FILE_SCHEME)]
+    return [name for name, reference in _list_references(documents) if not reference.startswith(FILE_SCHEME)]
 
 
 def is_missing(file: Path) -> bool:
@@ -130,11 +128,17 @@ def is_missing(file: Path) -> bool:
 
 def list_loaded_files(documents: Iterable[Document], dataset_folder: Path) -> list[Path]:
     """Return the files that documents without a text refer to."""
+    references = (reference for _, reference in _list_references(documents) if reference.startswith(FILE_SCHEME))
+    return [dataset_folder / reference.removeprefix(FILE_SCHEME) for reference in references]
+
+
+def _list_references(documents: Iterable[Document]) -> Iterator[tuple[str, str]]:
+    """Yield the id and the reference of each document that has a reference in place of a text."""
     find_settings = settings_finder()
-    own = (find_settings(document.metadata) for document in documents if not document.text)
-    references = [str(settings.get("loaderRef", "")) for settings in own]
-    named = [reference.removeprefix(FILE_SCHEME) for reference in references if reference.startswith(FILE_SCHEME)]
-    return [dataset_folder / name for name in named]
+    for document in documents:
+        reference = None if document.text else find_settings(document.metadata).get("loaderRef")
+        if isinstance(reference, str):
+            yield document.id, reference
 
 
 def count_assets(documents: Sequence[Document]) -> int:

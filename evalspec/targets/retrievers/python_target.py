@@ -23,8 +23,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError, InvalidInput, RetrieverError
 from evalspec.inputs.manifest.retriever_schema import PythonTarget
-from evalspec.inputs.user_code.calls import UserCode, describe_value
-from evalspec.inputs.user_code.passages import read_passage
+from evalspec.inputs.user_code.calls import UserCode, describe_value, read_passage
 from evalspec.model import Document
 from evalspec.targets.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked
 
@@ -48,14 +47,9 @@ class OwnRetriever:
         """
         self._code = UserCode(target.python, folder, RetrieverError)
         self._own = _load_object(self._code)
-        if hasattr(self._own, "rerank"):
-            self.rerank = self._rerank
-        if hasattr(self._own, "prepare"):
-            self.prepare = self._prepare
-        if hasattr(self._own, "ingest"):
-            self.ingest = self._ingest
-        if hasattr(self._own, "delete"):
-            self.delete = self._delete
+        for name in ("rerank", "prepare", "ingest", "delete"):
+            if hasattr(self._own, name):
+                setattr(self, name, getattr(self, f"_{name}"))
 
     async def search(self, request: SearchRequest) -> Retrieval:
         """See retrievers.base.Retriever. A stage that the object does not time is timed here, as `retrieve`.

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import RetrieverError
 from evalspec.inputs.datasets.base import DATASETS
-from evalspec.inputs.datasets.key_paths import ABSENT, find_path, find_value
+from evalspec.inputs.datasets.filters import ABSENT, find_path, find_value
 from evalspec.inputs.datasets.query_input import QueryInput, QueryInputForm, describe_question
 from evalspec.model import Sample
 from evalspec.targets.retrievers.base import SearchRequest

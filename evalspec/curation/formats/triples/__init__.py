@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalspec.base.jsonl import read_head
 from evalspec.curation.gold.layout import BLOCKS_KEY, HELD_OUT, SET_FILE, SLICES
 from evalspec.inputs.datasets.base import DatasetFormat, DatasetParts, when_used
 from evalspec.inputs.datasets.json_document import keys_at
-from evalspec.inputs.datasets.located import read_head
 from evalspec.model import Document, Sample
 
 _KEY_OF_A_TRIPLE = re.compile(

@@ -14,7 +14,6 @@ from evalspec.inputs.datasets.parquet_table import read_table
 from evalspec.inputs.formats.autorag.schema import (
     CORPUS_COLUMNS,
     CORPUS_FILE,
-    NEEDED_BY,
     PASSAGES,
     QA_COLUMNS,
     QA_FILE,
@@ -39,7 +38,7 @@ def read_autorag(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     qa, shown_as = source.path, source.shown_as
     if qa.is_dir():
         qa, shown_as = qa / QA_FILE, f"{shown_as}/{QA_FILE}"
-    rows = read_table(qa, shown_as, QA_COLUMNS, NEEDED_BY, notes.problems)
+    rows = read_table(qa, shown_as, QA_COLUMNS, notes.problems)
     corpus, corpus_shown_as = _locate_corpus(source, qa, shown_as)
     if corpus is not None:
         notes.documents = read_documents(corpus, corpus_shown_as, notes)
@@ -74,7 +73,7 @@ def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Docum
     Raises:
         MissingPackage: pyarrow is not installed.
     """
-    rows = read_table(path, shown_as, CORPUS_COLUMNS, NEEDED_BY, notes.problems)
+    rows = read_table(path, shown_as, CORPUS_COLUMNS, notes.problems)
     if rows is None:
         return None
     notes.problems.extend(check_documents(rows, shown_as))

@@ -16,7 +16,6 @@ QA_COLUMNS = (
 )
 CORPUS_COLUMNS = (TextColumn("doc_id"), TextColumn("contents"))
 QA_FILE, CORPUS_FILE = "qa.parquet", "corpus.parquet"
-NEEDED_BY = "the autorag format"
 PASSAGES = "passages"
 """The metadata key for the sources of the relevant passages of a sample."""
 OWN_COLUMNS = ("path", "start_end_idx")

@@ -22,7 +22,6 @@ from evalspec.inputs.formats.autorag.schema import (
     CORPUS_COLUMNS,
     CORPUS_FILE,
     METADATA_COLUMN,
-    NEEDED_BY,
     OWN_COLUMNS,
     PASSAGES,
     QA_COLUMNS,
@@ -74,7 +73,7 @@ def write_autorag(content: DatasetContent, path: Path) -> Written:
     in_corpus = None if documents is None else {document.id for document in documents if document.text.strip()}
     types = _infer_types(content.samples, _QA_NAMES)
     rows = (_to_row(sample, in_corpus) | _kept(sample, types) for sample in content.samples if _is_written(sample))
-    count = write_rows(rows, QA_COLUMNS, types, path / QA_FILE, NEEDED_BY)
+    count = write_rows(rows, QA_COLUMNS, types, path / QA_FILE)
     refuse_empty(count, path)
     if documents is not None:
         _write_corpus(documents, path / CORPUS_FILE)
@@ -96,7 +95,7 @@ def _write_corpus(documents: Sequence[Document], path: Path) -> None:
         return {"doc_id": document.id, "contents": document.text} | nest_metadata(kept)
 
     columns = {key: types[key] for key in OWN_COLUMNS if key in types} | {METADATA_COLUMN: make_struct(inner)}
-    write_rows(map(to_row, documents), CORPUS_COLUMNS, columns, path, NEEDED_BY)
+    write_rows(map(to_row, documents), CORPUS_COLUMNS, columns, path)
 
 
 def _is_written(sample: Sample) -> bool:
@@ -145,7 +144,7 @@ def _infer_types(things: Sequence[Sample | Document], reserved: frozenset[str]) 
         for thing in things:
             yield {key: without_nulls(value) for key, value in thing.metadata.items() if key not in reserved}
 
-    return infer_types(read, NEEDED_BY)
+    return infer_types(read)
 
 
 def _kept(thing: Sample | Document, types: Mapping[str, Any]) -> dict[str, Any]:

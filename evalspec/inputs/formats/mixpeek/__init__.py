@@ -10,7 +10,13 @@ from pathlib import Path
 
 from evalspec.inputs.datasets.base import DatasetFormat, SearchPreset, when_used
 from evalspec.inputs.datasets.json_document import keys_at
-from evalspec.inputs.formats.mixpeek.names import INPUT, QUERY_MARKS
+from evalspec.inputs.datasets.query_input import QueryInputForm
+
+INPUT = QueryInputForm(question_keys=("text", "query"), metadata_key="mixpeek")
+"""The first field is from Mixpeek's SDK documentation, the second from its guide."""
+
+DOCUMENT_MARKS = frozenset({"queries", "dataset_name", "dataset_id"})
+QUERY_MARKS = frozenset({"query_id", "query_input", "relevant_documents"})
 
 
 def compute_overall(precision_mean: float, recall_mean: float, beta: float) -> float:

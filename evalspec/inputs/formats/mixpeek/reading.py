@@ -1,18 +1,15 @@
 """Read Mixpeek's ground truth, with the place of each problem."""
 
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from evalspec.base.errors import Problem
-from evalspec.base.jsonl import open_unpacked, read_json_lines
-from evalspec.base.trust import require_file
+from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.inputs.datasets.base import DatasetDefaults, ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import keys_at, read_json_document
 from evalspec.inputs.datasets.located import (
-    HEAD_BYTES,
     LineOfFile,
     Located,
     SeenIds,
@@ -20,7 +17,7 @@ from evalspec.inputs.datasets.located import (
     problem_at,
     render_ids,
 )
-from evalspec.inputs.formats.mixpeek.names import DOCUMENT_MARKS, INPUT
+from evalspec.inputs.formats.mixpeek import DOCUMENT_MARKS, INPUT
 from evalspec.inputs.formats.mixpeek.schema import SETTINGS, MixpeekFile, MixpeekQuery
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Sample
@@ -57,12 +54,7 @@ def _find_records(source: Source, notes: ReadingNotes) -> Iterator[tuple[Located
 
 def _is_one_document(path: Path) -> bool:
     """Return whether the file is one document. False if it is JSON Lines, or cannot be read (reported later)."""
-    require_file(path)
-    try:
-        with open_unpacked(path) as stream:
-            head = stream.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
-        return False
+    head = read_head(path)
     return head.decode("utf-8-sig", "ignore").lstrip().startswith("[") or bool(keys_at(head) & DOCUMENT_MARKS)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictInt, StrictStr, field_validator
 
-from evalspec.inputs.formats.mixpeek.names import INPUT
+from evalspec.inputs.formats.mixpeek import INPUT
 
 HIGHEST_SCORE = 5
 

@@ -16,7 +16,7 @@ from evalspec.inputs.datasets.losses import (
     list_document_losses,
     list_sample_losses,
 )
-from evalspec.inputs.formats.mixpeek.names import INPUT
+from evalspec.inputs.formats.mixpeek import INPUT
 from evalspec.inputs.formats.mixpeek.schema import HIGHEST_SCORE, SETTINGS, MixpeekFile, MixpeekQuery
 from evalspec.model import Sample
 

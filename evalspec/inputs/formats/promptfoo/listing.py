@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.jsonl import read_head
 from evalspec.base.trust import require_file
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import JsonDocument, read_json_document
-from evalspec.inputs.datasets.located import LineOfFile, Located, read_head, read_text
+from evalspec.inputs.datasets.located import LineOfFile, Located, read_text
 from evalspec.inputs.datasets.record_files import FileRow, read_rows
+from evalspec.inputs.datasets.record_values import BadValue
+from evalspec.inputs.formats.promptfoo import is_document
 from evalspec.inputs.formats.promptfoo.asserts import has_answer, parse_cell_assert, substitute
-from evalspec.inputs.formats.promptfoo.recognition import is_document
 from evalspec.inputs.manifest.yaml_source import Place, YamlSource, parse_yaml
 
 SCHEME = "file://"
@@ -32,12 +34,8 @@ _CODE = re.compile(r"\.(?:[cm]?[jt]sx?|py|rb|go)(?::\w+)?")
 _PATTERN = re.compile(r"[*?\[]")
 
 
-class Unreadable(ValueError):
-    """A named file cannot be read. `fix`: what to do."""
-
-    def __init__(self, message: str, fix: str = "") -> None:
-        super().__init__(message)
-        self.fix = fix
+class Unreadable(BadValue):
+    """A named file cannot be read."""
 
 
 def names_file(value: Any) -> bool:

@@ -13,8 +13,7 @@ from evalspec.inputs.datasets.base import (
     when_used,
 )
 from evalspec.inputs.datasets.json_document import keys_at, read_json_document
-from evalspec.inputs.formats.unrag.compat import COMPAT
-from evalspec.inputs.formats.unrag.names import AS_LISTED, OWN_KEY
+from evalspec.inputs.formats.unrag.compat import AS_LISTED, COMPAT, OWN_KEY
 from evalspec.inputs.formats.unrag.report import UnragReport, build_run
 from evalspec.model import Document, Sample
 

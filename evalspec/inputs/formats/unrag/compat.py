@@ -1,11 +1,25 @@
-"""Unrag's formulas. docs/reference/metrics.md lists the differences from the standard ones."""
+"""Unrag's names, defaults and formulas. docs/reference/metrics.md lists the differences from the standard ones."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 from evalspec.inputs.datasets.base import CompatFormulas, list_relevant
-from evalspec.inputs.formats.unrag.names import AS_LISTED, DEFAULT_TOP_K, OWN_KEY
 from evalspec.model import Sample
+
+OWN_KEY = "unrag"
+"""The metadata key of samples and documents for fields that only Unrag has."""
+
+AS_LISTED = "relevant"
+"""The key in `metadata["unrag"]` for the original list of relevant ids, if some are repeated."""
+
+DEFAULT_TOP_K = 10
+"""Unrag's default cut-off."""
+
+RANKING_LIMITS: Mapping[str, str] = {"hitAtK": "Success", "recallAtK": "Recall", "mrrAtK": "RR"}
+"""Metrics that may have a minimum: Unrag's names and ours."""
+
+LATENCY = "latency_p95"
+"""Our name for the only metric that may have a maximum."""
 
 
 def _top(ranking: Sequence[str], cutoff: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from evalspec.inputs.datasets.base import DatasetDefaults, ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import JsonDocument, read_json_document
 from evalspec.inputs.datasets.located import SeenIds, parse_record, problem_at
-from evalspec.inputs.formats.unrag.names import AS_LISTED, DEFAULT_TOP_K, LATENCY, OWN_KEY, RANKING_LIMITS
+from evalspec.inputs.formats.unrag.compat import AS_LISTED, DEFAULT_TOP_K, LATENCY, OWN_KEY, RANKING_LIMITS
 from evalspec.inputs.formats.unrag.schema import UnragDocument, UnragFile, UnragOverrides, UnragQuery
 from evalspec.model import Document, Sample
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from evalspec.inputs.datasets.base import ForeignRun
-from evalspec.inputs.formats.unrag.names import LATENCY
+from evalspec.inputs.formats.unrag.compat import LATENCY
 from evalspec.model import AgentReply, Cause, Exchange, Sample, Score, StoredExchange
 from evalspec.model.base import Number, Record
 from evalspec.model.fingerprints import Fingerprint

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from evalspec.inputs.formats.unrag.names import OWN_KEY
+from evalspec.inputs.formats.unrag.compat import OWN_KEY
 
 
 def _refuse_blank(text: str) -> str:

@@ -17,7 +17,7 @@ from evalspec.inputs.datasets.losses import (
     Loss,
     list_sample_losses,
 )
-from evalspec.inputs.formats.unrag.names import AS_LISTED, DEFAULT_TOP_K, LATENCY, OWN_KEY, RANKING_LIMITS
+from evalspec.inputs.formats.unrag.compat import AS_LISTED, DEFAULT_TOP_K, LATENCY, OWN_KEY, RANKING_LIMITS
 from evalspec.inputs.formats.unrag.schema import UnragDocument, UnragExtras, UnragQuery, UnragSettings, UnragSource
 from evalspec.model import Document, Sample
 

@@ -12,7 +12,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import refuse_error
 from evalspec.targets.agents.request_template import fill_template
-from evalspec.targets.agents.wire import DEFAULT_WIRE, Wire, build_messages, first_string
+from evalspec.targets.agents.wire import DEFAULT_WIRE, StreamReader, Wire, build_messages, first_string
 from evalspec.targets.http.error_body import is_marked_as_error, make_error
 
 _ANSWER_KEYS = ("response", "message", "content")
@@ -42,7 +42,7 @@ def _read_message(value: Any) -> AgentReply:
     return AgentReply(answer)
 
 
-class _PlainEvents:
+class _PlainEvents(StreamReader):
     """JSON objects with text under a known key, or plain text: the first text decides. Nothing marks the end."""
 
     def __init__(self) -> None:
@@ -71,14 +71,6 @@ class _PlainEvents:
             if self._is_text:
                 return {}
             raise
-
-    @property
-    def is_over(self) -> bool:
-        """See wire.StreamReader."""
-        return False
-
-    def find_missing_end(self, *, has_done: bool) -> str | None:  # noqa: ARG002 - the protocol's
-        return None
 
     def reply(self) -> AgentReply:
         if not self._parts:

@@ -10,10 +10,9 @@ from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample, Usage
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.wire import Wire, add_parameters, build_messages
+from evalspec.targets.agents.wire import Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_content, read_usage
 
-_MODEL = "agent"
 _MAX_TOKENS = 4096
 _SYSTEM = "system"
 _CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
@@ -24,15 +23,12 @@ def _build_messages(sample: Sample, endpoint: ChatEndpoint) -> Any:
     messages = build_messages(sample)
     system = [message["content"] for message in messages if message["role"] == _SYSTEM]
     request: dict[str, Any] = {
-        "model": endpoint.model or _MODEL,
         "max_tokens": _MAX_TOKENS,
         "messages": [message for message in messages if message["role"] != _SYSTEM],
     }
     if system:
         request[_SYSTEM] = "\n\n".join(system)
-    if endpoint.streaming:
-        request["stream"] = True
-    return add_parameters(request, endpoint)
+    return name_model(request, endpoint)
 
 
 def _read_message(value: Any) -> AgentReply:

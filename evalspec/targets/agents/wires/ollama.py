@@ -9,21 +9,19 @@ from evalspec.base.text import parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.wire import Wire, add_parameters, build_messages
+from evalspec.targets.agents.wire import Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_usage
 
 _GENERATE = "/generate"
-_MODEL = "agent"
 
 
 def _build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
     """Return a chat, or for the path `/api/generate` a prompt, which cannot hold a conversation."""
-    request: dict[str, Any] = {"model": endpoint.model or _MODEL, "stream": bool(endpoint.streaming)}
     if not endpoint.path.endswith(_GENERATE):
-        return add_parameters(request | {"messages": build_messages(sample)}, endpoint)
+        return name_model({"stream": False, "messages": build_messages(sample)}, endpoint)
     if not isinstance(sample.user_input, str):
         raise ServiceError("the sample is a conversation, which /api/generate does not take; set path: /api/chat")
-    return add_parameters(request | {"prompt": sample.user_input}, endpoint)
+    return name_model({"stream": False, "prompt": sample.user_input}, endpoint)
 
 
 def _read_reply(value: Any) -> AgentReply:

@@ -7,20 +7,14 @@ from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample, Usage
-from evalspec.targets.agents.mapping import read_finish_reason, refuse_error, refuse_mark
-from evalspec.targets.agents.wire import Wire, add_parameters, build_messages, first_string
+from evalspec.targets.agents.mapping import read_finish_reason, refuse_error
+from evalspec.targets.agents.wire import StreamReader, Wire, build_messages, first_string, name_model
 from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, read_usage
-
-DEFAULT_MODEL = "agent"
-"""The model in a request without `chatEndpoint.model`. Most servers require a name. Servers that are one agent ignore
-it."""
+from evalspec.targets.http.error_body import refuse_mark
 
 
 def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
-    request: dict[str, Any] = {"model": endpoint.model or DEFAULT_MODEL, "messages": build_messages(sample)}
-    if endpoint.streaming:
-        request["stream"] = True
-    return add_parameters(request, endpoint)
+    return name_model({"messages": build_messages(sample)}, endpoint)
 
 
 def _read_chat_completion(value: Any) -> AgentReply:
@@ -53,7 +47,7 @@ def _completion_message(value: Any) -> dict[str, Any]:
     return message
 
 
-class _CompletionChunks:
+class _CompletionChunks(StreamReader):
     """openai-compatible chunks: deltas of the content and of tool calls, and usage in the last chunk."""
 
     def __init__(self) -> None:
@@ -62,11 +56,6 @@ class _CompletionChunks:
         self._usage: Usage | None = None
         self._finish_reason: str | None = None
         self._choice = SingleChoice()
-
-    @property
-    def is_over(self) -> bool:
-        """See wire.StreamReader."""
-        return False
 
     def find_missing_end(self, *, has_done: bool) -> str | None:
         return None if has_done or self._finish_reason is not None else "finish_reason or [DONE]"
