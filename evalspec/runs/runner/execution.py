@@ -282,6 +282,7 @@ class Execution(Struct):
             lambda new: self._keep_scores(dataset, job, sample, new),
             known=known,
             judge_repeats=self.plan.options.judge_repeat,
+            attempt=(dataset.name, job.attempt),
         )
         judged = [scores[metric.name] for metric in dataset.metrics.values() if Need.JUDGE in metric.needs]
         self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)

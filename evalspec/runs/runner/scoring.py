@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
-from evalspec.scoring.judge.grading import CURRENT, Grading
+from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.stats import compute_statistic
 
@@ -22,12 +22,13 @@ async def score_exchange(
     *,
     known: Mapping[str, Score],
     judge_repeats: int = 1,
+    attempt: tuple[str, int] | None = None,
 ) -> dict[str, Score]:
     """Return one score for every metric, by name, in the order of the metrics.
 
     `keep`: called with new scores as soon as they exist. Scores that are computed without waiting arrive together. Each
     other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
-    of gradings per reply.
+    of gradings per reply. `attempt`: name of the dataset and number of the attempt, so that results may be cached.
     """
     scores = dict(known)
 
@@ -37,7 +38,7 @@ async def score_exchange(
             keep(new)
 
     families = _families([metric for metric in metrics if metric.name not in known])
-    gradings = [Grading() for _ in range(judge_repeats)]
+    gradings = [Grading(_name_reply(exchange, attempt, repeat)) for repeat in range(judge_repeats)]
     at_once: dict[str, Score] = {}
     waiting = []
     for root, members in families:
@@ -50,6 +51,10 @@ async def score_exchange(
     if waiting:
         await asyncio.gather(*waiting)
     return {metric.name: scores[metric.name] for metric in metrics}
+
+
+def _name_reply(exchange: Exchange, attempt: tuple[str, int] | None, repeat: int) -> GradedReply | None:
+    return None if attempt is None else GradedReply((attempt[0], exchange.sample.id), attempt[1], repeat)
 
 
 def _families(metrics: Sequence[Metric]) -> list[tuple[Metric, list[Metric]]]:

@@ -2,18 +2,29 @@
 
 import asyncio
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class GradedReply(NamedTuple):
+    """Which reply is graded, and the number of the grading, from 0. `sample`: dataset and id."""
+
+    sample: tuple[str, str]
+    attempt: int
+    repeat: int
 
 
 class Grading:
     """The answers of one grading, by question and by how often the same score had asked it before.
 
     One answer never stands for two draws: a score that asks a question three times has three answers, and another
-    grading of the reply has its own.
+    grading of the reply has its own. `reply`: None if nothing is known of it, so its answers are not cached. `learned`:
+    what the judge's replies said about the judge.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, reply: GradedReply | None = None) -> None:
         self.answers: dict[tuple[str, str, int], asyncio.Task[Any]] = {}
+        self.reply = reply
+        self.learned: dict[str, dict[str, str]] = {}
 
     def add(self, question: tuple[str, str, int], answer: "asyncio.Task[Any]") -> None:
         """Keep an answer. Its failure is raised by whoever awaits it, and is no warning if nobody does."""
