@@ -491,9 +491,7 @@ class _Handler(BaseHTTPRequestHandler):
         choices = [] if mode == "no_choices" else [{**choice, "index": place} for place in range(asked)]
         usage["completion_tokens"] *= asked
         self._send(
-            json.dumps(
-                {"object": "chat.completion", "choices": choices, "usage": usage, **judge.states}
-            ).encode()
+            json.dumps({"object": "chat.completion", "choices": choices, "usage": usage, **judge.states}).encode()
         )
 
     def _embed(self, request: Request) -> None:

@@ -76,8 +76,12 @@ class JudgeCache:
         self._since: dict[str, tuple[str, set[str]]] = {}
         self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._is_off = self._told_of_damage = False
-        self.usage = UsageLedger()
-        self.listener = JudgeListener()
+        self._usage = UsageLedger()
+        self._listener = JudgeListener()
+
+    def report_to(self, usage: UsageLedger, listener: JudgeListener) -> None:
+        """Count results in a ledger, and tell a listener about them and about failures."""
+        self._usage, self._listener = usage, listener
 
     @property
     def may_answer(self) -> bool:
@@ -152,8 +156,8 @@ class JudgeCache:
 
     def _use(self, key: bytes, question: Question[T], entry: CacheEntry, result: T | NothingStated) -> T:
         self._hits.add(key)
-        self.usage.count_cached(question.metric)
-        self.listener.learns(self._describe(question.metric, entry))
+        self._usage.count_cached(question.metric)
+        self._listener.learns(self._describe(question.metric, entry))
         if isinstance(result, NothingStated):
             raise result
         return result
@@ -194,7 +198,7 @@ class JudgeCache:
         if not self._told_of_damage:
             self._told_of_damage = True
             why = str(error) or "it is not as it was written"
-            self.listener.says(f"an entry of the judge's cache is damaged, so the judge is asked again: {why}")
+            self._listener.says(f"an entry of the judge's cache is damaged, so the judge is asked again: {why}")
         try:
             self._file.remove(key)
         except StoreError as failure:
@@ -203,7 +207,7 @@ class JudgeCache:
     def _stop(self, error: StoreError) -> None:
         if not self._is_off:
             self._is_off = True
-            self.listener.says(f"the judge's cache is not used: {error}")
+            self._listener.says(f"the judge's cache is not used: {error}")
 
 
 def digest_installed(package: str) -> str:
