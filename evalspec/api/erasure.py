@@ -17,6 +17,7 @@ from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
+from evalspec.scoring.judge.cache_file import find_cached
 
 SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
@@ -70,6 +71,7 @@ def erase(
         raise InvalidInput("a text is too short to search for" if short else "there is nothing to erase", fix)
     done, quotes = Erasure(dry_run), Quotes(texts, shortest=1)
     keys = _erase_runs(project, quotes, set(samples), done)
+    erase_cached(RunStore(project / STORE), set(samples).union(*keys.values()), quotes, done)
     erase_labels_on(project / STORE, keys, (), quotes, done)
     shorten_baselines(
         project,
@@ -139,6 +141,19 @@ def erase_labels_on(
         done.labels |= erase_labels(store, is_wanted, dry_run=done.is_dry_run)
     except EvalspecError as error:
         done.failed.append(str(error))
+
+
+def erase_cached(store: RunStore, samples: Collection[Key], quotes: Quotes, done: Erased) -> None:
+    """Remove the results of the judge for samples, and those that quote the texts, from the cache of a store."""
+    file = None if done.is_dry_run else find_cached(store.cache)
+    if file is None:
+        return
+    try:
+        file.forget_samples(samples, quotes)
+    except EvalspecError as error:
+        done.failed.append(str(error))
+    finally:
+        file.close()
 
 
 def shorten_baselines(

@@ -1,12 +1,7 @@
 """The judge's cache: nothing is asked twice, no answer stands for two, and nobody else's file becomes a score."""
 
 import json
-import os
-import sqlite3
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 

@@ -28,7 +28,6 @@ from evalspec.scoring.judge.verdicts import NothingStated
 T = TypeVar("T")
 Change = Callable[[Any], Any]
 
-SCORE = "score"
 _OF_RAGAS = ("prompt/**/*.py", "metrics/[a-z]*.py", "metrics/collections/base.py")
 """Sources of ragas that all its metrics use."""
 _DATE_LENGTH = 10
@@ -39,7 +38,7 @@ class Question(Struct, Generic[T], frozen=True):
 
     `fields`: names and texts in which the judge may find no statement. `kind`: the type of the result. `check`: raises
     an exception if the result must not become a score. `strip`: returns the result without texts; None: there is
-    nothing left without them.
+    nothing left without them. `level`: the kind of its entries.
     """
 
     metric: str
@@ -48,6 +47,7 @@ class Question(Struct, Generic[T], frozen=True):
     check: Callable[[T], object]
     fields: Mapping[str, Any] = {}
     strip: Callable[[T], T] | None = None
+    level: str = "score"
 
 
 class JudgeCache:
@@ -94,13 +94,14 @@ class JudgeCache:
         Raises:
             NothingStated: the judge found no statement in a field, now or when it was asked.
         """
-        key = self._compute_key([SCORE, question.metric, question.inputs, grading.reply])
+        key = self._compute_key([question.metric, question.inputs, grading.reply])
         if key is None:
             return await ask()
         turn = self._turns.setdefault(key, asyncio.Lock())
         async with turn:  # a second asker finds what the first one wrote
             found = self._find(key, question)
             if found is not None:
+                self._usage.count_cached(question.metric)
                 return self._use(key, question, *found)
             try:
                 result = await ask()
@@ -111,6 +112,24 @@ class JudgeCache:
                 raise
             self._keep_result(key, question, grading, result)
             return result
+
+    def find(self, question: Question[T], grading: Grading) -> T | None:
+        """Return the result for a question from the cache, None if it has none.
+
+        What it says about the judge belongs to the grading, as if the judge had just replied.
+        """
+        key = self._compute_key([question.inputs, grading.reply])
+        found = None if key is None else self._find(key, question)
+        if key is None or found is None:
+            return None
+        grading.learn(found[0].learned)
+        return self._use(key, question, *found)
+
+    def keep(self, question: Question[T], grading: Grading, result: T) -> None:
+        """Write a result that `find` is to return."""
+        key = self._compute_key([question.inputs, grading.reply])
+        if key is not None:
+            self._keep_result(key, question, grading, result)
 
     def close(self) -> None:
         """Write what was used, and close the file."""
@@ -156,7 +175,6 @@ class JudgeCache:
 
     def _use(self, key: bytes, question: Question[T], entry: CacheEntry, result: T | NothingStated) -> T:
         self._hits.add(key)
-        self._usage.count_cached(question.metric)
         self._listener.learns(self._describe(question.metric, entry))
         if isinstance(result, NothingStated):
             raise result
@@ -183,12 +201,12 @@ class JudgeCache:
             self._keep(key, question, grading, {"result": to_builtins(question.strip(result))}, is_bare=True)
 
     def _keep(self, key: bytes, question: Question[T], grading: Grading, value: Any, *, is_bare: bool) -> None:
-        if self._is_off or grading.reply is None:
+        if self._is_off:
             return
-        dataset, name = self._hide(list(grading.reply.sample))
+        dataset, name = self._hide(["", ""] if grading.reply is None else [*grading.reply.sample])
         asked = datetime.now(UTC).isoformat(timespec="seconds")
         learned = self._hide(grading.learned)
-        entry = CacheEntry(SCORE, question.metric, (dataset, name), asked, self._hide(value), learned, is_bare)
+        entry = CacheEntry(question.level, question.metric, (dataset, name), asked, self._hide(value), learned, is_bare)
         try:
             self._file.keep(key, entry, self._run)
         except StoreError as error:

@@ -1,6 +1,7 @@
 """One grading of one reply: its metrics share the judge's answers to the same question."""
 
 import asyncio
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -25,6 +26,11 @@ class Grading:
         self.answers: dict[tuple[str, str, int], asyncio.Task[Any]] = {}
         self.reply = reply
         self.learned: dict[str, dict[str, str]] = {}
+
+    def learn(self, learned: Mapping[str, Mapping[str, str]]) -> None:
+        """Keep what a reply said about the judge, for the entries of the cache that rest on it."""
+        for name, found in learned.items():
+            self.learned[name] = {**self.learned.get(name, {}), **found}
 
     def add(self, question: tuple[str, str, int], answer: "asyncio.Task[Any]") -> None:
         """Keep an answer. Its failure is raised by whoever awaits it, and is no warning if nobody does."""

@@ -42,12 +42,14 @@ class JudgeParameters:
     """The parameters of one judge. A parameter that the endpoint refuses is replaced or left out for the whole run.
 
     `refused`: what is sent instead, by name, for the fingerprint of the run. `takes_several`: whether the endpoint is
-    asked for several answers in one request. It changes no answer, so it is no part of the fingerprint.
+    asked for several answers in one request. It changes no answer, so it is no part of the fingerprint. `given_up`:
+    everything that was refused, in this order.
     """
 
     def __init__(self, config: JudgeConfig) -> None:
         self.refused: dict[str, str] = {}
         self.takes_several = True
+        self.given_up: list[str] = []
         fixed = _has_fixed_sampling(config.model)
         given = {} if fixed else {"temperature": config.temperature}
         given |= config.parameters
@@ -87,15 +89,26 @@ class JudgeParameters:
         `sent`: the body of the refused request. Another request may have had the same refusal before.
         """
         names = list_refused(error, [name for name in sent if name not in ("model", "messages")])
-        if _SEVERAL in names:
-            self.takes_several = False
         for name in names:
-            if self._still_sends(name, sent[name]):
-                self.refused[name] = self._replace(name)
+            if name == _SEVERAL or self._still_sends(name, sent[name]):
+                self.drop(name)
         if sent["messages"][0]["role"] == "system" and refuses_system_role(error):
-            self.refused[_SYSTEM_ROLE] = "sent in the user's message"
+            self.drop(_SYSTEM_ROLE)
             return True
         return bool(names)
+
+    def drop(self, name: str = _SEVERAL) -> None:
+        """Send a parameter no longer, or what is sent instead. By default, ask for one answer at a time."""
+        if name == _SEVERAL:
+            self.given_up += [name] if self.takes_several else []
+            self.takes_several = False
+            return
+        if name == _SYSTEM_ROLE:
+            self.given_up += [name] if name not in self.refused else []
+            self.refused[name] = "sent in the user's message"
+        elif name in self.describe():
+            self.given_up.append(name)
+            self.refused[name] = self._replace(name)
 
     def place_system(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
         """Return the messages with the text of the first one, the system's, where the endpoint accepts it."""

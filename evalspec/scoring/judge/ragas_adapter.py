@@ -83,7 +83,8 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
         def check(text: str) -> BaseModel:
             return _check_answer(text, response_model, given)
 
-        drawing = self._client.draw(sent, response_model.model_json_schema(), check, self._metric, len(missing))
+        schema = response_model.model_json_schema()
+        drawing = self._client.draw(sent, schema, check, self._metric, len(missing), missing[0])
         drawn = asyncio.ensure_future(drawing)
         for number, place in enumerate(missing):
             self._grading.add((prompt, kind, place), asyncio.ensure_future(_pick(drawn, number)))

@@ -89,7 +89,7 @@ class JudgeServices:
         if self._embedder is None:
             from evalspec.scoring.judge.embeddings import create_embedder
 
-            self._embedder = create_embedder(self._embeddings)
+            self._embedder = create_embedder(self._embeddings, self.cache)
         return self._embedder
 
     async def grade(
@@ -154,16 +154,17 @@ class JudgeServices:
         if self._chat is None:
             from evalspec.scoring.judge.chat import ChatClient
 
-            self._chat = ChatClient(self._judge, self.usage, JudgeListener(self._learn, self.listener.waits))
+            self._chat = ChatClient(
+                self._judge, self.usage, JudgeListener(self._learn, self.listener.waits), self.cache
+            )
         return self._chat
 
     def _learn(self, learned: Learned) -> None:
-        """Tell what a reply says about the judge, and keep it for the entries of the cache that rest on the reply."""
+        """Tell what a reply says about the judge, also the grading that it belongs to."""
         self._refused = learned.get("judge_refused", self._refused)
         grading = CURRENT.get()
         if grading is not None:
-            for name, found in learned.items():
-                grading.learned[name] = {**grading.learned.get(name, {}), **found}
+            grading.learn(learned)
         self.listener.learns(learned)
 
     def _describe(self, ragas_class: str, *, is_embedded: bool = False) -> dict[str, Any]:
@@ -187,8 +188,7 @@ class JudgeServices:
         grading = CURRENT.get()
         if self.cache is None or self._judge is None or grading is None or grading.reply is None:
             return await ask()
-        if self._refused:
-            grading.learned["judge_refused"] = {**self._refused}
+        grading.learn({"judge_refused": self._refused} if self._refused else {})
         return await self.cache.recall(question, grading, ask)
 
     async def list_statements(self, question: str, response: str, *, metric: str) -> list[str]:
