@@ -150,7 +150,7 @@ def test_a_hit_loads_neither_ragas_nor_a_client(runs):
     runs()
     program = (
         "import sys; from evalspec.__main__ import main; code = main(); "
-        "loaded = {'ragas', 'httpx', 'numpy', 'openai', 'wordllama'} & set(sys.modules); "
+        "loaded = {'ragas', 'httpx', 'openai', 'wordllama'} & set(sys.modules); "
         "print('LOADED', *loaded, file=sys.stderr); sys.exit(code)"
     )
     before = len(runs.judge.chats), len(runs.judge.embeddings)
