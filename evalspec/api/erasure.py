@@ -204,10 +204,12 @@ def _remove_logs(project: Path, quotes: Quotes, done: Erasure) -> None:
 def _list_unreachable(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]], done: Erasure) -> None:
     quoting, unread = find_quoting(project, quotes)
     removed = {project / name for name in done.removed}
+    cached = RunStore(project / STORE).cache.resolve()
     for path in quoting:
         shown = path.relative_to(project)
         is_of_run = len(shown.parts) > 2 and shown.parts[0] == str(STORE) and shown.parts[1] in _OF_RUNS
-        if path not in removed and not (done.is_dry_run and is_of_run and shown.parts[2] in keys):
+        is_changing = (is_of_run and shown.parts[2] in keys) or path.resolve().parent == cached
+        if path not in removed and not (done.is_dry_run and is_changing):
             done.unreachable.append(f"{shown} still quotes a text")
     done.unreachable += [f"{path.relative_to(project)} cannot be searched" for path in unread]
     done.unreachable += [

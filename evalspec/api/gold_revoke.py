@@ -158,7 +158,7 @@ def _revoke(
     _shorten_exports(found.root, content, exports, done)
     _change_set(found, content, by, today, done)
     changing += [Path(name).resolve() for name in (*done.exports, *done.baselines)]
-    changing += [*runs.folders, *runs.removed]
+    changing += [*runs.folders, *runs.removed, *(RunStore(store).cache.resolve() for store in stores)]
     _list_files(found, content, searches, folders, changing if is_dry_run else [], runs.folders, done)
     _list_unreachable(found, content, stores, done)
     return done

@@ -119,8 +119,10 @@ class JudgeCache:
         What it says about the judge belongs to the grading, as if the judge had just replied.
         """
         key = self._compute_key([question.inputs, grading.reply])
-        found = None if key is None else self._find(key, question)
-        if key is None or found is None:
+        if key is None:
+            return None
+        found = self._find(key, question)
+        if found is None:
             return None
         grading.learn(found[0].learned)
         return self._use(key, question, *found)
