@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from evalspec.base.errors import StoreError
+from evalspec.model.base import built
 from evalspec.scoring.judge.cache_file import CacheEntry, CacheFile, DamagedEntry
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.grading import Grading
@@ -170,7 +171,7 @@ class JudgeCache:
         value = self._restore(entry.value)
         if "nothing" in value:
             return NothingStated(question.fields[value["nothing"]])
-        result: T = convert(value["result"], question.kind)
+        result: T = convert(value["result"], built(question.kind))
         if not entry.is_bare:
             question.check(result)
         return result

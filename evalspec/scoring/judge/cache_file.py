@@ -19,7 +19,7 @@ from msgspec.json import decode, encode
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.git import read_git
 from evalspec.base.json_text import compute_digest
-from evalspec.model.base import Record
+from evalspec.model.base import Record, built
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -125,7 +125,7 @@ class CacheFile:
                 return None
             with suppress(DecodeError):
                 if hmac.compare_digest(self._sign(key, row[0]), row[1]):
-                    return decode(row[0], type=CacheEntry)
+                    return decode(row[0], type=built(CacheEntry))
             database.execute("DELETE FROM entries WHERE key = ?", (key,))
         raise DamagedEntry
 

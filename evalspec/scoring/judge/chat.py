@@ -126,7 +126,7 @@ class ChatClient:
             for place, choice in zip(missing, choices, strict=True)
         )
         settled = await asyncio.gather(*settling, return_exceptions=True)
-        results = known | dict(zip(missing, map(_require, settled), strict=True))
+        results = known | {place: _require(result) for place, result in zip(missing, settled, strict=True)}
         return [results[place] for place in range(first, first + count)]
 
     def _begin(self, prompt: str, schema: Mapping[str, Any], metric: str, place: int = 0) -> _Conversation:
