@@ -55,7 +55,7 @@ def test_an_answer_is_compared_with_the_nearest_expected_one():
     ("metric", "value", "references", "why"),
     [
         ("string_match", 0.0, ("yes",), "does not contain 'yes'"),
-        ("pass_rate", 0.0, ("yes", "sure"), "does not contain 'yes' (+1 more)"),
+        ("string_match(match=substring)", 0.0, ("yes", "sure"), "does not contain 'yes' (+1 more)"),
         ("exact_match", 0.0, ("a\n b" * 30,), f"differs from '{('a b' * 30)[:47]}…'"),
         ("string_match", 1.0, ("yes",), None),
         ("rouge", 0.0, ("yes",), None),

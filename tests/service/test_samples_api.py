@@ -132,7 +132,7 @@ def test_an_erased_text_is_in_no_index(client, run, projects):
     index = projects["shop"] / ".evalspec" / "index" / run.id / "samples.db"
     outdated = index.read_bytes()
     assert b"wrong" in outdated
-    wanted = Wanted(lambda record: record["id"] == "wrong/one", lambda _: False, lambda _: False, ())
+    wanted = Wanted(lambda record: record.sample.id == "wrong/one", lambda _: False, lambda _: False, ())
     stored = open_run(projects["shop"] / ".evalspec" / "runs" / run.id)
     erase_samples(stored, wanted, lambda erased: iterate_json(conclude_stored(erased)))
     assert not index.exists()

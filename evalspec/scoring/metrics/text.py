@@ -153,12 +153,17 @@ def _score_word_match(exchange: Exchange) -> Score:
 
 def _score(compare: Comparison, exchange: Exchange) -> Score:
     references = exchange.sample.references
-    if not all(reference.strip() for reference in references):
+    if any(_is_blank(reference) for reference in references):
         raise MetricError("an expected answer is blank, so there is nothing to compare with")
     if not exchange.response.strip():
         return Score.scored(0.0, "the response is empty")
     value = compare(exchange.response, references)
     return Score.scored(value, None if value == 1 else exchange.answered)
+
+
+def _is_blank(text: str) -> bool:
+    """Return whether a text has nothing to compare with. One of soft hyphens only would occur in every response."""
+    return not text.strip() or (not text.isascii() and not normalise(text))
 
 
 _NEEDS = {Need.EXPECTED}
