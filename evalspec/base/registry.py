@@ -154,7 +154,7 @@ class Registry(Generic[T]):
             return
         self._plugins_loaded = True
         for plugin in entry_points(group=self.group):
-            self._loading = f"entry point {plugin.name} of group {self.group}"
+            self._loading = _describe(plugin)
             try:
                 self.add_from(plugin.load())
             except (Exception, SystemExit) as error:
@@ -183,7 +183,13 @@ class Registry(Generic[T]):
             if name not in self._plugins:
                 raise
             problem = _blame(f"{self.kind} '{name}'", error, self._plugins[name])
-            raise (fails(f"the plugin's {problem.message}") if fails else InvalidInput(problem)) from error
+            raise (fails(problem.render()) if fails else InvalidInput(problem)) from error
+
+
+def _describe(plugin: metadata.EntryPoint) -> str:
+    """Return the place of an entry point: the distribution that has it, its name and its group."""
+    place = f"entry point {plugin.name} of group {plugin.group}"
+    return f"{plugin.dist.name} {plugin.dist.version}: {place}" if plugin.dist else place
 
 
 def _blame(what: str, error: BaseException, plugin: str) -> Problem:
