@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from inspect import iscoroutinefunction
 from math import fsum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
@@ -33,8 +33,21 @@ from evalspec.targets.retrievers.qdrant import QdrantRetriever
 from evalspec.targets.retrievers.vectors import DenseRetriever, TextVectors
 
 DEFAULT_RETRIES = 2
-RetrieverFactory = Callable[[Any, TextVectors], Retriever]
-"""Makes a retriever from its options and the vectors that all retrievers of a run share."""
+
+
+class RetrieverFactory(Protocol):
+    """Makes retrievers."""
+
+    def __call__(self, options: Any, vectors: TextVectors, /) -> Retriever:
+        """Return the retriever for some options, with the vectors that all retrievers of a run share.
+
+        Nothing is loaded or connected yet. Options of a plug-in are in `options.model_extra`, unchecked.
+
+        Raises:
+            InvalidInput: an option is wrong, or a package is missing.
+        """
+        ...
+
 
 RETRIEVERS: Registry[RetrieverFactory] = Registry("builtin retriever", "evalspec.retrievers")
 
