@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -11,13 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from evalspec.api import plugins
-from evalspec.inputs.datasets.base import DATASETS, DatasetFormat, Written
-from evalspec.model import AgentReply, Exchange, Need, Sample, Score
-from evalspec.reports.base import REPORTERS, Reporter
-from evalspec.targets.agents.wire import WIRES, Wire
-from evalspec.targets.retrievers.base import Hit, Retrieval
-from evalspec.targets.retrievers.opening import RETRIEVERS
+from evalspec.model import AgentReply, Exchange, Sample
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -99,3 +92,113 @@ def test_a_run_with_all_of_its_parts(site):
     done = site.evalspec("evaluate", "search.yaml", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["datasets"][0]["metrics"]["Recall@1"]["value"] == 1
+
+
+BROKEN = {
+    "import": ("import re\n", "import re\n\n1 / 0\n", EVALUATE, 2, "plugin failed: ZeroDivisionError: division by zero"),
+    "name taken": (
+        "@metric\n",
+        '@metric(name="exact_match")\n',
+        ("metrics",),
+        2,
+        "evalspec.metrics: plugin failed: ValueError: metric 'exact_match' is registered twice",
+    ),
+    "suffix taken": (
+        '".tap"',
+        '".JSON"',
+        ("report", "-o", "r.tap"),
+        2,
+        "evalspec.reporters: plugin failed: ValueError: reporter '.JSON' is registered twice",
+    ),
+    "nothing registered": (
+        'registry.add("shared_words"',
+        'str("shared_words"',
+        ("validate", "search.yaml"),
+        2,
+        "evalspec.retrievers: plugin failed: TypeError: ",
+    ),
+    "signature": (
+        "*, at_least: int = 1",
+        "at_least: int = 1",
+        ("validate", "agent.yaml"),
+        2,
+        "does not fit: it gets an exchange; write def cites_source(exchange, *, at_least: int = 1)",
+    ),
+    "type of a parameter": (
+        "at_least: int = 1",
+        "at_least: list",
+        ("validate", "agent.yaml"),
+        2,
+        "the argument 'at_least: list' of cites_source is no parameter: it takes str, int, float, bool or Literal; "
+        "write def cites_source(exchange, *, at_least: str)",
+    ),
+    "metric raises": ("return len(set(", "return {}['x'] or len(set(", EVALUATE, 3, "evalspec-faq 1.0: KeyError: 'x'"),
+    "metric returns text": (
+        "return len(",
+        "return 'yes' or len(",
+        EVALUATE,
+        3,
+        "evalspec-faq 1.0: the scorer returned the str 'yes'; it must return a number, a bool, None or a Score",
+    ),
+    "metric out of bounds": ("return len(", "return 7 or len(", EVALUATE, 3, "1.0: cites_source gave 7, outside its"),
+    "reader raises": ("if question:", "if 1 / 0:", EVALUATE, 2, "dataset format 'faq' failed: ZeroDivisionError"),
+    "reader yields text": (
+        'yield Sample(f"q{asked_at}", question, (text,), line=asked_at)',
+        "yield question",
+        EVALUATE,
+        2,
+        "dataset format 'faq' failed: TypeError: it returned str, not Sample",
+    ),
+    "writer counts nothing": (
+        "return Written(len(texts))",
+        "return len(texts)",
+        ("convert", "qa.faq", "copy.faq", "--to", "faq"),
+        2,
+        "dataset format 'faq' failed: TypeError: it returned int, not Written",
+    ),
+    "report is a number": (
+        'return "\\n".join([f"1..',
+        'return len([f"1..',
+        (*EVALUATE, "-o", "r.tap"),
+        3,
+        "reporter 'tap' failed: TypeError: it returned int, not str",
+    ),
+    "factory makes nothing": (
+        'SharedWords(options.model_extra.get("shortest", 3))',
+        "None",
+        ("evaluate", "search.yaml"),
+        2,
+        "builtin retriever 'shared_words' failed: TypeError: it returned NoneType, which has no method search",
+    ),
+    "ingest returns a number": ("return ()", "return 5", ("evaluate", "search.yaml"), 3, "it returned int, not Sequence"),
+    "search returns a list": (
+        "return Retrieval(",
+        "return list(",
+        ("evaluate", "search.yaml"),
+        3,
+        "builtin retriever 'shared_words' failed: TypeError: it returned list, not Retrieval",
+    ),
+    "search is not async": (
+        "async def search",
+        "def search",
+        ("evaluate", "search.yaml"),
+        3,
+        "builtin retriever 'shared_words' failed: TypeError: it returned Retrieval, not Awaitable",
+    ),
+}  # fmt: skip
+"""What is replaced in the module, by what, the command that then fails, its exit code, and what it says."""
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_part_is_one_clear_line_with_the_name_of_its_package(site, fault):
+    old, new, command, code, said = BROKEN[fault]
+    module = site.path / "evalspec_faq.py"
+    text = module.read_text()
+    assert old in text
+    module.write_text(text.replace(old, new))
+    done = site.evalspec(*command)
+    printed = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == code, printed
+    assert said in printed
+    assert "evalspec-faq 1.0: " in printed
+    assert "bug" not in printed

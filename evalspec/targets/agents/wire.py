@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.registry import Registry
+from evalspec.base.registry import Registry, returned
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.model.samples import spell_input
@@ -129,7 +129,7 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
     """
     if endpoint.response is not None:
         return read_mapped(value, endpoint.response)
-    return find_wire(endpoint).read_reply(value)
+    return returned(find_wire(endpoint).read_reply(value), AgentReply)
 
 
 def open_stream(endpoint: ChatEndpoint) -> StreamReader:
