@@ -144,7 +144,7 @@ def _require_type(value: Any, kind: type[T], what: str) -> T:
 @contextmanager
 def _blaming(what: str, *permitted: type[Exception]) -> Iterator[None]:
     """Report an exception as a broken contract, unless it is a permitted one."""
-    passing = (AssertionError, *permitted)
+    passing: tuple[type[Exception], ...] = (AssertionError, *permitted)
     try:
         yield
     except passing:
