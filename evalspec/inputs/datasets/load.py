@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
 from evalspec.base.jsonl import HEAD_BYTES, is_packed, read_head
+from evalspec.base.registry import returned
 from evalspec.base.trust import Refused, require_file
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.corpus import read_documents_beside
@@ -228,6 +229,8 @@ def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, ga
     has_other_corpus = source.corpus is not None and not dataset_format.has_corpus
     with DATASETS.blaming(dataset_format.name):
         read = dataset_format.read(source, notes)
+        if DATASETS.is_plugin(dataset_format.name):
+            read = (returned(sample, Sample) for sample in read)
         samples = gather(_note_judged(read, judged) if has_other_corpus else read, dataset_format)
     if has_other_corpus:
         read_documents_beside(source, judged, notes)

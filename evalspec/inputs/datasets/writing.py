@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import copy_to_stream, exchange, is_stream, put_in_place, resolve_place
+from evalspec.base.registry import returned
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, Written
 
 _FILE_SUFFIXES = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
@@ -77,7 +78,7 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
             with DATASETS.blaming(target.name):
-                counts = write(content, written)
+                counts = returned(write(content, written), Written)
             if streamed and not written.is_dir():
                 copy_to_stream(written, destination)
             else:

@@ -17,7 +17,13 @@ from evalspec.inputs.user_code.modules import claim_module, is_imported_here, re
 from evalspec.model import Need
 from evalspec.runs.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
-from evalspec.runs.planning.inputs import existing_baseline, list_inputs, list_removed, read_gate_baseline
+from evalspec.runs.planning.inputs import (
+    existing_baseline,
+    find_policy,
+    list_inputs,
+    list_removed,
+    read_gate_baseline,
+)
 from evalspec.runs.planning.options import SAME, RunOptions
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.planning.services import (
@@ -151,7 +157,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         loaded=loaded,
         options=options,
         datasets=datasets,
-        policy=loaded.manifest.spec.evaluation.ci_gate,
+        policy=find_policy(loaded, checked),
         services=draft.services,
         judge=judge,
         url=url,
