@@ -1,6 +1,7 @@
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,7 +30,7 @@ def changed(**fields):
     dataset = copy.deepcopy(HEAD | {"documents": [{"sourceId": "a", "content": "A"}], "queries": [QUERY]})
     for key, value in fields.items():
         *way, last = [int(step) if step.isdigit() else step for step in key.split("__")]
-        part = dataset
+        part: Any = dataset
         for step in way:
             part = part[step]
         if value is ...:

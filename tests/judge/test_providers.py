@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -258,7 +259,7 @@ def test_each_wording_of_a_refused_temperature_is_understood_once(name):
 )  # fmt: skip
 def test_a_refused_system_role_moves_its_text_into_the_users_message(error, message):
     wire = Wire(name="roles", path="/v1", model="m", missing="", error=error, no_system=message)
-    learnt: list[dict[str, str]] = []
+    learnt: list[Mapping[str, str]] = []
     listener = JudgeListener(
         learns=lambda found: learnt.extend([found["judge_refused"]] if "judge_refused" in found else [])
     )

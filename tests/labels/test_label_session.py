@@ -6,6 +6,7 @@ import re
 import pytest
 
 from evalspec import labels
+from evalspec.model import Direction
 from gold.terminal import Terminal, measure
 from hostile_texts import HOSTILE, steering
 
@@ -156,7 +157,7 @@ def test_reason_and_evidence_of_a_judge(labelled):
     exchange = Exchange(Sample("s", turns, ("We pay.", "Us")), AgentReply("You do.", ("c" * 200,), ("doc-7",)))
     evidence = {"statements": [{"statement": "You pay.", "verdict": 0, "reason": "The text says: we."}]}
     score = Score.scored(0.25, "1 of 1 statement is not supported", evidence, (0.0, 0.5))
-    outline = MetricOutline("faithfulness", "mean", "higher", (0, 1), judged=True)
+    outline = MetricOutline("faithfulness", "mean", Direction.HIGHER, (0, 1), judged=True)
     screen = Screen(80, 40, color=False, unicode=True)
     case = Case("r", "d", 2, exchange, {"faithfulness": score}, outline, {"judge": "m-1 #abc"})
     shown = describe_label_case(case, screen).render("1 of 1", KEYS_OF_SCORES, "w", screen)

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 DEFAULT_REPLY = {"response": "Paris", "contexts": [{"id": "d1", "text": "Paris is the capital of France."}]}
 _HUGE = 11 * 1_048_576
@@ -130,7 +130,7 @@ class FaultyAgent:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> "FaultyAgent":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -274,7 +274,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.body) + (_HUGE if answer.cut else 0)))
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        self._headers_buffer.append(b"\r\n" + answer.body)
+        self._headers_buffer.append(b"\r\n" + answer.body)  # type: ignore[attr-defined]  # typeshed has only what is public
         self.flush_headers()
         self.close_connection = self.close_connection or answer.cut
 

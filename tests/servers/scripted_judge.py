@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from servers.judge_wires import Wire
@@ -232,7 +232,7 @@ class ScriptedJudge:
         """The base url at the provider whose wire it has."""
         return f"http://127.0.0.1:{self._server.server_address[1]}{self.wire.path if self.wire else '/v1'}"
 
-    def __enter__(self) -> "ScriptedJudge":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -282,9 +282,9 @@ class ScriptedJudge:
 
     def _ask_back(self, response: str) -> dict[str, Any]:
         best = max(self.corpus, key=lambda passage: covered(response, passage["text"]), default=None)
-        known = best is not None and covered(response, best["text"]) >= 0.5
+        known = best if best and covered(response, best["text"]) >= 0.5 else None
         first = (sentences(response) or [response])[0].rstrip(".!")
-        return {"question": best["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
+        return {"question": known["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
 
 
 def _split_messages(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:
@@ -437,7 +437,8 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if mode == "drop":
             self.close_connection = True
-            return self.connection.shutdown(socket.SHUT_RDWR)
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return None
         if mode in _BODIES:
             return self._send(_BODIES[mode])
         return self._send_completion(request, mode, answer)
@@ -472,7 +473,7 @@ class _Handler(BaseHTTPRequestHandler):
             "misplaced": None,
             "refusal": None,
         }.get(mode, text)
-        choice = {
+        choice: dict[str, Any] = {
             "index": 0,
             "message": {"role": "assistant", "content": content[: len(content) // 2] if cut and content else content},
             "finish_reason": "length" if cut else "content_filter" if mode == "filtered" else "stop",
