@@ -17,6 +17,7 @@ import evalspec
 from evalspec.cli.main import run
 from left_out import explain_left_out
 from servers.faulty_agent import FaultyAgent
+from servers.scripted_judge import ScriptedJudge
 
 settings.register_profile("evalspec", deadline=None)  # the machines are shared: how long an example takes says nothing
 settings.register_profile("quick", deadline=None, max_examples=20, derandomize=True, database=None)  # of `make test`
@@ -87,6 +88,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 def agent() -> Iterator[FaultyAgent]:
     """An agent on loopback that answers well until told otherwise."""
     with FaultyAgent() as server:
+        yield server
+
+
+@pytest.fixture
+def judge() -> Iterator[ScriptedJudge]:
+    """A judge on loopback that follows simple rules until told otherwise."""
+    with ScriptedJudge() as server:
         yield server
 
 

@@ -14,16 +14,10 @@ from evalspec.scoring.judge.extraction import extract_object
 from evalspec.scoring.judge.parameters import compute_effective_parameters
 from evalspec.scoring.judge.usage import UsageLedger
 from servers.faulty_agent import Answer
-from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
+from servers.scripted_judge import status, throttled, unauthorized
 
 KEY = "sk-scripted-0123456789"
 SCHEMA = {"properties": {"value": {"enum": ["good", "bad"]}}}
-
-
-@pytest.fixture
-def judge():
-    with ScriptedJudge() as server:
-        yield server
 
 
 class Asking:

@@ -21,14 +21,15 @@ GET is answered with 200 at any path while the server lives, and is not recorded
 """
 
 import json
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
+
+from servers.hanging_up import HangingUpServer
 
 DEFAULT_REPLY = {"response": "Paris", "contexts": [{"id": "d1", "text": "Paris is the capital of France."}]}
 _HUGE = 11 * 1_048_576
@@ -186,30 +187,10 @@ class FaultyAgent:
         return Answer(body=json.dumps(reply).encode())
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 256
-    daemon_threads = False
-
+class _Server(HangingUpServer):
     def __init__(self, agent: FaultyAgent, port: int) -> None:
         self.agent = agent
-        self._connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def hang_up(self) -> None:
-        """Wake all threads that wait for a client."""
-        for connection in list(self._connections):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # its client went first
+        super().__init__(port, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news, nor what a connection says that we break; anything else is a bug of this
