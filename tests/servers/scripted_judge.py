@@ -8,7 +8,7 @@
         judge.embeddings                            # requests to /embeddings
         ScriptedJudge(wire=ANTHROPIC).base_url      # what a provider refuses: see judge_wires.py
 
-As a program: python tests/servers/scripted_judge.py --port 4100 --corpus evals/corpus.jsonl
+As a program, in the folder tests: python -m servers.scripted_judge --port 4100 --corpus ../evals/corpus.jsonl
 
 Rules. A statement is a sentence, except one that says that nothing is known. A text bears a statement out when it has
 70 % of the statement's content words and all of its numbers; a context is useful when it has half of the answer's. The
