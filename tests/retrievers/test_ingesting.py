@@ -272,7 +272,7 @@ class TestRun:
         async def prepare(_scope):
             raise RetrieverError("no model")
 
-        monkeypatch.setattr(run.retriever, "prepare", prepare)
+        monkeypatch.setattr(run.retriever, "prepare", prepare, raising=False)
         with pytest.raises(RetrieverError, match="no model"):
             run()
         assert service.requests == []
