@@ -140,7 +140,8 @@ def _text_of(kind: int, written: str) -> str:
     """A comment or literal without its sign, prefix, quotes and replacement fields."""
     if kind == tokenize.COMMENT:
         return written.replace("#", " ", 1)
-    prefix, quote, _ = re.match(r"(\w*)(\"\"\"|'''|\"|'|)(.*)", written, re.DOTALL).groups()
+    found = re.match(r"(\w*)(\"\"\"|'''|\"|'|)", written)
+    prefix, quote = found.groups() if found else ("", "")
     if not quote:
         return written
     inner = written[len(prefix) + len(quote) : len(written) - len(quote)]

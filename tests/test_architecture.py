@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tokenize
+import tomllib
 from collections import Counter
 from functools import cache
 from graphlib import TopologicalSorter
@@ -129,7 +130,7 @@ def count_lines() -> Counter[str]:
                 and isinstance(node.value, ast.Constant)
                 and isinstance(node.value.value, str)
             )
-            if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            if isinstance(node, ast.stmt) and (is_text or isinstance(node, ast.Import | ast.ImportFrom)):
                 left_out |= {*range(node.lineno, node.end_lineno + 1)}
         skipped = (
             tokenize.COMMENT,
@@ -344,3 +345,15 @@ def test_one_module_prints():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in printing
     }
     assert found == {"cli/streams.py", "__main__.py"}
+
+
+def test_what_tests_share_is_type_checked_as_strictly_as_the_package():
+    tests = PACKAGE.parent / "tests"
+    overrides = tomllib.loads((tests.parent / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    strict = {
+        module for override in overrides if override.get("disallow_untyped_defs") for module in override["module"]
+    }
+    data = ("earlier/layout_", "first_contact/", "pages/")
+    names = (path.relative_to(tests) for path in tests.rglob("*.py") if not path.name.startswith(("test_", "__")))
+    shared = {".".join(name.with_suffix("").parts) for name in names if not str(name).startswith(data)}
+    assert {name for name in shared if not name.startswith("servers.") and not name.endswith("conftest")} <= strict

@@ -72,9 +72,9 @@ def test_two_edits_of_one_content_conflict_and_lint_explains_it(root, git):
         "one side needs no revision"
     )
     (root / "triples" / "refund.yaml").write_text(_edited(root, git, "14 days, or 16"))
-    (problem,) = lint(root).problems
-    assert "ben and cleo both wrote revision 2, and the content is neither's" in problem.render()
-    assert "evalspec gold revise refund" in problem.render()
+    (found,) = lint(root).problems
+    assert "ben and cleo both wrote revision 2, and the content is neither's" in found.render()
+    assert "evalspec gold revise refund" in found.render()
     settled = revise_edited(root, "refund", "ada")
     assert (settled.standing.revision, settled.state, lint(root).problems) == (3, "pending", [])
 

@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ from evalspec.curation.gold.schema import Kind
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.load import load_dataset
 
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"id": "one", "input": "How long?", "expected": "14 days", "relevant": ["refunds"], "tags": ["t"]},
     {"id": "a/b c", "input": "Who?", "expected": ["Ada", "Ben"], "relevant": [["x", "y"], ["z"]]},
     {"id": "graded", "input": "What?", "expected": "", "relevant": {"x": 2, "y": 1, "n": 0}},

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ RULED, RULED_OUT = (Kind.ADJUDICATE, DisputeOutcome.UPHELD), (Kind.ADJUDICATE, D
 
 
 def event(by, kind, verdict=None, revision=1, content_hash=HASH):
-    more = {"to": "ben"} if kind is Kind.ASSIGN else {}
+    more: dict[str, Any] = {"to": "ben"} if kind is Kind.ASSIGN else {}
     more |= {"settles": {"ben": [Flag.OVERSTATED]}} if verdict is DisputeOutcome.UPHELD else {}
     return Event(
         kind=kind, revision=revision, content_hash=content_hash, by=by, at="2026-01-01", verdict=verdict, **more
@@ -80,7 +81,7 @@ def test_a_merge_of_equal_edits_has_two_writers_who_cannot_review_it():
 
 KINDS = [CONFIRM, FLAG, UPHELD, DROPPED, RULED, RULED_OUT, (Kind.STALE, None), (Kind.ASSIGN, None)]
 EVENTS = st.builds(
-    lambda by, what, revision, content: event(by, *what, revision=revision, content_hash=content * 32),
+    lambda by, what, revision, content: event(by, what[0], what[1], revision, content * 32),
     st.sampled_from([*PEOPLE, "eve"]),
     st.sampled_from(KINDS),
     st.integers(1, 3),

@@ -1,5 +1,7 @@
 """Compound claims: proposals to cut an answer, and the triples that replace it."""
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -76,7 +78,7 @@ def test_a_proposal_can_be_edited_and_given_back(disputed, tmp_path):
 
 
 def test_a_part_cannot_change_where_it_comes_from(disputed):
-    parts = [{"expected_answer": "a", "metadata": {"customer": "other", "difficulty": "easy"}}, "b"]
+    parts: list[Any] = [{"expected_answer": "a", "metadata": {"customer": "other", "difficulty": "easy"}}, "b"]
     first, _ = gold.split(disputed.root, "keys", "cleo", parts)
     assert (first.triple.metadata.customer, first.triple.metadata.difficulty) == ("acme", "easy")
 

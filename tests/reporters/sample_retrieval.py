@@ -133,7 +133,7 @@ def _summary(metric: str, value: float, interval: tuple[float, float] | None) ->
 
 
 def _answered(name: str, number: int) -> SampleResult:
-    scores = {}
+    scores: dict[str, Score] = {}
     for metric, (retrieved, reranked) in VALUES[name].items():
         values = {"": reranked, "retrieved.": retrieved, "gain.": reranked - retrieved}
         scores |= {f"{prefix}{metric}": Score.scored(value) for prefix, value in values.items()}

@@ -1,5 +1,7 @@
 """The texts of failed samples: where they are cut, and what they are compared with."""
 
+from typing import Any
+
 import pytest
 
 from evalspec.model import AgentReply, Exchange, Sample, Score
@@ -14,7 +16,7 @@ def shown(answer: str, *references: str, longest: int | None = 100) -> list[str]
     return [
         "".join(
             f"[{word.text}]" if getattr(word, "differs", False) else getattr(word, "text", word)
-            for word in join_items(line)
+            for word in list[Any](join_items(line))
         )
         for line in build_answers(answer, references, longest)
     ]

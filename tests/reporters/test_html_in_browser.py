@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -50,7 +51,7 @@ EVIL_IDS = ("__proto__", "constructor", "</script>", "a&dataset=b", "100%", "x\u
 class Opened:
     """One page, and what happened on it that must not."""
 
-    page: object
+    page: Any
     troubles: list[str]
 
     @property
@@ -335,7 +336,7 @@ def test_keys_go_through_samples_search_and_explain_themselves(rag_quality):
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
 def test_on_a_phone_the_page_of_ten_thousand_samples_ends_early(opened):

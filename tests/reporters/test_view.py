@@ -141,6 +141,7 @@ def test_a_further_column_of_the_view_is_in_every_form(monkeypatch):
     view = build_view(run)
     section = view.sections[0]
     (table,) = section.parts
+    assert isinstance(table, Table)
     rows = tuple(replace(row, cells=(*row.cells, cell("0.123", tone=Tone.FAIL))) for row in table.rows)
     wider = replace(table, columns=(*table.columns, *numbers("std")), rows=rows)
     changed = replace(view, sections=(replace(section, parts=(wider,)),))
@@ -188,7 +189,7 @@ def cells_of(key: str, column: int) -> list:
     view = build_view(sample_run())
     sections = [view.sections[1], *(part for section in view.sections for part in section.sections)]
     parts = [section.parts[0] for section in sections if section.key == key]
-    return [row.cells[column] for part in parts for row in part.rows]
+    return [row.cells[column] for part in parts if isinstance(part, Table) for row in part.rows]
 
 
 def test_colours_say_what_is_wrong():
@@ -218,11 +219,12 @@ def test_slices_stand_worst_first_and_small_ones_last(direction, order):
         metrics={"m": summarised(0.5, direction)},
     )  # fmt: skip
     (section,) = build_view(Run(id="r", datasets=(dataset,))).sections
-    assert name("of-elsewhere")[0] in section.parts[0].words
+    (line,) = (part for part in section.parts if isinstance(part, Line))
+    assert name("of-elsewhere")[0] in line.words
     (found,) = [one for one in section.sections if one.key == "slices"]
-    rows = found.parts[0].rows
-    assert [row.cells[0].words for row in rows] == [name(one) for one in order]
-    assert (rows[-1].cells[-1].tone, rows[-1].minor, found.minor) == (Tone.QUIET, True, False)
+    (table,) = (part for part in found.parts if isinstance(part, Table))
+    assert [row.cells[0].words for row in table.rows] == [name(one) for one in order]
+    assert (table.rows[-1].cells[-1].tone, table.rows[-1].minor, found.minor) == (Tone.QUIET, True, False)
 
 
 def summarised(value, direction):

@@ -33,7 +33,7 @@ def test_the_ends_have_the_ranks_of_the_binomial_distribution(statistic, more, c
 def test_ties_order_and_unit_do_not_matter(values, random):
     ranks = compute_percentile_interval(range(len(values)), "median")
     ends = compute_percentile_interval(values, "median")
-    assert ends == tuple(sorted(values)[rank] for rank in ranks)
+    assert ends == tuple(sorted(values)[int(rank)] for rank in ranks)
     assert compute_percentile_interval(random.sample(values, len(values)), "median") == ends
     assert compute_percentile_interval([8 * value - 3 for value in values], "median") == (
         8 * ends[0] - 3,

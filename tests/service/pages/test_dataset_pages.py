@@ -5,6 +5,8 @@ import os
 import re
 import time
 from html import unescape
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -139,12 +141,9 @@ def test_a_large_dataset_is_checked_by_a_worker(ben, shop, engine, monkeypatch):
     (job,) = jobs.list_jobs(engine, "shop", [dataset_checks.KIND])
     claimed = jobs.claim(engine, "worker", {"shop": 2}, 30)
 
-    class Work:
-        project = Project("shop", shop)
-
-    Work.job = claimed
+    work: Any = SimpleNamespace(project=Project("shop", shop), job=claimed)
     assert claimed.id == job.id
-    jobs.finish(engine, claimed, jobs.COMPLETED, result=run_dataset_check(Work))
+    jobs.finish(engine, claimed, jobs.COMPLETED, result=run_dataset_check(work))
     assert "24 readable samples" in text_of(ben.get(path))
     (shop / "answers.jsonl").write_text('{"input": "Q", "expected": "A"}\n')
     assert "A worker checks this dataset" in ben.get(path)
