@@ -55,7 +55,7 @@ def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element:
 
 
 def _block(title: str, *content: Nodes) -> Element:
-    return el("section", el("h3", title), content, class_="block")
+    return el("section", el("h2", title), content, class_="block")
 
 
 def draw_facts(facts: Iterable[tuple[str, str]], room: Room) -> Element:
@@ -138,7 +138,7 @@ def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: Room, forms: For
 
 def _draw_answer(sample: ShownSample, one: ShownAttempt, room: Room) -> Nodes:
     if one.answer is not None:
-        return room.pieces(one.answer) if one.answer and one.answer[0].text else _muted("(empty)")
+        return room.pieces(one.answer)
     if one.error:
         return _muted("no usable reply")
     if one.is_retrieval:
@@ -192,7 +192,7 @@ def draw_evidence(evidence: ShownEvidence, room: Room) -> Element:
 
 def _draw_verdicts(part: VerdictList, room: Room) -> Nodes:
     items, more = room.items(part.verdicts, lambda one: _draw_verdict(one, room))
-    return [part.title and el("h4", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
+    return [part.title and el("h3", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
 
 
 def _draw_verdict(one: ShownVerdict, room: Room) -> Element:
