@@ -1,6 +1,6 @@
 """Texts of samples as elements, and how many of their characters fit on a page."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TypeVar
 

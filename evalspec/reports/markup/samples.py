@@ -236,15 +236,30 @@ def draw_columns(metrics: Sequence[str], room: Room) -> Iterator[Nodes]:
 
 
 def draw_cells(
-    link: Nodes, state: Nodes, scores: Sequence[ShownScore], latency: str, tags: Sequence[str], room: Room
+    link: Nodes,
+    state: Nodes,
+    scores: Sequence[ShownScore],
+    latency: str,
+    tags: Sequence[str],
+    room: Room,
+    *,
+    is_short: bool = False,
 ) -> Element:
-    """Return the row of a sample in a table. `link`: to the sample, with its question."""
+    """Return the row of a sample in a table. `link`: to the sample, with its question.
+
+    `is_short`: whether a phone leaves out the latency, and scores that are neither failed nor beyond a limit.
+    """
+    calm = "number calm" if is_short else "number"
+
+    def kind_of(score: ShownScore) -> str:
+        return "number" if score.chip and score.chip[0] in ("fail", "warn") else calm
+
     return el(
         "tr",
         row_head(link, "sample"),
         data_cell(state, kind="state"),
-        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), "number") for one in scores],
-        data_cell(latency, "latency", "number"),
+        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), kind_of(one)) for one in scores],
+        data_cell(latency, "latency", calm),
         data_cell([name(room.clip(tag), "tag") for tag in tags], kind="tags"),
         role="row",
         data_row=True,
