@@ -339,6 +339,15 @@ def test_keys_go_through_samples_search_and_explain_themselves(rag_quality):
 PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
+def test_on_a_phone_a_sample_shows_what_is_wrong_with_it_and_by_what_it_is_sorted(opened):
+    with opened(run_of(0.9, 0.1, status=FAIL, min=0.5), no_exchanges, **PHONE) as found:
+        shown = found.page.locator("#samples tbody td.number:not(.order):visible")
+        assert found.ids == ["s-1", "s-0"]
+        expect(shown).to_have_text(["0.100"])
+        found.page.locator("#samples thead").get_by_role("button", name="latency").click()
+        expect(shown).to_have_text(["10.0 ms", "0.100", "10.0 ms"])
+
+
 def test_on_a_phone_the_page_of_ten_thousand_samples_ends_early(opened):
     dataset = run_of(*[0.1] * 2_500, status=FAIL, min=0.5).datasets[0]
     slices = tuple(SliceResult(name=f"t{n}", selected=9, metrics=dataset.metrics) for n in range(40))
@@ -560,4 +569,4 @@ def test_without_scripts_everything_but_the_samples_is_there(opened):
     with opened(sample_run(), java_script_enabled=False) as found:
         expect(found.page.locator("header")).to_contain_text("support-bot")
         expect(found.page.get_by_role("table", name="the metrics of rag-quality")).to_contain_text("string_match")
-        expect(found.page.locator("#samples")).to_contain_text("The samples need JavaScript.")
+        expect(found.page.locator("#samples noscript p")).to_have_text("The samples need JavaScript.")

@@ -78,7 +78,7 @@ def _draw(run: Run, content: RunContent, texts: Texts | None) -> Element:
     charts = {one.dataset: one for one in content.charts}
     return group(
         _draw_header(run, content, texts, links),
-        draw_navigation(shown, ("samples", "Samples"), ("run", "Run"), with_keys=True),
+        draw_navigation(shown, links, ("samples", "Samples"), ("run", "Run"), with_keys=True),
         draw_sections(shown, links, charts),
         draw_panel("samples", "Samples", None, el("noscript", el("p", "The samples need JavaScript."))),
         draw_run(content, links),

@@ -125,8 +125,8 @@ def _draw(
     rate = result.pass_rate if dataset.repeats is not None else None
     state = [chip(*shown.state), el("small", f"passes {rate * 100:,.0f} %") if rate is not None else None]
     link = el("a", name(result.id), href=links.sample(dataset.name, result.id))
-    row = draw_cells(
-        [link, el("span", class_="question", dir="auto")], state, shown.scores, shown.latency, result.tags, room
-    )
+    link_and_question = [link, el("span", class_="question", dir="auto")]
+    has_limits = any(limits.values())
+    row = draw_cells(link_and_question, state, shown.scores, shown.latency, result.tags, room, is_short=has_limits)
     content = group(draw_sample(shown, room))
     return [to_tree(row), to_tree(draw_place(shown, dataset.file, room)), to_tree(content, texts)]

@@ -55,7 +55,7 @@ def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element:
 
 
 def _block(title: str, *content: Nodes) -> Element:
-    return el("section", el("h3", title), content, class_="block")
+    return el("section", el("h2", title), content, class_="block")
 
 
 def draw_facts(facts: Iterable[tuple[str, str]], room: Room) -> Element:
@@ -138,7 +138,7 @@ def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: Room, forms: For
 
 def _draw_answer(sample: ShownSample, one: ShownAttempt, room: Room) -> Nodes:
     if one.answer is not None:
-        return room.pieces(one.answer) if one.answer and one.answer[0].text else _muted("(empty)")
+        return room.pieces(one.answer)
     if one.error:
         return _muted("no usable reply")
     if one.is_retrieval:
@@ -192,7 +192,7 @@ def draw_evidence(evidence: ShownEvidence, room: Room) -> Element:
 
 def _draw_verdicts(part: VerdictList, room: Room) -> Nodes:
     items, more = room.items(part.verdicts, lambda one: _draw_verdict(one, room))
-    return [part.title and el("h4", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
+    return [part.title and el("h3", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
 
 
 def _draw_verdict(one: ShownVerdict, room: Room) -> Element:
@@ -236,15 +236,30 @@ def draw_columns(metrics: Sequence[str], room: Room) -> Iterator[Nodes]:
 
 
 def draw_cells(
-    link: Nodes, state: Nodes, scores: Sequence[ShownScore], latency: str, tags: Sequence[str], room: Room
+    link: Nodes,
+    state: Nodes,
+    scores: Sequence[ShownScore],
+    latency: str,
+    tags: Sequence[str],
+    room: Room,
+    *,
+    is_short: bool = False,
 ) -> Element:
-    """Return the row of a sample in a table. `link`: to the sample, with its question."""
+    """Return the row of a sample in a table. `link`: to the sample, with its question.
+
+    `is_short`: whether a phone leaves out the latency, and scores that are neither failed nor beyond a limit.
+    """
+    calm = "number calm" if is_short else "number"
+
+    def kind_of(score: ShownScore) -> str:
+        return "number" if score.chip and score.chip[0] in ("fail", "warn") else calm
+
     return el(
         "tr",
         row_head(link, "sample"),
         data_cell(state, kind="state"),
-        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), "number") for one in scores],
-        data_cell(latency, "latency", "number"),
+        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), kind_of(one)) for one in scores],
+        data_cell(latency, "latency", calm),
         data_cell([name(room.clip(tag), "tag") for tag in tags], kind="tags"),
         role="row",
         data_row=True,

@@ -302,7 +302,7 @@ def _draw_sections(visit: Visit, run_id: str, content: RunContent, layout: Layou
 
     others = [("others", "Others")] if layout.linked else []
     return group(
-        draw_navigation(layout.sections, *others, ("run", "Run")),
+        draw_navigation(layout.sections, links, *others, ("run", "Run")),
         draw_sections(layout.sections, links, _choose_charts(content, layout), link_samples),
     )
 
