@@ -167,7 +167,7 @@ def write_reports(
 
 
 def _render(reporter: Reporter, run: Run, exchanges: StoredExchanges) -> str | bytes:
-    with REPORTERS.blaming(reporter.name):
+    with REPORTERS.attribute_errors(reporter.name):
         return reporter.render(run, exchanges)
 
 

@@ -14,7 +14,7 @@ from evalspec.model.curation import (
     Objection,
     SettlingTime,
     SourceShare,
-    ThinCell,
+    SparseCell,
 )
 from evalspec.model.diagnosis import (
     AlwaysRetrieved,
@@ -127,11 +127,11 @@ __all__ = [
     "SettlingTime",
     "SliceResult",
     "SourceShare",
+    "SparseCell",
     "StageLatency",
     "StatedLimit",
     "StoredExchange",
     "Summary",
-    "ThinCell",
     "Threshold",
     "Usage",
     "Variance",

@@ -111,7 +111,7 @@ class RankMove(Record, frozen=True):
     after: int | None
 
 
-class ShownAttempt(Record, frozen=True):
+class AttemptNumber(Record, frozen=True):
     """The number of the attempt that is shown, and how many both runs have."""
 
     number: int
@@ -125,7 +125,7 @@ class SideBySide(Record, frozen=True):
     baseline: str | None
     candidate: str | None
     rank_moves: tuple[RankMove, ...]
-    attempt: Annotated[ShownAttempt | None, Meta(description="null: there is only one.")] = None
+    attempt: Annotated[AttemptNumber | None, Meta(description="null: there is only one.")] = None
 
 
 class SampleChange(Record, frozen=True):

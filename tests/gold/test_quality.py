@@ -94,7 +94,7 @@ def test_thin_cells_are_named(curated):
     curated.add("pending", domain="law", difficulty="hard")
     found = gold.stats(curated.root).coverage
     assert found.keys == ("domain", "difficulty")
-    assert [(one.name, one.count) for one in found.thin] == [
+    assert [(one.name, one.count) for one in found.sparse] == [
         ("health × hard", 0),
         ("it × standard", 0),
         ("health × standard", 1),
@@ -103,7 +103,7 @@ def test_thin_cells_are_named(curated):
 
 
 def test_no_metadata_have_no_cells():
-    assert (compute_coverage([{}, {"x": 1}], 3).keys, compute_coverage([], 3).thin) == ((), ())
+    assert (compute_coverage([{}, {"x": 1}], 3).keys, compute_coverage([], 3).sparse) == ((), ())
 
 
 def test_an_edited_calibration_is_refused(curated):

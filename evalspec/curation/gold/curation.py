@@ -1,4 +1,4 @@
-"""Agreement and quality of a gold set: disputes and their ends, what was dropped, balance of sources, thin cells."""
+"""Agreement and quality of a gold set: disputes and their ends, what was dropped, balance of sources, sparse cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -180,15 +180,17 @@ def summarise_settling(disputes: Sequence[Dispute]) -> SettlingTime:
 def list_dropped(entries: Sequence[TripleEntry]) -> list[DroppedTriple]:
     """Return the quality tracker: the triples that two people flagged, with what they said."""
     return [
-        DroppedTriple(entry.id, entry.standing.revision, entry.standing.author, tuple(_list_objections(entry)))
+        DroppedTriple(
+            entry.id, entry.review_status.revision, entry.review_status.author, tuple(_list_objections(entry))
+        )
         for entry in entries
-        if entry.state is State.DROPPED and entry.standing.resolution == "two flags"
+        if entry.state is State.DROPPED and entry.review_status.resolution == "two flags"
     ]
 
 
 def _list_objections(entry: TripleEntry) -> Iterator[Objection]:
-    reviews = entry.standing.current.reviews
-    for who in sorted(entry.standing.current.open_flags):
+    reviews = entry.review_status.current.reviews
+    for who in sorted(entry.review_status.current.open_flags):
         flag: Event = reviews[who]
         yield Objection(who, str(flag.verdict), flag.category and str(flag.category), flag.note)
 
@@ -226,6 +228,6 @@ def _compare(source: str, count: int, total: int, target: float, tolerance: floa
 
 
 def cover(entries: Sequence[TripleEntry], needed: int) -> Coverage:
-    """Return the thin cells of the accepted triples."""
+    """Return the sparse cells of the accepted triples."""
     accepted = [entry.triple.metadata for entry in entries if entry.is_accepted and entry.triple is not None]
     return compute_coverage([one.model_dump(include=set(CELL_KEYS)) for one in accepted], needed)

@@ -253,7 +253,7 @@ def _explain_missing(found: GoldSet, name: str, revision: int) -> str | None:
     entry = found.entries.get(name)
     if entry is None:
         return REMOVED
-    if entry.standing.revision != revision:
+    if entry.review_status.revision != revision:
         return str(entry.state) if entry.state in (State.REVOKED, State.RETIRED, State.DROPPED) else REVISED
     if not entry.is_accepted:
         return str(entry.state)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from evalspec.base.plural import counted
 from evalspec.model import Run, VerdictStatus
+from evalspec.reports.affected_samples import find_affected
 from evalspec.reports.base import StoredExchanges
-from evalspec.reports.concerned import find_concerned
 from evalspec.reports.html_report.document import (
     ReportLinks,
     read_script,
@@ -50,7 +50,7 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
         ValueError: the texts are not in the order of the samples.
     """
     foreign, room = PageData(_LONGEST_NAME), Room(None)
-    concerned = find_concerned(run)
+    concerned = find_affected(run)
     numbers = range(len(run.datasets))
     columns = pack(to_json([describe_samples(run, number, concerned, foreign) for number in numbers]))
     content = build_whole_content(run, build_view(run), concerned)

@@ -248,24 +248,24 @@ def _build_coverage(coverage: Coverage) -> Section:
     parts = tuple(_coverage_parts(coverage))
     if not coverage.cells:
         title = "Coverage"
-    elif coverage.thin is None:
+    elif coverage.sparse is None:
         title = f"Coverage: {counted(coverage.cells, 'cell')}"
     else:
-        title = f"Coverage: {len(coverage.thin):,} of {counted(coverage.cells, 'cell')} thin"
+        title = f"Coverage: {len(coverage.sparse):,} of {counted(coverage.cells, 'cell')} sparse"
     return Section("coverage", (title,), parts, "the coverage")
 
 
 def _coverage_parts(coverage: Coverage) -> Iterator[Part]:
-    if coverage.thin is None:
-        yield quiet("the thin cells are omitted (--no-content)")
-    elif coverage.thin:
+    if coverage.sparse is None:
+        yield quiet("the sparse cells are omitted (--no-content)")
+    elif coverage.sparse:
         columns = (*(names(key) for key in coverage.keys), *numbers("triples"))
         rows = (
             row(*(cell(*name(one.values[key])) for key in coverage.keys), cell(f"{one.count:,}"))
-            for one in coverage.thin
+            for one in coverage.sparse
         )
         yield Table(columns, tuple(rows))
-        yield quiet(f"a cell is thin below {counted(coverage.needed, 'accepted triple')}")
+        yield quiet(f"a cell is sparse below {counted(coverage.needed, 'accepted triple')}")
     if not coverage.keys:
         yield quiet("no accepted triple has a domain, difficulty or failure mode")
     yield from map(quiet, _say_unplaced(coverage.unplaced))

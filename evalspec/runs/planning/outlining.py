@@ -88,7 +88,7 @@ def _describe_curation(compute: Callable[[], Curation], no_content: bool) -> Cur
     """Return agreement and quality without notes, which may quote the set, and without values if texts are omitted."""
     found = compute()
     bare = (replace(one, flags=tuple(replace(flag, note=None) for flag in one.flags)) for one in found.dropped)
-    coverage = replace(found.coverage, thin=None) if no_content else found.coverage
+    coverage = replace(found.coverage, sparse=None) if no_content else found.coverage
     return replace(found, dropped=tuple(bare), coverage=coverage)
 
 

@@ -101,7 +101,7 @@ def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:
         raise InvalidInput(f"unknown builtin retriever '{options.builtin}'", RETRIEVERS.hint(options.builtin))
     if not RETRIEVERS.is_plugin(options.builtin):
         return create(options, vectors)
-    with RETRIEVERS.blaming(options.builtin):
+    with RETRIEVERS.attribute_errors(options.builtin):
         return cast(Retriever, _Guarded(create(options, vectors), options.builtin))
 
 
@@ -122,7 +122,7 @@ class _Guarded:
 
 def _guard(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
     async def guarded(*given: Any, **named: Any) -> Any:
-        with RETRIEVERS.blaming(name, RetrieverError):
+        with RETRIEVERS.attribute_errors(name, RetrieverError):
             return await method(*given, **named)
 
     return guarded

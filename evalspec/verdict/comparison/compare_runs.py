@@ -47,9 +47,9 @@ from evalspec.verdict.comparison.pairing import (
     to_paired,
 )
 from evalspec.verdict.comparison.sample_changes import list_sample_changes
-from evalspec.verdict.comparison.thin_cells import describe_thin_cells
 from evalspec.verdict.stats.paired import compute_effect_size
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice
+from evalspec.verdict.validity.cells import describe_sparse_cells
 from evalspec.verdict.validity.changes import Evidence, SignificanceRules, estimate_difference, weigh
 from evalspec.verdict.validity.estimates import FEW
 
@@ -141,8 +141,8 @@ def _compare(
     baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: SignificanceRules
 ) -> CandidateComparison:
     datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
-    thin = [
-        describe_thin_cells(pairs.after if pairs.after.gold else pairs.before, pairs.samples.both, one.metrics.values())
+    sparse = [
+        describe_sparse_cells(pairs.with_gold, pairs.samples.both, one.metrics.values())
         for pairs, one in zip(match.datasets, datasets, strict=True)
     ]
     candidate = match.candidate
@@ -150,7 +150,7 @@ def _compare(
         candidate.name,
         candidate.run.id,
         candidate.kind,
-        (*match.notes, *filter(None, thin)),
+        (*match.notes, *filter(None, sparse)),
         mismatches=match.mismatches,
         differences=tuple(list_differences(baseline.run, candidate.run)),
         datasets=datasets,

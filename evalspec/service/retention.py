@@ -1,4 +1,4 @@
-"""The caretaker deletes what has expired: old runs and jobs, idle pushes, old tokens and audit entries."""
+"""Delete what has expired: old runs and jobs, idle pushes, old tokens and audit entries."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,19 +32,19 @@ _PERIOD_SECONDS = 3600.0
 _DAY_SECONDS = 86_400
 
 
-def keep_house(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> None:
+def enforce_retention(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> None:
     """Delete what has expired now and once an hour, until `stop` is set."""
     while not stop.is_set():
         try:
-            tidy(engine, settings)
+            purge_expired(engine, settings)
         except StoreError as error:  # the database may answer the next time
-            log_event("the caretaker failed", level=ERROR, error=str(error))
+            log_event("the retention thread failed", level=ERROR, error=str(error))
         except Exception:  # a fault must not end the deletion of personal data for good
-            log_exception("the caretaker failed")
+            log_exception("the retention thread failed")
         stop.wait(_PERIOD_SECONDS)
 
 
-def tidy(engine: Engine, settings: ServiceSettings) -> None:
+def purge_expired(engine: Engine, settings: ServiceSettings) -> None:
     """Delete what has expired. What cannot be deleted is logged and tried again the next time.
 
     Raises:
