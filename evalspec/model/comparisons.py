@@ -56,7 +56,7 @@ class Delta(Record, frozen=True):
         force_setattr(self, "relative", share)
 
 
-class SettlingSize(Record, frozen=True):
+class RequiredSampleSize(Record, frozen=True):
     """About how many samples would detect a change that the pairs cannot."""
 
     change: float
@@ -83,7 +83,7 @@ class MetricChange(Delta, frozen=True, kw_only=True):
     reason: Annotated[str | None, Meta(description="Why the conclusion is limited.")] = None
     units: Annotated[int, Meta(description="Independent samples or clusters among the pairs.")] = 0
     unpaired: Annotated[int, Meta(description="Samples with a score in one run only.")] = 0
-    settles: SettlingSize | None = None
+    required_size: RequiredSampleSize | None = None
     confidence: Annotated[float, Meta(description="Of the interval.")] = 0.95
 
 

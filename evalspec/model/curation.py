@@ -123,7 +123,7 @@ class DisputeSummary(Record, frozen=True, kw_only=True):
     outcomes: Annotated[Mapping[str, int], Meta(description="Number of disputes by how they ended, or `open`.")] = {}
 
 
-class SettlingTime(Record, frozen=True, kw_only=True):
+class ResolutionTime(Record, frozen=True, kw_only=True):
     """Time from the first flag to the end of the dispute, in hours."""
 
     known: Annotated[Count, Meta(description="Number of ended disputes with a known time.")] = 0
@@ -238,7 +238,7 @@ class Curation(Record, frozen=True, kw_only=True):
         Number, Meta(description="Upper bound of the probability that anybody ever gets a false alarm, 0 to 1.")
     ] = 0.0
     disputes: Annotated[tuple[DisputeSummary, ...], Meta(description="Disputes by category, most frequent first.")] = ()
-    settling: Annotated[SettlingTime, Meta(description="How long disputes took.")] = SettlingTime()
+    resolution_time: Annotated[ResolutionTime, Meta(description="How long disputes took.")] = ResolutionTime()
     dropped: Annotated[
         tuple[DroppedTriple, ...], Meta(description="The quality tracker: triples that two people flagged.")
     ] = ()

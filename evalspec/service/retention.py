@@ -11,7 +11,7 @@ from sqlalchemy import Engine, delete, select
 from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.model.typed_json import parse_document, read_bytes
-from evalspec.runs.store.run_store import read_moment
+from evalspec.runs.store.run_store import read_timestamp
 from evalspec.service import audit, jobs
 from evalspec.service.database import DatabaseDown, read_clock, reading, writing
 from evalspec.service.evaluation_files import evaluation_path
@@ -90,7 +90,7 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
     expired = [
         folder
         for folder in store.list_all()
-        if (moment := read_moment(folder)) is not None and moment < oldest and folder.name not in used
+        if (moment := read_timestamp(folder)) is not None and moment < oldest and folder.name not in used
     ]
     if not expired:
         return

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import EvalspecError, StoreError
 from evalspec.base.foreign_text import cut, encodable
-from evalspec.inputs.datasets.filters import spell_value
+from evalspec.inputs.datasets.filters import list_spellings
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
 from evalspec.model.log import InputRecord, ReplyRecord
 from evalspec.reports.affected_samples import AffectedSamples, find_affected
@@ -287,7 +287,7 @@ def _list_slices(result: SampleResult) -> Iterator[str]:
     yield from result.tags
     yield from result.slices
     for key, value in result.metadata.items():
-        yield from (f"{key}={spelling}" for spelling in spell_value(value))
+        yield from (f"{key}={spelling}" for spelling in list_spellings(value))
 
 
 def _begin(text: str | None) -> str | None:

@@ -58,9 +58,9 @@ def test_times_of_wrong_clocks_are_unknown(curated):
         curated.say(name, MORNING, ben="overstated")
     for who, at in {"ben": NOON, "ada": "2026-03-01T13:00:00Z"}.items():
         resolve(curated.root, "agreed", who, "upheld", at=at)  # the second word ends it, after five hours
-    settling = gold.stats(curated.root).settling
-    assert (settling.known, settling.unknown, settling.still_open) == (3, 3, 1)
-    assert (settling.median, settling.longest) == (5, 48)
+    found = gold.stats(curated.root).resolution_time
+    assert (found.known, found.unknown, found.still_open) == (3, 3, 1)
+    assert (found.median, found.longest) == (5, 48)
 
 
 def accept(curated, count, prefix="", **metadata):

@@ -19,7 +19,7 @@ from evalspec.model import (
     FlagPeriod,
     FlagRate,
     Objection,
-    SettlingTime,
+    ResolutionTime,
     SourceShare,
     SparseCell,
 )
@@ -92,7 +92,7 @@ def sample_curation(person: str = "cleo") -> Curation:
             DisputeSummary(category="numeric", disputes=24, outcomes={"revised": 12, "upheld": 10, "open": 2}),
             DisputeSummary(category=None, disputes=3, outcomes={"two flags": 3}),
         ),
-        settling=SettlingTime(known=21, unknown=4, still_open=2, median=30.5, longest=412.0),
+        resolution_time=ResolutionTime(known=21, unknown=4, still_open=2, median=30.5, longest=412.0),
         dropped=(
             DroppedTriple(
                 "refund",

@@ -9,7 +9,7 @@ from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.findings import scores_beyond_limits
 from evalspec.reports.rows import read_attempts
 from evalspec.reports.terminal import render_terminal, render_view_terminal
-from evalspec.reports.view.failures import describe_trouble
+from evalspec.reports.view.failures import describe_failure
 from evalspec.reports.view.sample import build_sample_view
 from evalspec.reports.worst import FailedSample, list_worst
 from evalspec.verdict.comparison.baseline import Baseline
@@ -35,7 +35,7 @@ def worst_of(run) -> list[list[str]]:
 
 
 def say(one: FailedSample) -> str:
-    return "".join(str(getattr(word, "text", word)) for word in describe_trouble(one))
+    return "".join(str(getattr(word, "text", word)) for word in describe_failure(one))
 
 
 def headline(run, place: int = 0) -> str:

@@ -24,7 +24,7 @@ from evalspec.model import (
     DisputeSummary,
     DroppedTriple,
     Objection,
-    SettlingTime,
+    ResolutionTime,
     SourceShare,
 )
 from evalspec.verdict.stats.agreement import RatedCase, measure_agreement
@@ -65,7 +65,7 @@ def compute_curation(found: GoldSet, viewer: Viewer = EVERYTHING) -> Curation:
         flag_rates=tuple(rate_flags(revisions, list(config.people), config.rules, list_restarts(calibrations))),
         false_alarms=config.rules.false_alarms,
         disputes=tuple(summarise_disputes(disputes)),
-        settling=summarise_settling(disputes),
+        resolution_time=summarise_resolution_time(disputes),
         dropped=tuple(list_dropped(entries)),
         sources=tuple(compare_sources(entries, config.targets)),
         without_source=sum(entry.is_accepted and entry.source is None for entry in entries),
@@ -164,11 +164,11 @@ def summarise_disputes(disputes: Sequence[Dispute]) -> list[DisputeSummary]:
     ]
 
 
-def summarise_settling(disputes: Sequence[Dispute]) -> SettlingTime:
+def summarise_resolution_time(disputes: Sequence[Dispute]) -> ResolutionTime:
     """Return how long disputes took. An end before the flag means a wrong clock, so its time is unknown."""
     hours = [one.hours for one in disputes if one.hours is not None]
     still_open = sum(one.outcome == OPEN for one in disputes)
-    return SettlingTime(
+    return ResolutionTime(
         known=len(hours),
         unknown=len(disputes) - still_open - len(hours),
         still_open=still_open,

@@ -29,7 +29,7 @@ def explain_no_review(entry: TripleEntry, by: str) -> str | None:
     return None
 
 
-def explain_no_settling(entry: TripleEntry, by: str) -> str | None:
+def explain_unresolvable(entry: TripleEntry, by: str) -> str | None:
     """Return why a person cannot settle a dispute now, None if they can: as writer, flagger, or a third person."""
     current = entry.review_status.current
     if entry.state is not State.DISPUTED:

@@ -15,9 +15,9 @@ from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Direction, Need, Threshold
-from evalspec.runs.planning.doubts import list_doubts
 from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset, Status
 from evalspec.runs.planning.metrics import MetricFinder
+from evalspec.runs.planning.suspicious_limits import list_suspicious_limits
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.scoring.metrics.columns import canonical_spec, find_column
 from evalspec.verdict.outline import close
@@ -228,7 +228,7 @@ class ThresholdFinder(Struct):
     def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
         bound = [(index, limit) for index, limit in enumerate(limits) if not limit.lifts]
         thresholds = [to_threshold(metric, limit, self._confidence) for _, limit in bound]
-        for number, message, fix in list_doubts(metric, thresholds):
+        for number, message, fix in list_suspicious_limits(metric, thresholds):
             where = self._place_of(bound[number][0], place)
             _add_new(self.loaded.problem(where, message, fix), self.warnings)
 

@@ -9,7 +9,7 @@ from evalspec.curation.gold.disputes import check_numbers, is_numeric
 from evalspec.curation.gold.files import compute_hash
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.passages import BlockText, find_shared, read_block_text
-from evalspec.curation.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
+from evalspec.curation.gold.reviewers import describe_missing, explain_unresolvable, list_reviewable
 from evalspec.curation.gold.schema import Event, Flag, Kind
 from evalspec.curation.gold.states import State
 from evalspec.curation.gold.viewer import Viewer
@@ -160,7 +160,7 @@ def can_settle(entry: TripleEntry, viewer: Viewer) -> bool:
     """Return whether a person can settle a dispute that they may see."""
     if viewer.person is None or viewer.is_blind(entry):
         return False
-    return explain_no_settling(entry, viewer.person) is None
+    return explain_unresolvable(entry, viewer.person) is None
 
 
 def list_triple(entry: TripleEntry, viewer: Viewer) -> ListedTriple:
@@ -261,7 +261,7 @@ def show_dispute(root: Path, entry: TripleEntry, viewer: Viewer) -> ShownDispute
     flags = [event for event in current.events if event.kind is Kind.FLAG]
     named = dict.fromkeys(event.category for event in flags if event.category is not None)
     is_third = person not in current.writers | current.reviews.keys()
-    refusal = "you are not one of the people of the set" if person is None else explain_no_settling(entry, person)
+    refusal = "you are not one of the people of the set" if person is None else explain_unresolvable(entry, person)
     return ShownDispute(
         tuple(map(show_event, flags)),
         tuple((CATEGORIES[category], RULES[category]) for category in named if category in RULES),

@@ -18,8 +18,8 @@ from evalspec.model.comparisons import (
     DatasetComparison,
     Delta,
     MetricChange,
+    RequiredSampleSize,
     RunPair,
-    SettlingSize,
     SliceChange,
 )
 from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
@@ -312,7 +312,7 @@ def _settle(pairs: DatasetPairs, metric: str, evidence: Evidence | None, *, size
         cohens_dz=effect.cohens_dz if effect else None,
         superiority=effect.superiority if effect else None,
         units=evidence.scores.count_units,
-        settles=_find_settling(evidence) if sized and verdict is Change.UNDECIDED else None,
+        required_size=_find_required_size(evidence) if sized and verdict is Change.UNDECIDED else None,
         confidence=evidence.rules.confidence,
     )
 
@@ -331,14 +331,14 @@ def _judge(evidence: Evidence) -> tuple[Change, str | None]:
     return (Change.IMPROVED if better else Change.DEGRADED), None
 
 
-def _find_settling(evidence: Evidence) -> SettlingSize | None:
+def _find_required_size(evidence: Evidence) -> RequiredSampleSize | None:
     """Return a change of a fiftieth of the metric's range and the pairs that would detect it, if there are fewer."""
     if evidence.scores.bounds is None:
         return None
     low, high = evidence.scores.bounds
     change = _WORTH_FINDING * (high - low)
     needed = evidence.compute_needed(change)
-    return SettlingSize(change, needed) if needed is not None and needed > len(evidence.scores) else None
+    return RequiredSampleSize(change, needed) if needed is not None and needed > len(evidence.scores) else None
 
 
 def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:

@@ -6,7 +6,7 @@ from evalspec.model import Direction, Threshold
 from evalspec.scoring.metrics.base import Metric
 
 
-def list_doubts(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
+def list_suspicious_limits(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
     """Yield the suspicious thresholds on a metric: index, message and fix."""
     for index, limit in enumerate(limits):
         found = _find_idle(metric, limit) or _find_unusual(metric, limit)
