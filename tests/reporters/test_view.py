@@ -78,7 +78,12 @@ def test_a_table_of_minor_rows_alone_is_only_counted():
 
 
 def test_columns_that_have_no_room_are_left_out_or_told_below():
-    columns = (names("a"), Column("wide", room=90), Column("told", min_width=90, below=True), Column("narrow", min_width=60))
+    columns = (
+        names("a"),
+        Column("wide", room=90),
+        Column("told", min_width=90, below=True),
+        Column("narrow", min_width=60),
+    )
     rows = (Row((cell(*name("x")), cell("1"), cell("long"), cell("2"))), Row((cell("y"), cell("1"), cell(), cell("3"))))
     table, line = parts_of(fit_view(view_of(Table(columns, rows)), Limits(width=89)))
     assert [column.title for column in table.columns] == ["a", "narrow"]

@@ -8,12 +8,12 @@ from evalspec.reports.affected_samples import AffectedSamples, find_failure_caus
 from evalspec.reports.findings import is_beyond, limits_of, metrics_of
 from evalspec.reports.html_report.page_data import PageData, to_tree
 from evalspec.reports.markup.elements import group
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.samples import draw_columns
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.worst import list_worst
 
 
-def describe_dataset(dataset: DatasetResult, room: Room) -> dict[str, Any]:
+def describe_dataset(dataset: DatasetResult, room: TextBudget) -> dict[str, Any]:
     """Return what the table of the samples of a dataset needs at first: its titles, as elements."""
     metrics = metrics_of(dataset)
     return {

@@ -16,8 +16,8 @@ from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, Kind
 from evalspec.curation.gold.states import SETTLING
 from evalspec.curation.gold.viewer import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.shown import Layout, lay_out, lay_out_section
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS, Note
@@ -169,7 +169,7 @@ def _render_triple(
         links=links,
         most_words=MOST_WORDS,
         whole_link=whole_link,
-        room=Room(_TEXT_BYTES, whole_link),
+        room=TextBudget(_TEXT_BYTES, whole_link),
         may_review=visit.may("review"),
         errors=refusal.errors,
         note=refusal.form.note,

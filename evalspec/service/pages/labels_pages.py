@@ -11,8 +11,8 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.tables import COLUMNS
 from evalspec.model.labels import Label
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.shown import lay_out
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
@@ -132,7 +132,7 @@ def _render(
         errors=(errors or [])[:_ERRORS_SHOWN],
         more_errors=max(len(errors or ()) - _ERRORS_SHOWN, 0),
         columns=COLUMNS,
-        room=Room(_TEXT_BYTES),
+        room=TextBudget(_TEXT_BYTES),
     )
 
 
