@@ -22,7 +22,7 @@ from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
-from evalspec.service.workers import end, tell
+from evalspec.service.workers import end, send_line
 
 _RESTART_SECONDS = 1.0
 _LONGEST_PAUSE = 60.0
@@ -113,7 +113,7 @@ def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     with subprocess.Popen(
         [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
-        tell(process, encode_settings(settings))
+        send_line(process, encode_settings(settings))
         while process.poll() is None and not stop.wait(0.2):
             pass
         return end(process, _STOP_SECONDS)

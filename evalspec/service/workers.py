@@ -96,7 +96,7 @@ def _start(settings: ServiceSettings, project: Project, job: Job) -> "subprocess
             stderr=log,
             start_new_session=True,  # Ctrl-C reaches the worker, which stops its job in order
         )
-    tell(process, f"{json.dumps(asked)}\n".encode())
+    send_line(process, f"{json.dumps(asked)}\n".encode())
     return process
 
 
@@ -110,7 +110,7 @@ def _wait(process: "subprocess.Popen[bytes]", stop: threading.Event) -> int:
     return process.returncode
 
 
-def tell(process: "subprocess.Popen[bytes]", line: bytes) -> None:
+def send_line(process: "subprocess.Popen[bytes]", line: bytes) -> None:
     """Write a line to a worker or a job. Its input stays open: its end means that whoever started it is gone."""
     with suppress(BrokenPipeError):  # it has ended already, and its exit code shows why
         if process.stdin is not None:

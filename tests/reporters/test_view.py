@@ -80,7 +80,7 @@ def test_a_table_of_minor_rows_alone_is_only_counted():
 def test_columns_that_have_no_room_are_left_out_or_told_below():
     columns = (
         names("a"),
-        Column("wide", room=90),
+        Column("wide", min_width=90),
         Column("told", min_width=90, below=True),
         Column("narrow", min_width=60),
     )

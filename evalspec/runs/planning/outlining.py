@@ -65,7 +65,7 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
 
 
 def _choose_slices(config: DatasetConfig, no_content: bool) -> tuple[str, ...] | None:
-    """Return the keys to slice results by; None for all with few values. Values are content, so tags stand in."""
+    """Return the keys to slice results by; None for all with few values. Values are content, so tags replace them."""
     if config.slices is None:
         return (TAGS,) if no_content else None
     return tuple(config.slices)
