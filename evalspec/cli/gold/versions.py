@@ -128,7 +128,7 @@ def _describe(checked: SetCheck, marked: Changed) -> dict[str, Any]:
 def _describe_blocks(found: Mapping[str, Sequence[BlockCheck]]) -> dict[str, Any]:
     return {
         name: [
-            {"block": one.block.block_id, "fit": one.fit, "version": one.block.version, "found": one.found}
+            {"block": one.block.block_id, "fit": one.status, "version": one.block.version, "found": one.found}
             for one in own
         ]
         for name, own in found.items()
