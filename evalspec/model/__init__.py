@@ -58,6 +58,7 @@ from evalspec.model.scores import (
 )
 from evalspec.model.summaries import (
     Direction,
+    LimitStatus,
     RepeatSummary,
     SliceResult,
     StatedLimit,
@@ -107,6 +108,7 @@ __all__ = [
     "FlagPeriod",
     "FlagRate",
     "JudgeUsage",
+    "LimitStatus",
     "MeasurementChange",
     "Message",
     "MissingDocument",
