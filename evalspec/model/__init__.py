@@ -69,7 +69,9 @@ from evalspec.model.summaries import (
 )
 from evalspec.model.verdicts import (
     UNDECIDED,
+    ComparedWith,
     Confirmation,
+    ConfirmationStatus,
     MeasurementChange,
     RegressionOutcome,
     Verdict,
@@ -92,7 +94,9 @@ __all__ = [
     "AlwaysRetrieved",
     "Attempt",
     "Cause",
+    "ComparedWith",
     "Confirmation",
+    "ConfirmationStatus",
     "Coverage",
     "Curation",
     "Dataset",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.base.plural import counted
-from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.model import ComparedWith, JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
 from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.view.curation import build_gold
 from evalspec.reports.view.dataset import build_dataset, build_worst
@@ -140,7 +140,7 @@ def _build_regressions(regressions: Sequence[RegressionOutcome]) -> Section:
 def _regression_row(found: RegressionOutcome) -> Row:
     metric = found.metric or ""
     place = (*name(found.dataset), ": ") if found.dataset else ()
-    what = (*name(metric), " (anchor)" if found.against == "anchor" else "") if metric else (found.title,)
+    what = (*name(metric), " (anchor)" if found.against is ComparedWith.ANCHOR else "") if metric else (found.title,)
     return row(
         cell(*place, *what),
         cell(render_known(metric, found.baseline)),

@@ -2,9 +2,9 @@
 
 Intervals of percentiles are from order statistics, exact for independent values of any distribution. A value x is too
 low for the p-quantile if the interval of the share of values up to x is below p. So the interval of a percentile
-inverts that of a share, at the same confidence. For independent values, the share's interval is that of Clopper and Pearson,
-which gives the classical ranks (David and Nagaraja 2003, section 7.1). For clustered values, it is the bounded interval
-of clustered 0/1 scores.
+inverts that of a share, at the same confidence. For independent values, the share's interval is that of Clopper and
+Pearson, which gives the classical ranks (David and Nagaraja 2003, section 7.1). For clustered values, it is the bounded
+interval of clustered 0/1 scores.
 """
 
 import math
