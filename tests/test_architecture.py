@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import cache
 from graphlib import TopologicalSorter
 from io import StringIO
@@ -169,6 +169,30 @@ def test_modules_are_small():
     sizes = {module: len(module.read_text().splitlines()) for module in MODULES}
     assert max(sizes.values()) <= 400, max(sizes, key=sizes.get)
     assert median(sizes.values()) <= 150
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(list)
+    for module in MODULES:
+        for node in ast.walk(parse(module)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{module.relative_to(PACKAGE)}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+MOST_WITH_ONE_IMPORTER = 95
+"""Modules that only one other imports, without those that a table or a registry lists."""
+
+
+def test_few_modules_have_exactly_one_importer():
+    """Two modules that are one thought are one module."""
+    known = {place(module) for module in MODULES}
+    importers = defaultdict(set)
+    for module in MODULES:
+        for name in imported(module):
+            importers[name if name in known else name[:-1]].add(module)
+    single = sorted(".".join(name) for name in known if name[-1] != "__init__" and len(importers[name]) == 1)
+    assert len(single) <= MOST_WITH_ONE_IMPORTER, single
 
 
 def test_no_junk_drawers():

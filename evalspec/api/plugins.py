@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from evalspec.base.errors import MetricError, Problem, RetrieverError, ServiceError
-from evalspec.base.foreign_text import inert, steerless
+from evalspec.base.foreign_text import inert, without_control_codes
 from evalspec.base.jsonl import read_head
 from evalspec.inputs.datasets.base import (
     DatasetContent,
@@ -251,7 +251,8 @@ def check_reporter(reporter: Reporter) -> str | bytes:
         _require(isinstance(content, str | bytes), f"{name}.render returned {describe_value(content)}; return a str")
     _, content, again = contents
     _require(content == again, f"{name}.render gives one run two reports")
-    _require(isinstance(content, bytes) or steerless(content) == content, f"{name}.render passes on control characters")
+    is_clean = isinstance(content, bytes) or without_control_codes(content) == content
+    _require(is_clean, f"{name}.render passes on control characters")
     return content
 
 

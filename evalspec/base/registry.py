@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
-from evalspec.base.trust import Act, in_force
+from evalspec.base.trust import Act, current_trust
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class Registry(Generic[T]):
         return iter(list(self._known().values()))
 
     def _uses_plugins(self) -> bool:
-        return in_force().permits(Act.USE_PLUGINS, self.group)
+        return current_trust().permits(Act.USE_PLUGINS, self.group)
 
     def _known(self) -> Mapping[str, T]:
         """Return the usable objects by name: all of them, or only evalspec's own under --untrusted."""
@@ -184,7 +184,7 @@ class Registry(Generic[T]):
         return self._plugins.get(name, "").partition(": ")[0]
 
     @contextmanager
-    def blaming(self, name: str, fails: Callable[[str], EvalspecError] | None = None) -> Iterator[None]:
+    def attribute_errors(self, name: str, fails: Callable[[str], EvalspecError] | None = None) -> Iterator[None]:
         """Name the plugin in errors that the object with that canonical name raises within the block.
 
         `fails`: makes the error of one sample from a message.

@@ -168,7 +168,7 @@ def write_reports(
 
 
 def _render(reporter: Reporter, run: Run, exchanges: StoredExchanges) -> str | bytes:
-    with REPORTERS.blaming(reporter.name):
+    with REPORTERS.attribute_errors(reporter.name):
         content = reporter.render(run, exchanges)
         return content if isinstance(content, bytes) else returned(content, str)
 

@@ -56,7 +56,7 @@ class Delta(Record, frozen=True):
         force_setattr(self, "relative", share)
 
 
-class SettlingSize(Record, frozen=True):
+class RequiredSampleSize(Record, frozen=True):
     """About how many samples would detect a change that the pairs cannot."""
 
     change: Annotated[float, Meta(description="The change that they would detect.")]
@@ -85,7 +85,7 @@ class MetricChange(Delta, frozen=True, kw_only=True):
     reason: Annotated[str | None, Meta(description="Why the conclusion is limited.")] = None
     units: Annotated[int, Meta(description="Independent samples or clusters among the pairs.")] = 0
     unpaired: Annotated[int, Meta(description="Samples with a score in one run only.")] = 0
-    settles: SettlingSize | None = None
+    required_size: RequiredSampleSize | None = None
     confidence: Annotated[float, Meta(description="Of the interval.")] = 0.95
 
 
@@ -113,7 +113,7 @@ class RankMove(Record, frozen=True):
     after: Annotated[int | None, Meta(description="Rank in the candidate; null: not retrieved.")]
 
 
-class ShownAttempt(Record, frozen=True):
+class AttemptNumber(Record, frozen=True):
     """The number of the attempt that is shown, and how many both runs have."""
 
     number: Annotated[int, Meta(description="The attempt, from 1.")]
@@ -127,7 +127,7 @@ class SideBySide(Record, frozen=True):
     baseline: Annotated[str | None, Meta(description="The answer of the baseline; null: none, or not stored.")]
     candidate: Annotated[str | None, Meta(description="The answer of the candidate; null: none, or not stored.")]
     rank_moves: Annotated[tuple[RankMove, ...], Meta(description="Relevant documents whose rank changed.")]
-    attempt: Annotated[ShownAttempt | None, Meta(description="null: there is only one.")] = None
+    attempt: Annotated[AttemptNumber | None, Meta(description="null: there is only one.")] = None
 
 
 class SampleChange(Record, frozen=True):

@@ -152,7 +152,7 @@ def test_who_wrote_a_triple_elsewhere_cannot_confirm_it_here(accepted_elsewhere)
     gold.import_dataset(root, "again.yaml", "ben")
     assert accepted_elsewhere.call("add", "one", "--file", "one.yaml", "--as", "cleo").code == 0
     writers = {
-        name: gold.read_entry(root, name).standing.current.writers for name in ("good", "author", "again", "one")
+        name: gold.read_entry(root, name).review_status.current.writers for name in ("good", "author", "again", "one")
     }
     assert writers == {
         "good": {"cleo", "dan"},
@@ -214,7 +214,7 @@ def test_a_sample_of_a_run_becomes_a_triple(run):
     assert (refused.code, "gold grant --customer acme" in refused.err) == (2, True)
     gold.grant(run.root, "acme", "ada", evidence="a contract")
     assert run.call("add", "theirs", "--from-run", "latest", "more/known", "--as", "ada").code == 0
-    assert gold.read_entry(run.root, "theirs").standing.current.writers == {"ada", "ben"}
+    assert gold.read_entry(run.root, "theirs").review_status.current.writers == {"ada", "ben"}
     theirs = gold.read_entry(run.root, "theirs").triple.metadata
     assert (theirs.source, theirs.customer, theirs.generated_by) == ("customer", "acme", "model-1")
     assert run.block("theirs") == [{"block_id": "d1"}, {"block_id": "d2"}]

@@ -73,7 +73,7 @@ def test_a_proposal_can_be_edited_and_given_back(disputed, tmp_path):
         assert {key: metadata[key] for key in ORIGIN} == ORIGIN, "a revoked customer's parts are found by the customer"
         assert metadata["added_by"] == "ada"
     whole = gold.read_entry(disputed.root, "keys")
-    assert (whole.standing.resolution, whole.events[-1].event.children) == ("split", ["keys-1", "keys-2"])
+    assert (whole.review_status.resolution, whole.events[-1].event.children) == ("split", ["keys-1", "keys-2"])
     assert disputed.call("lint").code == 0
 
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from evalspec.base.errors import MetricError
 from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.scoring.metrics.text import _is_apart as is_apart
+from evalspec.scoring.metrics.text import _Outline as Outline
 from evalspec.scoring.metrics.text import (
     compute_bleu,
     compute_chrf,
@@ -16,8 +18,6 @@ from evalspec.scoring.metrics.text import (
     find_spelling,
     normalise,
 )
-from evalspec.scoring.metrics.whole_words import _is_apart as is_apart
-from evalspec.scoring.metrics.whole_words import _Outline as Outline
 
 NAMES = ["string_match", "exact_match", "rouge", "bleu", "chrf"]
 WORDS = ["the", "cat", "sat", "on", "Mat", "don't", "3.5", "x_y", "naïve", "서울은", "수도입니다", "Ω", "."]

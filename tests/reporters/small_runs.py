@@ -8,8 +8,8 @@ from evalspec.model import (
     Attempt,
     DatasetResult,
     Diagnosis,
+    Distractor,
     Exchange,
-    Intruder,
     Message,
     MissingDocument,
     NeverRetrieved,
@@ -162,7 +162,7 @@ def retrieval_full_of(text: str) -> Run:
                 QueryDiagnosis(
                     query=text,
                     missing=(MissingDocument(text, 1, None, (text,)),),
-                    pushed_out_by=(Intruder(text, 1, None),),
+                    pushed_out_by=(Distractor(text, 1, None),),
                     wanted=1,
                     searched=9,
                 ),

@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -176,7 +177,8 @@ def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
     assert {"stop", "length"} <= {facts.get("finish reason") for facts in told}
     samples = [sample for dataset in run.datasets for sample in dataset.samples]
     for sample, opened in zip(samples, shown, strict=True):
-        errors = [asking.error for asking in (sample, *sample.attempts) if asking.error is not None]
+        attempts_of: list[Any] = [sample, *sample.attempts]
+        errors = [asking.error for asking in attempts_of if asking.error is not None]
         assert elements(opened, "div", "prose error") == [visible(error) for error in errors]
 
 

@@ -17,8 +17,8 @@ from evalspec.base.foreign_text import visible
 from evalspec.model import (
     AgentReply,
     DatasetResult,
+    Distractor,
     Exchange,
-    Intruder,
     Run,
     Sample,
     SampleResult,
@@ -160,7 +160,7 @@ def test_a_page_lists_the_worst_queries_and_counts_the_others(opened):
         replace(
             dataset.diagnosis.queries[1],
             query=f"q-{number}",
-            pushed_out_by=tuple(Intruder(f"x-{rank}", rank, None) for rank in range(1, 31)),
+            pushed_out_by=tuple(Distractor(f"x-{rank}", rank, None) for rank in range(1, 31)),
         )
         for number in range(150)
     )

@@ -77,7 +77,12 @@ def test_a_table_of_minor_rows_alone_is_only_counted():
 
 
 def test_columns_that_have_no_room_are_left_out_or_told_below():
-    columns = (names("a"), Column("wide", room=90), Column("told", room=90, below=True), Column("narrow", room=60))
+    columns = (
+        names("a"),
+        Column("wide", min_width=90),
+        Column("told", min_width=90, below=True),
+        Column("narrow", min_width=60),
+    )
     rows = (Row((cell(*name("x")), cell("1"), cell("long"), cell("2"))), Row((cell("y"), cell("1"), cell(), cell("3"))))
     table, line = parts_of(fit_view(view_of(Table(columns, rows)), Limits(width=89)))
     assert [column.title for column in table.columns] == ["a", "narrow"]
@@ -134,8 +139,8 @@ def test_a_further_column_of_the_view_is_in_every_form(monkeypatch):
     assert "|  | std |\n" in render_view_markdown(changed)
     assert "| 0.123 |\n" in render_view_markdown(changed)
     monkeypatch.setattr(page, "build_view", lambda run: changed)
-    table = render_html(run, no_exchanges).partition('aria-label="the metrics of d"')[2].partition("</table>")[0]
-    head, row = re.findall(r"<tr.*?</tr>", table)
+    drawn = render_html(run, no_exchanges).partition('aria-label="the metrics of d"')[2].partition("</table>")[0]
+    head, row = re.findall(r"<tr.*?</tr>", drawn)
     assert head.endswith('<th scope="col" role="columnheader" class="number">std</th></tr>')
     assert row.endswith('data-title="std"><span class="fail">0.123</span></td></tr>')
 

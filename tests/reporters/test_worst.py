@@ -5,16 +5,16 @@ import pytest
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, RegressionOutcome, Run, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.model.fingerprints import Fingerprint
-from evalspec.reports.concerned import find_blamed
+from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.findings import scores_beyond_limits
 from evalspec.reports.rows import read_attempts
 from evalspec.reports.terminal import render_terminal, render_view_terminal
-from evalspec.reports.view.failures import describe_trouble
+from evalspec.reports.view.failures import describe_failure
 from evalspec.reports.view.sample import build_sample_view
 from evalspec.reports.worst import FailedSample, list_worst
 from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.regression import decide_regressions
-from reporters.test_concerned import concerned, dataset, judge, sample
+from reporters.test_affected_samples import concerned, dataset, judge, sample
 
 LIMIT = Threshold("m", min=0.5)
 
@@ -30,12 +30,12 @@ def attempted(name: str, *values: float) -> SampleResult:
 
 def worst_of(run) -> list[list[str]]:
     """The worst samples of each dataset, with what is wrong."""
-    found = zip(run.datasets, find_blamed(run), strict=True)
+    found = zip(run.datasets, find_failure_causes(run), strict=True)
     return [[f"{one.id}: {say(one)}" for one in list_worst(part, blamed)] for part, blamed in found]
 
 
 def say(one: FailedSample) -> str:
-    return "".join(str(getattr(word, "text", word)) for word in describe_trouble(one))
+    return "".join(str(getattr(word, "text", word)) for word in describe_failure(one))
 
 
 def headline(run, place: int = 0) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
-from evalspec.verdict.stats.percentiles import compute_percentile_interval, count_needed
+from evalspec.verdict.validity.estimates import compute_percentile_interval, count_needed
 
 SHARES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
 

@@ -54,7 +54,7 @@ def accept_losses(target: DatasetFormat, content: DatasetContent, source: Path, 
 
 def list_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
     """Return what the format cannot represent of a content that was read from `source`."""
-    with _unencodable_text_told(source), DATASETS.blaming(target.name):
+    with _unencodable_text_told(source), DATASETS.attribute_errors(target.name):
         return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.list_losses(content)]
 
 
@@ -77,7 +77,7 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
         ):
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
-            with DATASETS.blaming(target.name):
+            with DATASETS.attribute_errors(target.name):
                 counts = returned(write(content, written), Written)
             if streamed and not written.is_dir():
                 copy_to_stream(written, destination)

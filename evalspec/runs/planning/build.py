@@ -39,7 +39,7 @@ from evalspec.runs.planning.services import (
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.call_thread import find_owner
-from evalspec.targets.agents.replay import Replies, find_reply, list_strangers, load_recorded
+from evalspec.targets.agents.replay import Replies, find_reply, list_unknown_replies, load_recorded
 from evalspec.targets.agents.user_agent import describe_misfit, is_agent
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def _replies(draft: Draft) -> Replies | None:
 def _warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
     """Warn about recorded replies that match no sample, a sign of the wrong file."""
     known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
-    strangers = list_strangers(replies, known)
+    strangers = list_unknown_replies(replies, known)
     if strangers:
         shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
         message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"

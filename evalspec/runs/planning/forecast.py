@@ -171,8 +171,8 @@ def _count_units_needed(attempts: int, policy: CiGate, options: RunOptions) -> i
     """Return how many units must change for a drop to be significant. `attempts`: of each sample in the baseline."""
     if policy.alpha is None:
         return None
-    luck = Design(attempts, options.repeat, policy.alpha).luck
-    return SignificanceRules(policy.alpha, two_sided=False).count_needed(luck=luck)
+    chance = Design(attempts, options.repeat, policy.alpha).chance
+    return SignificanceRules(policy.alpha, two_sided=False).count_needed(chance=chance)
 
 
 def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:

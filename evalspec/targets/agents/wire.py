@@ -13,7 +13,7 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.registry import Registry, returned
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
-from evalspec.model.samples import spell_input
+from evalspec.model.samples import render_input
 from evalspec.targets.agents.mapping import MappedStream, read_mapped
 
 DEFAULT_WIRE = "agentspec"
@@ -150,7 +150,7 @@ def open_stream(endpoint: ChatEndpoint) -> StreamReader:
 
 def build_messages(sample: Sample) -> list[dict[str, str]]:
     """Return the conversation as role and content. A plain question is one user message."""
-    turns = spell_input(sample.user_input)
+    turns = render_input(sample.user_input)
     return [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
 
 

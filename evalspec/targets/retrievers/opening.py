@@ -113,7 +113,7 @@ def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:
         raise InvalidInput(f"unknown builtin retriever '{options.builtin}'", RETRIEVERS.hint(options.builtin))
     if not RETRIEVERS.is_plugin(options.builtin):
         return create(options, vectors)
-    with RETRIEVERS.blaming(options.builtin):
+    with RETRIEVERS.attribute_errors(options.builtin):
         return cast(Retriever, _Guarded(create(options, vectors), options.builtin))
 
 
@@ -138,7 +138,7 @@ class _Guarded:
 
 def _guard(method: Callable[..., Any], kind: str, name: str) -> Callable[..., Awaitable[Any]]:
     async def guarded(*given: Any) -> Any:
-        with RETRIEVERS.blaming(name, RetrieverError):
+        with RETRIEVERS.attribute_errors(name, RetrieverError):
             result = await returned(method(*given), Awaitable)  # type: ignore[type-abstract]
             if kind in ("search", "rerank"):
                 hits = [returned(hit, Hit) for hit in returned(result, Retrieval).hits]

@@ -13,9 +13,9 @@ import yaml
 
 from evalspec.api.public import validate
 from evalspec.service import dataset_checks, jobs, uploaded_datasets
-from evalspec.service.caretaker import tidy
 from evalspec.service.dataset_checks import run_dataset_check
 from evalspec.service.pages import datasets_pages
+from evalspec.service.retention import purge_expired
 from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
 from hostile_texts import HOSTILE
@@ -237,10 +237,10 @@ def test_only_its_author_sees_an_upload_and_it_expires(ben, shop, client, engine
     for other in others:
         ben.post(f"{other}/discard")
     (staged,) = (shop / ".evalspec" / "staging").iterdir()
-    tidy(engine, settings)
+    purge_expired(engine, settings)
     assert staged.is_dir()
     os.utime(staged, (time.time() - 4000, time.time() - 4000))
-    tidy(engine, settings)
+    purge_expired(engine, settings)
     assert not staged.exists()
     ben.get(place, 404)
 

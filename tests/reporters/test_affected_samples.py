@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Cause, DatasetResult, Direction, Run, SampleResult, SampleStatus, Score, Threshold
-from evalspec.reports.concerned import find_concerned
+from evalspec.reports.affected_samples import find_affected
 from evalspec.verdict.comparison.new_failures import decide_new_failures
 from evalspec.verdict.gate import compute_outcome, compute_verdict
 from evalspec.verdict.outline import MetricOutline
@@ -34,7 +34,7 @@ def concerned(run: Run) -> list:
     """The dataset and the samples behind each reason."""
     return [
         one and (run.datasets[one.dataset].name, [run.datasets[one.dataset].samples[place].id for place in one.places])
-        for one in find_concerned(run)
+        for one in find_affected(run)
     ]
 
 
@@ -80,7 +80,7 @@ def test_new_failures_are_found_by_their_names(ids):
     before, after = (dataset("d", [sample(id, value) for id in ids], limit) for value in (0.9, 0.1))
     found = decide_new_failures(before, after, policy)
     run = judge(replace(after, thresholds=()), policy=policy, regressions=(found,))
-    (one,) = find_concerned(run)
+    (one,) = find_affected(run)
     assert concerned(run) == [("d", ids[:5])]
     assert one.complete is (len(ids) <= 5)
 

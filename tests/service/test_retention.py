@@ -10,8 +10,8 @@ from sqlalchemy import select
 import evalspec
 from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
-from evalspec.service.caretaker import tidy
 from evalspec.service.database import reading, writing
+from evalspec.service.retention import purge_expired
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceLimits, ServiceSettings
 from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
@@ -48,7 +48,7 @@ def list_runs(projects):
     }
 
 
-def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
+def test_retention_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
     old, labelled, used, recent = (evaluate(days) for days in (40, 41, 43, 5))
     promoted = evaluate(42, projects["shop"] / "evals/baselines/main.json")
     store = settings.projects["shop"].store
@@ -67,9 +67,9 @@ def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, s
         connection.execute(JOBS.update().where(JOBS.c.id.in_([ended.id, kept.id])).values(done))
     RunIndex(engine, settings.projects["shop"]).rebuild()
     limits = ServiceLimits(retention_days=30)
-    tidy(engine, ServiceSettings(settings.projects, settings.database))
+    purge_expired(engine, ServiceSettings(settings.projects, settings.database))
     assert len(list_runs(projects)) == 5, "without a retention all are kept"
-    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
+    purge_expired(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
     assert list_runs(projects) == {labelled, promoted, used, recent}
     with reading(engine) as connection:
         for column in (RUNS.c.id, RUN_DATASETS.c.run_id):
@@ -88,7 +88,9 @@ def test_a_baseline_that_cannot_be_read_keeps_the_runs_of_its_namespace(projects
     other.mkdir(parents=True)
     for name in ("lock", "samples.jsonl", "run.json"):
         (other / name).write_text("")
-    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30)))
+    purge_expired(
+        engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30))
+    )
     assert list_runs(projects) == {old}
     assert not other.exists()
     (record,) = [one for one in caplog.records if one.getMessage() == "retention failed"]
@@ -127,7 +129,7 @@ def test_old_audit_entries_are_deleted(engine, settings):
     record(engine, "old", namespace="shop")
     with writing(engine) as connection:
         connection.execute(AUDIT.update().where(AUDIT.c.action == "old").values(at=time.time() - 366 * DAY))
-    tidy(engine, settings)
+    purge_expired(engine, settings)
     (entry,) = list_entries(engine, None)
     assert entry.action == "recent"
     assert len(entry.target) == 300

@@ -27,8 +27,8 @@ class CutText(Struct, frozen=True):
     more: int
 
 
-class Room:
-    """The room for texts on one page. `left`: in bytes of HTML; None: unlimited. `whole_link`: to the whole texts."""
+class TextBudget:
+    """The budget for texts on one page. `left`: in bytes of HTML; None: unlimited. `whole_link`: to the whole texts."""
 
     def __init__(self, left: int | None, whole_link: str | None = None) -> None:
         self._left = left
