@@ -83,8 +83,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 evalspec
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin evalspec
 	$(BIN)/python tests/lint_prose.py
 
 check: lint

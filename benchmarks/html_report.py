@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from harness import describe_machine, print_goal, print_table
+from msgspec import convert
 
 from evalspec.model import (
     AgentReply,
@@ -27,6 +28,8 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.model.base import built
+from evalspec.model.fingerprints import Fingerprint
 from evalspec.reports.html import render_html
 
 METRICS = ("faithfulness", "context_recall", "answer_correctness", "nDCG@10", "Recall@5", "rouge")
@@ -104,7 +107,7 @@ def make_run(samples: int) -> Run:
         verdict=VerdictStatus.PASS,
         exit_code=0,
         datasets=(dataset,),
-        fingerprint={"agent": {"name": "benchmark"}},
+        fingerprint=convert({"agent": {"name": "benchmark"}}, built(Fingerprint)),
     )
 
 

@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from evalspec.verdict.stats.max_t import Family, compute_max_t
 from evalspec.verdict.stats.paired import compute_randomisation_test
-from evalspec.verdict.stats.percentiles import compute_percentile_interval, count_needed
 from evalspec.verdict.validity import changes
 from evalspec.verdict.validity.changes import SignificanceRules, weigh
-from evalspec.verdict.validity.estimates import Estimate
+from evalspec.verdict.validity.estimates import Estimate, compute_percentile_interval, count_needed
 from gate_power import Gate
 from simulated import (
     DIFFERENCES,

@@ -33,7 +33,8 @@ def watch_page(page: Page, is_expected: Callable[[str], bool] = lambda _url: Fal
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on("dialog", lambda dialog: (troubles.append(dialog.message), dialog.dismiss()))
+    page.on("dialog", lambda dialog: troubles.append(dialog.message))
+    page.on("dialog", lambda dialog: dialog.dismiss())
     page.on("popup", lambda popup: troubles.append(popup.url))
     page.on("request", lambda request: None if is_expected(request.url) else troubles.append(request.url))
     return troubles

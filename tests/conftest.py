@@ -4,6 +4,7 @@ import json
 import marshal
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import evalspec
 from evalspec.cli.main import run
 from left_out import explain_left_out
 from servers.faulty_agent import FaultyAgent
+from servers.scripted_judge import ScriptedJudge
 
 settings.register_profile("evalspec", deadline=None)  # the machines are shared: how long an example takes says nothing
 settings.register_profile("quick", deadline=None, max_examples=20, derandomize=True, database=None)  # of `make test`
@@ -25,23 +27,26 @@ settings.load_profile("evalspec")
 PACKAGE = Path(evalspec.__file__).parent
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what `make test` leaves out."""
     for item in items:
         if explain_left_out(item.nodeid):
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_sessionstart(session):
+_BEFORE = pytest.StashKey[set[tuple[Path, int]]]()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
     if not hasattr(session.config, "workerinput"):
-        session.package_before = list_package()
+        session.stash[_BEFORE] = list_package()
 
 
-def pytest_sessionfinish(session):
+def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a session whose tests changed the package, or left bytecode in it that Python cannot load."""
     if hasattr(session.config, "workerinput"):
         return
-    changed = sorted(path.name for path, _ in session.package_before ^ list_package())
+    changed = sorted(path.name for path, _ in session.stash[_BEFORE] ^ list_package())
     broken = [path.name for path in PACKAGE.rglob("*.pyc") if not is_loadable(path)]
     if changed or broken:
         raise pytest.UsageError(f"the tests changed the package: {[*changed, *broken]}")
@@ -60,7 +65,7 @@ def is_loadable(bytecode: Path) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of the developer's own shell reaches a test."""
     for name in list(os.environ):
         if name.startswith(("EVALSPEC_", "OPENAI_", "AGENTSPEC_")) or name in (
@@ -80,14 +85,21 @@ def clean_environment(monkeypatch):
 
 
 @pytest.fixture
-def agent():
+def agent() -> Iterator[FaultyAgent]:
     """An agent on loopback that answers well until told otherwise."""
     with FaultyAgent() as server:
         yield server
 
 
+@pytest.fixture
+def judge() -> Iterator[ScriptedJudge]:
+    """A judge on loopback that follows simple rules until told otherwise."""
+    with ScriptedJudge() as server:
+        yield server
+
+
 @pytest.fixture(scope="module")
-def browser():
+def browser() -> Iterator[Any]:
     """A headless Chromium."""
     from chromium import open_browser  # Playwright is slow to import, and few tests need it
 
@@ -114,7 +126,7 @@ class Project:
     """A folder with a manifest; `evaluation` is its spec.evaluation, `api` its spec.api."""
 
     folder: Path
-    capsys: Any
+    capsys: pytest.CaptureFixture[str]
     api: dict[str, Any] = field(default_factory=dict)
     evaluation: dict[str, Any] = field(default_factory=dict)
 
@@ -168,7 +180,7 @@ def without_few(notes: list[str]) -> list[str]:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch, capsys):
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Project]:
     """A project without datasets; its agent has no url yet."""
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)

@@ -1,10 +1,13 @@
 """Dataset contents as hypothesis makes them up, and the way through a format and back."""
 
+from pathlib import Path
+from typing import Any
+
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
-from evalspec.inputs.datasets.load import load_dataset
+from evalspec.inputs.datasets.load import LoadedDataset, load_dataset
 from evalspec.model import Message, Sample
 
 JUDGED = DatasetContent([Sample("1", "how many?", qrels={"a": 1}), Sample("2", "and how much?", qrels={"b": 1})])
@@ -40,15 +43,18 @@ SAMPLES_OF_ANY_KIND = st.lists(
 )
 
 
-def samples(**fields):
+def samples(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Sample]]:
     """At least one sample of these fields, all else as it is by default; the ids differ."""
     made = st.builds(Sample, **fields)
     return st.lists(made, min_size=1, max_size=3, unique_by=lambda sample: sample.id)
 
 
-def there_and_back(content, name, path):
+def there_and_back(content: DatasetContent, name: str, path: Path) -> tuple[LoadedDataset, DatasetContent]:
     """Written to a file and read again: the loaded dataset, and its content without the lines."""
-    DATASETS.find(name).write(content, path)
+    form = DATASETS.find(name)
+    assert form is not None
+    assert form.write is not None
+    form.write(content, path)
     loaded = load_dataset(Source(path, path.name), name)
     read = [replace(sample, line=None) for sample in loaded.samples]
     return loaded, DatasetContent(read, loaded.content.documents, loaded.content.defaults)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from evalspec.verdict.stats.power import AttemptModel, Design, compute_power
 from evalspec.verdict.validity.changes import PairedScores, SignificanceRules, weigh
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 
 STEP = 0.25
 _DEVIATIONS = 400
@@ -104,7 +105,7 @@ class Gate:
 
     def _draw(self, rng: np.random.Generator, attempts: int, lost: Array) -> Array:
         if not self.is_graded:
-            return (rng.random((self.samples, attempts)) < (self.rates * (1 - lost))[:, None]) * 1.0
+            return np.asarray(rng.random((self.samples, attempts)) < (self.rates * (1 - lost))[:, None]) * 1.0
         noise = 0.12 * rng.standard_normal((self.samples, attempts))
         return np.clip(np.round((self.rates[:, None] + noise) / STEP) * STEP, 0, 1) - lost[:, None]
 

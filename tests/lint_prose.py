@@ -6,9 +6,11 @@
 Prints `file:line: 'told': write reported, printed, detected` for each hit, and exits with 1 if there is any.
 
 It checks Markdown and YAML, and in Python modules the docstrings, comments and string literals. In Markdown it skips
-inline code and blocks of language `text` or `json`, which quote the program.
+inline code and blocks of language `text` or `json`, which quote the program. Public names of modules, classes and
+functions may have no word of COINED.
 """
 
+import ast
 import io
 import re
 import sys
@@ -67,6 +69,36 @@ BANNED = {
     r"(?:a|one) (?:line|text|object|document|row|request) a (?:line|sample|query|worker)": "per line, per sample",
 }
 """Regular expression of a phrase (whole words, any case, any white space between) to what to write instead."""
+
+
+COINED = {
+    "bearing": "what it is: relevance, effect",
+    "blamed": "failure_causes",
+    "attribute_errors": "attribute_errors",
+    "bury": "write_tombstone",
+    "caretaker": "retention",
+    "concerned": "affected",
+    "desk": "case_queue, case_session",
+    "doubts": "suspicious, doubtful, with a noun",
+    "house": "retention",
+    "intruder": "distractor",
+    "luck": "chance",
+    "peek": "probe",
+    "room": "text_budget, min_width",
+    "settling": "resolution_time, required_size",
+    "sight": "viewer",
+    "spell": "render",
+    "squeeze": "remove_whitespace",
+    "standing": "review_status",
+    "steerless": "without_control_codes",
+    "stranger": "unknown, with a noun",
+    "stretch": "common_substring",
+    "tell": "print, report, send",
+    "thin": "sparse",
+    "tidy": "purge_expired",
+    "trouble": "failure",
+}
+"""Words that this project coined and the field does not use, to what public names say instead."""
 
 
 class Allowed(NamedTuple):
@@ -136,11 +168,23 @@ def keep_python_prose(source: str) -> str:
     return "".join(prose)
 
 
+def find_coined_names(source: str, path: str) -> Iterator[Hit]:
+    """Return the public names of a module, its classes and functions that have a coined word, in singular or plural."""
+    definitions = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    defined = [(node.name, node.lineno) for node in ast.walk(ast.parse(source)) if isinstance(node, definitions)]
+    for name, line in [(Path(path).stem, 1), *defined]:
+        for word in [] if name.startswith("_") else re.findall(r"[A-Z]?[a-z]+", name):
+            instead = COINED.get(word.lower()) or COINED.get(word.lower().removesuffix("s").removesuffix("e"))
+            if instead:
+                yield Hit(path, line, name, instead)
+
+
 def _text_of(kind: int, written: str) -> str:
     """A comment or literal without its sign, prefix, quotes and replacement fields."""
     if kind == tokenize.COMMENT:
         return written.replace("#", " ", 1)
-    prefix, quote, _ = re.match(r"(\w*)(\"\"\"|'''|\"|'|)(.*)", written, re.DOTALL).groups()
+    found = re.match(r"(\w*)(\"\"\"|'''|\"|'|)", written)
+    prefix, quote = found.groups() if found else ("", "")
     if not quote:
         return written
     inner = written[len(prefix) + len(quote) : len(written) - len(quote)]
@@ -165,7 +209,10 @@ def list_files(paths: Iterable[str]) -> Iterator[Path]:
 
 def main(paths: list[str]) -> int:
     """Print every hit, and return the exit code."""
-    hits = [hit for file in list_files(paths or CHECKED) for hit in find_hits(file.read_text(), name_of(file))]
+    hits = []
+    for file in list_files(paths or CHECKED):
+        text, name = file.read_text(), name_of(file)
+        hits += [*find_hits(text, name), *(find_coined_names(text, name) if file.suffix == ".py" else ())]
     for hit in sorted(hits):
         print(hit)
     return 1 if hits else 0

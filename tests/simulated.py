@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -20,7 +21,7 @@ from evalspec.verdict.stats.gamma_sums import compute_tails
 from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules
 from evalspec.verdict.validity.estimates import Estimate
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
 Shape = tuple[Draw, float]
 """How to draw so many samples of so many values, and the mean of the population."""
@@ -146,7 +147,7 @@ def _is_worse(before: NDArray[np.int64], attempts: int, now: NDArray[np.int64], 
     shares = np.arange(attempts + 2) / (attempts + 1)
     logs = np.log((1 - shares)[:, None] + shares[:, None] * np.exp(1j * angles) + 1e-300)
     chances = np.fft.fft(np.exp(counts @ logs), axis=1).real / (samples + 1)
-    return np.cumsum(chances, axis=1)[np.arange(runs), now.sum(axis=1)] < alpha
+    return np.asarray(np.cumsum(chances, axis=1)[np.arange(runs), now.sum(axis=1)] < alpha)
 
 
 def simulate_best(

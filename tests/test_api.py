@@ -119,7 +119,7 @@ def test_errors_are_exceptions_without_secrets(qa, monkeypatch):
     with pytest.raises(InvalidInput, match=r"judge\.temperature"):
         api.evaluate("agent.yaml", agent=answer, judge={"temperature": 9})
     with pytest.raises(TypeError):
-        api.evaluate("agent.yaml", agent=answer, sample_sizes=3)
+        api.evaluate("agent.yaml", agent=answer, sample_sizes=3)  # type: ignore[call-arg]
 
 
 def test_a_run_is_loaded_scored_again_and_compared(qa):
@@ -246,7 +246,7 @@ def test_a_wrong_argument_is_one_line(qa, options, said):
 
 def test_an_unknown_argument_is_a_type_error_with_the_nearest_name(qa):
     with pytest.raises(TypeError, match="'dataset'; did you mean 'datasets'"):
-        api.evaluate("agent.yaml", dataset="qa")
+        api.evaluate("agent.yaml", dataset="qa")  # type: ignore[call-arg]
     assert list(api.validate("agent.yaml", datasets="qa").samples) == ["qa"]
     with pytest.raises(InvalidInput, match="nothing to compare"):
         api.compare("latest")
@@ -367,7 +367,7 @@ def test_a_wrong_argument_of_the_others_is_one_line(project, function, arguments
 
 def test_a_wrong_manifest_or_judge(qa):
     with pytest.raises(InvalidInput, match="judge: "):
-        api.evaluate("agent.yaml", agent=answer, judge="gpt")
+        api.evaluate("agent.yaml", agent=answer, judge="gpt")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="NUL"):
         api.evaluate("a\0b", agent=answer)
     with pytest.raises(TypeError):

@@ -5,7 +5,8 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections import Counter
+import tomllib
+from collections import Counter, defaultdict
 from functools import cache
 from graphlib import TopologicalSorter
 from io import StringIO
@@ -129,7 +130,7 @@ def count_lines() -> Counter[str]:
                 and isinstance(node.value, ast.Constant)
                 and isinstance(node.value.value, str)
             )
-            if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+            if isinstance(node, ast.stmt) and (is_text or isinstance(node, ast.Import | ast.ImportFrom)):
                 left_out |= {*range(node.lineno, node.end_lineno + 1)}
         skipped = (
             tokenize.COMMENT,
@@ -168,6 +169,30 @@ def test_modules_are_small():
     sizes = {module: len(module.read_text().splitlines()) for module in MODULES}
     assert max(sizes.values()) <= 400, max(sizes, key=sizes.get)
     assert median(sizes.values()) <= 150
+
+
+def test_a_class_name_means_one_thing():
+    places = defaultdict(list)
+    for module in MODULES:
+        for node in ast.walk(parse(module)):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(f"{module.relative_to(PACKAGE)}:{node.lineno}")
+    assert not {name: found for name, found in places.items() if len(found) > 1}
+
+
+MOST_WITH_ONE_IMPORTER = 95
+"""Modules that only one other imports, without those that a table or a registry lists."""
+
+
+def test_few_modules_have_exactly_one_importer():
+    """Two modules that are one thought are one module."""
+    known = {place(module) for module in MODULES}
+    importers = defaultdict(set)
+    for module in MODULES:
+        for name in imported(module):
+            importers[name if name in known else name[:-1]].add(module)
+    single = sorted(".".join(name) for name in known if name[-1] != "__init__" and len(importers[name]) == 1)
+    assert len(single) <= MOST_WITH_ONE_IMPORTER, single
 
 
 def test_no_junk_drawers():
@@ -344,3 +369,15 @@ def test_one_module_prints():
         if isinstance(node, ast.Call) and ast.unparse(node.func) in printing
     }
     assert found == {"cli/streams.py", "__main__.py"}
+
+
+def test_what_tests_share_is_type_checked_as_strictly_as_the_package():
+    tests = PACKAGE.parent / "tests"
+    overrides = tomllib.loads((tests.parent / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    strict = {
+        module for override in overrides if override.get("disallow_untyped_defs") for module in override["module"]
+    }
+    data = ("earlier/layout_", "first_contact/", "pages/")
+    names = (path.relative_to(tests) for path in tests.rglob("*.py") if not path.name.startswith(("test_", "__")))
+    shared = {".".join(name.with_suffix("").parts) for name in names if not str(name).startswith(data)}
+    assert {name for name in shared if not name.startswith("servers.") and not name.endswith("conftest")} <= strict

@@ -31,7 +31,7 @@ def outline(statistic, bounds):
     return MetricOutline("m", statistic, Direction.HIGHER, bounds)
 
 
-MEAN01 = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0), (0.0, 1.0))
+MEAN01 = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0))
 STRICT = CiGate()
 FAILED, SKIPPED = Score.failed("judge down"), Score.skipped("no judge")
 NOT_APPLICABLE, RETURNED_NONE = (Score.not_applicable("none", cause) for cause in (Cause.DATASET, Cause.OTHER))

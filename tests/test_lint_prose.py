@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 import lint_prose
-from lint_prose import Allowed, find_hits, main
+from lint_prose import Allowed, find_coined_names, find_hits, main
 
 MARKDOWN = """\
 # Runs
@@ -45,6 +45,13 @@ def test_markdown():
 
 def test_docstrings_comments_and_literals():
     assert lines_of(MODULE, "module.py") == [(3, "told"), (5, "held against"), (7, "lies below"), (9, "told")]
+
+
+def test_coined_words_in_public_names():
+    names = ("ThinCell", "list_stretches", "_Stretch", "Thinking", "keep_house", "household")
+    source = "".join(f"def {name}(): pass\n" if name.islower() else f"class {name}: pass\n" for name in names)
+    found = [hit.phrase for hit in find_coined_names(source, "package/room.py")]
+    assert found == ["room", "ThinCell", "list_stretches", "keep_house"]
 
 
 @pytest.mark.parametrize("text", ["recommended", "it stands for 1", "an agent that goes", "held up against"])

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -23,7 +24,7 @@ from evalspec.service.app import ROUTERS
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 GENERATED = "reference/generated"
-LOOKS = {
+LOOKS: dict[str, dict[str, Any]] = {
     "light": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
     "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
@@ -144,7 +145,8 @@ def test_every_key_of_the_manifest_is_on_its_page(site, project):
 
 def test_every_operation_is_on_its_page(site):
     lines = Page(site / GENERATED / "rest.html").text.splitlines()
-    routes = [route for router in ROUTERS for route in router.routes if route.include_in_schema]
+    every: list[Any] = [route for router in ROUTERS for route in router.routes]
+    routes = [route for route in every if route.include_in_schema]
     assert len(routes) > 30
     operations = [f"{method} {re.sub(':path}', '}', route.path)}" for route in routes for method in route.methods]
     assert not [operation for operation in operations if operation not in lines]

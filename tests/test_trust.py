@@ -110,7 +110,7 @@ class TestDoors:
 
 
 class Plugin:
-    name = "foreign"
+    name, group, dist = "foreign", "evalspec.things", None
 
     def load(self):
         return lambda registry: registry.add("foreign", 2)

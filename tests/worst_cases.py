@@ -9,7 +9,7 @@ lower end of its interval. So the worst limits are those ends, and no others hav
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from scipy.stats import beta, binom
 from evalspec.verdict.stats.bounded import compute_unseen_size
 from evalspec.verdict.stats.gamma_sums import compute_tails
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Classes = tuple[tuple[int, int], ...]
 """Clusters: size and number of those with that size."""
 
@@ -40,7 +40,7 @@ class Worst:
 
     share: float
     limit: float
-    case: tuple[float, ...] | Classes = field(default=(), compare=False)
+    case: Any = field(default=(), compare=False)
     alpha: float = 0.05
 
 
@@ -117,7 +117,7 @@ class Grades:
         means = chances @ self.grades
         above = limits[np.minimum(np.searchsorted(limits, means), len(limits) - 1)]
         more = np.clip((above - means) / np.maximum(self.grades[-1] - means, 1e-12), 0, 1)[:, None]
-        return chances * (1 - more) + more * (np.arange(len(self.grades)) == len(self.grades) - 1)
+        return np.asarray(chances * (1 - more) + more * (np.arange(len(self.grades)) == len(self.grades) - 1))
 
 
 def find_worst_three(grades: tuple[float, float, float], units: int, alpha: float, least: float = 0.0) -> Worst:

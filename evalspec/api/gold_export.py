@@ -91,8 +91,8 @@ def _read_accepted(found: GoldSet, warn: Callable[[Problem], object]) -> tuple[D
 
 
 def _add_reviews(sample: Sample, found: GoldSet) -> Sample:
-    standing = found.entries[sample.id].standing
-    more = {"reviewed_by": standing.reviewed_by, "resolution": standing.resolution}
+    review_status = found.entries[sample.id].review_status
+    more = {"reviewed_by": review_status.reviewed_by, "resolution": review_status.resolution}
     return replace(sample, metadata={**sample.metadata, **{key: value for key, value in more.items() if value}})
 
 

@@ -20,8 +20,6 @@ from evalspec.curation.gold.quotes import Ids, Quotes, find_quoting
 from evalspec.curation.gold.redaction import find_terms
 from evalspec.curation.gold.revoking import (
     Content,
-    bury,
-    bury_notes,
     describe_git,
     find_blocks,
     find_content,
@@ -31,6 +29,8 @@ from evalspec.curation.gold.revoking import (
     mark_revoked,
     remove_temporary,
     shorten_slice,
+    write_tombstone,
+    write_tombstones,
 )
 from evalspec.curation.gold.schema import Export
 from evalspec.model.log import InputRecord
@@ -175,10 +175,10 @@ def _change_set(found: GoldSet, content: Content, by: str, today: date, done: Re
     for path in [*find_exceptions(found, content), *blocks]:
         path.unlink(missing_ok=True)
     for name in content.tombstones:
-        bury_notes(found, found.entries[name])
+        write_tombstones(found, found.entries[name])
     remove_temporary(found.root)
     for entry in content.entries:
-        bury(found, entry, by, today)
+        write_tombstone(found, entry, by, today)
 
 
 def _erase_runs(

@@ -14,9 +14,9 @@ EvalspecError
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 
@@ -33,11 +33,11 @@ class ExitCode(IntEnum):
 class Problem(Struct, frozen=True):
     """One problem with the user's input: where it is, what is wrong, how to fix it."""
 
-    message: str
-    fix: str = ""
-    file: str = ""
-    line: int | None = None
-    field: str = ""
+    message: Annotated[str, Meta(description="What is wrong.")]
+    fix: Annotated[str, Meta(description="How to fix it.")] = ""
+    file: Annotated[str, Meta(description="The file.")] = ""
+    line: Annotated[int | None, Meta(description="Its line; null: unknown.")] = None
+    field: Annotated[str, Meta(description="The field or option.")] = ""
 
     def render(self) -> str:
         """Return one line, `file:line: field: problem. fix`, without the parts that are unknown."""

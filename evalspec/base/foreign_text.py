@@ -5,7 +5,7 @@ functions:
 
 - `inert`: one line, for terminals, Markdown and stderr.
 - `visible`: multi-line text, for XML, CSV, HTML, SARIF and annotations.
-- `steerless` and `commandless`: complete output, as the last step before printing.
+- `without_control_codes` and `commandless`: complete output, as the last step before printing.
 - `encodable`: data that is otherwise unchanged; escapes only what UTF-8 cannot encode.
 
 `normalize` is `unicodedata.normalize` for text that nobody has checked.
@@ -58,7 +58,7 @@ def visible(text: str) -> str:
     return _UNSHOWN.sub(_escape, text.replace("\r\n", "\n"))
 
 
-def steerless(text: str, *, styled: bool = False) -> str:
+def without_control_codes(text: str, *, styled: bool = False) -> str:
     """Return complete output in which every unsafe character is an escape.
 
     `styled`: keep colour sequences, which are evalspec's own.

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
-from evalspec.base.trust import Act, in_force
+from evalspec.base.trust import Act, current_trust
 
 T = TypeVar("T")
 
@@ -28,6 +28,17 @@ def near_miss(name: str, known: Iterable[str]) -> str:
         return f"did you mean '{by_folded[close[0]]}'?"
     more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
     return f"known: {', '.join(names[:_MOST])}{more}"
+
+
+def returned(value: Any, kind: type[T]) -> T:
+    """Return what a plug-in returned.
+
+    Raises:
+        TypeError: it has another type.
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"it returned {type(value).__name__}, not {kind.__name__}")
+    return value
 
 
 def entry_points(group: str) -> metadata.EntryPoints:
@@ -104,7 +115,7 @@ class Registry(Generic[T]):
         return iter(list(self._known().values()))
 
     def _uses_plugins(self) -> bool:
-        return in_force().permits(Act.USE_PLUGINS, self.group)
+        return current_trust().permits(Act.USE_PLUGINS, self.group)
 
     def _known(self) -> Mapping[str, T]:
         """Return the usable objects by name: all of them, or only evalspec's own under --untrusted."""
@@ -127,9 +138,11 @@ class Registry(Generic[T]):
             thing.register(self)
         if things:
             return
-        if not callable(source):
+        known = len(self._things)
+        if callable(source):
+            source(self)
+        if len(self._things) == known:
             raise TypeError(f"it has no {self.kind}")
-        source(self)
 
     def _list_things(self, source: Any) -> Iterator[Any]:
         """A thing, or those at the top level of a module, which may be in tuples."""
@@ -154,7 +167,7 @@ class Registry(Generic[T]):
             return
         self._plugins_loaded = True
         for plugin in entry_points(group=self.group):
-            self._loading = f"entry point {plugin.name} of group {self.group}"
+            self._loading = _describe(plugin)
             try:
                 self.add_from(plugin.load())
             except (Exception, SystemExit) as error:
@@ -166,8 +179,12 @@ class Registry(Generic[T]):
         """Return whether another package registered the object with that canonical name."""
         return name in self._plugins
 
+    def origin(self, name: str) -> str:
+        """Return the distribution that registered the object with that canonical name; empty for evalspec's own."""
+        return self._plugins.get(name, "").partition(": ")[0]
+
     @contextmanager
-    def blaming(self, name: str, fails: Callable[[str], EvalspecError] | None = None) -> Iterator[None]:
+    def attribute_errors(self, name: str, fails: Callable[[str], EvalspecError] | None = None) -> Iterator[None]:
         """Name the plugin in errors that the object with that canonical name raises within the block.
 
         `fails`: makes the error of one sample from a message.
@@ -183,7 +200,13 @@ class Registry(Generic[T]):
             if name not in self._plugins:
                 raise
             problem = _blame(f"{self.kind} '{name}'", error, self._plugins[name])
-            raise (fails(f"the plugin's {problem.message}") if fails else InvalidInput(problem)) from error
+            raise (fails(problem.render()) if fails else InvalidInput(problem)) from error
+
+
+def _describe(plugin: metadata.EntryPoint) -> str:
+    """Return the place of an entry point: the distribution that has it, its name and its group."""
+    place = f"entry point {plugin.name} of group {plugin.group}"
+    return f"{plugin.dist.name} {plugin.dist.version}: {place}" if plugin.dist else place
 
 
 def _blame(what: str, error: BaseException, plugin: str) -> Problem:

@@ -101,7 +101,7 @@ _POLICIES = [Trust()]
 """Stack of policies. The last one applies."""
 
 
-def in_force() -> Trust:
+def current_trust() -> Trust:
     """Return the current policy of this process."""
     return _POLICIES[-1]
 
@@ -121,7 +121,7 @@ def explain(act: Act, subject: str, named: str = "") -> tuple[str, str] | None:
 
     `named`: shown in place of a subject that must not be shown.
     """
-    if in_force().permits(act, subject):
+    if current_trust().permits(act, subject):
         return None
     rule = _RULES[act]
     shown = named or rule.shown(subject)
@@ -150,7 +150,7 @@ def require_file(path: Path) -> None:
 
 def permitted_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the environment variables that the policy permits reading."""
-    trust = in_force()
+    trust = current_trust()
     return {name: environ[name] for name in trust.variables if name in environ} if trust.is_limited else environ
 
 

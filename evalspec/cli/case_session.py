@@ -57,7 +57,7 @@ class CaseView(Struct, frozen=True):
     def render(self, progress: str, keys: Mapping[str, str], whole: str | None, screen: Screen) -> str:
         """Return it with the keys. `whole`: the key that shows the texts in full; None: they are."""
         parts = [*build_title(self.title, progress, screen), *self.head]
-        room = screen.find_room([*parts, *self.tail], len(self.texts)) if whole else None
+        room = screen.count_text_lines([*parts, *self.tail], len(self.texts)) if whole else None
         for heading, text in self.texts:
             parts += [heading, *build_excerpt(text, room, screen, whole or ""), ""]
         return render_parts([*parts, *self.tail, render_keys(keys)], screen)

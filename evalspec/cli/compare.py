@@ -110,10 +110,10 @@ def command(
     rules = SignificanceRules(alpha, resamples=resamples, seed=seed)
     comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
-    return tell_comparison(add_texts(comparison, named, samples), samples, code, shape=shape, outputs=outputs)
+    return print_comparison(add_texts(comparison, named, samples), samples, code, shape=shape, outputs=outputs)
 
 
-def tell_comparison(
+def print_comparison(
     comparison: "Comparison",
     samples: int,
     code: ExitCode,

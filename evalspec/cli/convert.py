@@ -13,9 +13,9 @@ from evalspec.cli.options import (
     field_option,
     json_option,
     option,
+    render_written,
     retrieval_gt_1d_option,
     sample_size_option,
-    say_written,
     seed_option,
     stratify_option,
     warn,
@@ -85,7 +85,7 @@ def command(
 
 
 def _sentence(done: Conversion) -> str:
-    return say_written(done.samples, done.available, done.documents, done.path)
+    return render_written(done.samples, done.available, done.documents, done.path)
 
 
 def _document(done: Conversion) -> str:

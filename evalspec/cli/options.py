@@ -178,7 +178,7 @@ request_options = group_options(
 """They select samples and set the number of attempts."""
 
 
-def say_written(samples: int, available: int, documents: int | None, path: Path) -> str:
+def render_written(samples: int, available: int, documents: int | None, path: Path) -> str:
     """Return how many samples and documents of a dataset were written where."""
     of_all = f" of {available}" if samples < available else ""
     more = f" and {counted(documents, 'document')}" if documents else ""

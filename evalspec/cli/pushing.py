@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
-from evalspec.base.trust import in_force
+from evalspec.base.trust import current_trust
 from evalspec.cli.options import option
 from evalspec.cli.streams import notify
 
@@ -29,7 +29,7 @@ def choose_push_server(to: str | None, *, is_wanted: bool, is_named: bool, allow
         if is_named:
             raise InvalidInput(Problem("has no effect without --push", "add --push", field="--to"))
         return None
-    if in_force().is_limited:
+    if current_trust().is_limited:
         message = "an untrusted project must not be near a token"
         raise InvalidInput(Problem(message, "push the run from another job: evalspec runs push", field="--push"))
     from evalspec.api.pushing import choose_server

@@ -11,7 +11,14 @@ from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.output_files import Input, is_standard_output, is_stream, refuse_inputs
 from evalspec.base.plural import counted
 from evalspec.cli.documents import problem_document, render_document
-from evalspec.cli.options import json_option, min_overlap_option, option, retrieval_gt_1d_option, say_written, warn_all
+from evalspec.cli.options import (
+    json_option,
+    min_overlap_option,
+    option,
+    render_written,
+    retrieval_gt_1d_option,
+    warn_all,
+)
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
@@ -92,7 +99,7 @@ def _sentence(remapped: Remapped, written: Written | None, destination: Path | N
     total = len(remapped.data.samples)
     if written is None or destination is None:
         return f"{counted(total, 'sample')}; nothing is written without -o"
-    return say_written(written.samples, total, written.documents, destination)
+    return render_written(written.samples, total, written.documents, destination)
 
 
 def _document(

@@ -12,7 +12,7 @@ from evalspec.api.retrievers import Best, BestBy, choose_best, decide_outcome
 from evalspec.api.runs import name_stored
 from evalspec.base.collector import long_lived
 from evalspec.base.errors import ExitCode
-from evalspec.cli.compare import introduce_comparison, tell_comparison
+from evalspec.cli.compare import introduce_comparison, print_comparison
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
@@ -23,7 +23,7 @@ from evalspec.reports.github import write_summary
 from evalspec.reports.markdown import render_view_markdown
 from evalspec.reports.view.comparison import build_comparison_view
 from evalspec.reports.view.parts import View
-from evalspec.reports.view.retriever_answer import build_answer, build_headline, say_answers
+from evalspec.reports.view.retriever_answer import build_answer, build_headline, render_answers_lead
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.verdict.comparison.compare_runs import compare_runs
@@ -71,8 +71,8 @@ def run_retrievers(
     chosen = {one.dataset: one.retriever for one in best}
     sections = tuple(build_answer(runs, best_by.metric if best_by else None, chosen))
     headline = build_headline(outcome.verdict, partial=outcome.partial)
-    answer = View(headline, lead=say_answers(answers), sections=sections)
-    code = tell_comparison(
+    answer = View(headline, lead=render_answers_lead(answers), sections=sections)
+    code = print_comparison(
         add_texts(comparison, named, _SAMPLES_SHOWN),
         _SAMPLES_SHOWN,
         outcome.exit_code,

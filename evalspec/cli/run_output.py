@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError, ExitCode, Problem
 from evalspec.base.output_files import is_stream, refuse_others, write_file
+from evalspec.base.registry import returned
 from evalspec.cli.documents import problem_document
 from evalspec.cli.options import Command, group_options, json_option, option, quiet_option, verbose_option
 from evalspec.cli.streams import emit, notify
@@ -167,8 +168,9 @@ def write_reports(
 
 
 def _render(reporter: Reporter, run: Run, exchanges: StoredExchanges) -> str | bytes:
-    with REPORTERS.blaming(reporter.name):
-        return reporter.render(run, exchanges)
+    with REPORTERS.attribute_errors(reporter.name):
+        content = reporter.render(run, exchanges)
+        return content if isinstance(content, bytes) else returned(content, str)
 
 
 def write_output(path: Path, render: Callable[[], str | bytes]) -> Problem | None:

@@ -1,4 +1,4 @@
-"""`evalspec schema`: JSON Schemas of the manifest, the datasets, the report and the plan."""
+"""`evalspec schema`: JSON Schemas of the manifest, datasets, reports, plans and comparisons."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,18 +55,26 @@ def _plan() -> dict[str, Any]:
     return describe_document(Forecast)
 
 
+def _comparison() -> dict[str, Any]:
+    from evalspec.model.comparisons import Comparison
+    from evalspec.model.json_schemas import describe_document
+
+    return describe_document(Comparison)
+
+
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "manifest": _manifest,
     "dataset": _dataset,
     "report": _report,
     "plan": _plan,
+    "comparison": _comparison,
 }
 
 
 @click.command("schema", cls=OrderedCommand)
 @click.argument("what", type=click.Choice(list(_SCHEMAS)))
 def command(what: str) -> None:
-    """Print the JSON Schema of the manifest, of one dataset line, of the JSON report, or of `plan --json`.
+    """Print the JSON Schema of the manifest, of one dataset line, or of the JSON of a report, a plan or a comparison.
 
     \b
     Examples:

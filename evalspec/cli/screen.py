@@ -39,7 +39,7 @@ class Screen(Struct, frozen=True):
         """The width of lines. Very wide ones are hard to read."""
         return max(_NARROWEST, min(self.width, _WIDEST))
 
-    def find_room(self, around: Sequence[Any], texts: int) -> int:
+    def count_text_lines(self, around: Sequence[Any], texts: int) -> int:
         """Return how many lines each of several texts may have between parts that are shown in full."""
         fixed = render_parts(around, self).count("\n") + texts * 3 + 4
         return max(_SHORTEST_EXCERPT, (self.height - fixed) // max(1, texts))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import click
 
-from evalspec.base.foreign_text import commandless, inert, steerless
+from evalspec.base.foreign_text import commandless, inert, without_control_codes
 from evalspec.base.output_files import move_descriptor
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def emit(text: str, *, nl: bool = True, color: bool | None = None) -> None:
 
     `color`: whether the text has colours.
     """
-    click.echo(_commandless(steerless(text, styled=bool(color))), file=results_stream(), nl=nl, color=color)
+    click.echo(_commandless(without_control_codes(text, styled=bool(color))), file=results_stream(), nl=nl, color=color)
 
 
 def emit_line(line: str) -> None:
@@ -229,7 +229,7 @@ def notify(line: str) -> None:
 
 def notify_lines(text: str) -> None:
     """Print a message of several lines. As for `emit`, untrusted text in it must be inert."""
-    click.echo(_commandless(steerless(text)), file=messages_stream())
+    click.echo(_commandless(without_control_codes(text)), file=messages_stream())
 
 
 def notify_github(command: str) -> None:

@@ -165,7 +165,7 @@ def _check_namespaces(engine: "Engine", namespaces: Sequence[str]) -> None:
 
 
 def _describe(caller: "Caller", revoked_at: float | None) -> Mapping[str, Any]:
-    from evalspec.service.moments import render_time
+    from evalspec.service.timestamps import render_time
 
     return {
         "id": caller.token_id,

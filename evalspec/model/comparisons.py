@@ -38,8 +38,8 @@ class SampleKind(StrEnum):
 class Delta(Record, frozen=True):
     """A number of both runs over the samples with scores in both."""
 
-    baseline: Number | None
-    candidate: Number | None
+    baseline: Annotated[Number | None, Meta(description="Value in the baseline; null: unknown.")]
+    candidate: Annotated[Number | None, Meta(description="Value in the candidate; null: unknown.")]
     delta: Annotated[Number | None, Meta(description="Candidate minus baseline.")]
     interval: Annotated[
         Interval | None, Meta(description="Of the delta, at `confidence`. All of a metric hold at 1 - alpha.")
@@ -56,18 +56,18 @@ class Delta(Record, frozen=True):
         force_setattr(self, "relative", share)
 
 
-class SettlingSize(Record, frozen=True):
+class RequiredSampleSize(Record, frozen=True):
     """About how many samples would detect a change that the pairs cannot."""
 
-    change: float
-    samples: int
+    change: Annotated[float, Meta(description="The change that they would detect.")]
+    samples: Annotated[int, Meta(description="Number of samples.")]
 
 
 class MetricChange(Delta, frozen=True, kw_only=True):
     """The change of a metric of a dataset, and what may be said about it."""
 
-    metric: str
-    statistic: str
+    metric: Annotated[str, Meta(description="Name of the metric.")]
+    statistic: Annotated[str, Meta(description="The statistic over the samples: mean, or a percentile such as p95.")]
     direction: Direction
     verdict: Change
     test: Annotated[str | None, Meta(description="The paired test; null: none.")] = None
@@ -76,77 +76,79 @@ class MetricChange(Delta, frozen=True, kw_only=True):
     detectable: Annotated[
         float | None, Meta(description="The smallest true change that the test detects in four of five comparisons.")
     ] = None
-    cohens_dz: float | None = None
+    cohens_dz: Annotated[
+        float | None, Meta(description="Mean of the differences over their standard deviation; null: unknown.")
+    ] = None
     superiority: Annotated[
         float | None, Meta(description="Share of pairs in which the candidate is higher. Ties count half.")
     ] = None
     reason: Annotated[str | None, Meta(description="Why the conclusion is limited.")] = None
     units: Annotated[int, Meta(description="Independent samples or clusters among the pairs.")] = 0
     unpaired: Annotated[int, Meta(description="Samples with a score in one run only.")] = 0
-    settles: SettlingSize | None = None
+    required_size: RequiredSampleSize | None = None
     confidence: Annotated[float, Meta(description="Of the interval.")] = 0.95
 
 
 class SliceChange(Record, frozen=True):
     """A slice of a dataset with its deltas by metric."""
 
-    name: str
-    pairs: int
+    name: Annotated[str, Meta(description="Name of the slice.")]
+    pairs: Annotated[int, Meta(description="Number of samples with scores in both runs.")]
     small: Annotated[bool, Meta(description="Whether it has too few pairs to be ranked.")]
-    metrics: Mapping[str, Delta]
+    metrics: Annotated[Mapping[str, Delta], Meta(description="The deltas by metric.")]
 
 
 class ScoreChange(Record, frozen=True):
     """A score before and after. A side without a value has a status instead."""
 
-    before: float | str
-    after: float | str
+    before: Annotated[float | str, Meta(description="The score in the baseline, or its status.")]
+    after: Annotated[float | str, Meta(description="The score in the candidate, or its status.")]
 
 
 class RankMove(Record, frozen=True):
     """A relevant document and its ranks, from 1; null: not retrieved."""
 
-    document: str
-    before: int | None
-    after: int | None
+    document: Annotated[str, Meta(description="Id of the document.")]
+    before: Annotated[int | None, Meta(description="Rank in the baseline; null: not retrieved.")]
+    after: Annotated[int | None, Meta(description="Rank in the candidate; null: not retrieved.")]
 
 
-class ShownAttempt(Record, frozen=True):
+class AttemptNumber(Record, frozen=True):
     """The number of the attempt that is shown, and how many both runs have."""
 
-    number: int
-    of: int
+    number: Annotated[int, Meta(description="The attempt, from 1.")]
+    of: Annotated[int, Meta(description="Number of attempts.")]
 
 
 class SideBySide(Record, frozen=True):
     """The texts of a sample in both runs. An answer is null if there is no reply or its text is not stored."""
 
-    question: str
-    baseline: str | None
-    candidate: str | None
-    rank_moves: tuple[RankMove, ...]
-    attempt: Annotated[ShownAttempt | None, Meta(description="null: there is only one.")] = None
+    question: Annotated[str, Meta(description="The question.")]
+    baseline: Annotated[str | None, Meta(description="The answer of the baseline; null: none, or not stored.")]
+    candidate: Annotated[str | None, Meta(description="The answer of the candidate; null: none, or not stored.")]
+    rank_moves: Annotated[tuple[RankMove, ...], Meta(description="Relevant documents whose rank changed.")]
+    attempt: Annotated[AttemptNumber | None, Meta(description="null: there is only one.")] = None
 
 
 class SampleChange(Record, frozen=True):
     """A sample with different scores in the runs, and these scores by metric."""
 
-    id: str
+    id: Annotated[str, Meta(description="Id of the sample.")]
     kind: SampleKind
-    scores: Mapping[str, ScoreChange] = {}
+    scores: Annotated[Mapping[str, ScoreChange], Meta(description="The changed scores by metric.")] = {}
     texts: Annotated[SideBySide | None, Meta(description="Of the samples that changed most; null: not read.")] = None
 
 
 class DatasetComparison(Record, frozen=True, kw_only=True):
     """A dataset of both runs."""
 
-    name: str
+    name: Annotated[str, Meta(description="Name of the dataset in the baseline.")]
     candidate_name: Annotated[str, Meta(description="Its name in the candidate.")]
-    pairs: int
-    metrics: Mapping[str, MetricChange]
-    metrics_only_in_baseline: Words
-    metrics_only_in_candidate: Words
-    slices: tuple[SliceChange, ...]
+    pairs: Annotated[int, Meta(description="Number of samples in both runs.")]
+    metrics: Annotated[Mapping[str, MetricChange], Meta(description="The changes by metric.")]
+    metrics_only_in_baseline: Annotated[Words, Meta(description="Metrics that the candidate lacks.")]
+    metrics_only_in_candidate: Annotated[Words, Meta(description="Metrics that the baseline lacks.")]
+    slices: Annotated[tuple[SliceChange, ...], Meta(description="The changes by slice.")]
     sample_counts: Annotated[Mapping[SampleKind, int], Meta(description="Number of samples of every kind.")]
     samples: Annotated[tuple[SampleChange, ...], Meta(description="The changed ones, worst first.")]
 
@@ -154,8 +156,8 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
 class ComparedRun(Record, frozen=True):
     """One of the compared runs, with the name that the user gave."""
 
-    name: str
-    run_id: str
+    name: Annotated[str, Meta(description="The name that the user gave.")]
+    run_id: Annotated[str, Meta(description="Id of the run.")]
     kind: Annotated[str, Meta(description="The source: a stored run, or the kind of its file.")]
     notes: Annotated[Words, Meta(description="What could not be compared or is unknown.")]
 
@@ -165,7 +167,7 @@ class CandidateComparison(ComparedRun, frozen=True, kw_only=True):
 
     mismatches: Annotated[Words, Meta(description="Why the runs are not comparable, which the user allowed.")]
     differences: Annotated[Words, Meta(description="Other differences between the runs.")]
-    datasets: tuple[DatasetComparison, ...]
+    datasets: Annotated[tuple[DatasetComparison, ...], Meta(description="The datasets of both runs.")]
 
     @property
     def changes(self) -> list[MetricChange]:
@@ -177,8 +179,8 @@ class RunPair(Record, frozen=True):
     """A metric of a dataset in two candidates. The first is the baseline of `change`."""
 
     dataset: Annotated[str, Meta(description="Its name in the baseline of the comparison.")]
-    first: str
-    second: str
+    first: Annotated[str, Meta(description="Name of the first candidate.")]
+    second: Annotated[str, Meta(description="Name of the second candidate.")]
     change: MetricChange
 
 
@@ -188,8 +190,8 @@ class BestRun(Record, frozen=True):
     One alone is the best.
     """
 
-    dataset: str
-    metric: str
+    dataset: Annotated[str, Meta(description="Name of the dataset.")]
+    metric: Annotated[str, Meta(description="Name of the metric.")]
     samples: Annotated[int, Meta(description="Number of samples that all runs have scored.")]
     means: Annotated[Mapping[str, float], Meta(description="Of all runs over these samples, best first.")]
     possible: Annotated[Words, Meta(description="The names of the runs that may be the best, best first.")]
@@ -198,18 +200,18 @@ class BestRun(Record, frozen=True):
 class Comparison(Record, frozen=True, kw_only=True):
     """Candidates compared with a baseline, sample by sample."""
 
-    schema_version: Literal[1] = 1
-    kind: Literal["evalspec comparison"] = "evalspec comparison"
-    exit_code: int = 0
+    schema_version: Annotated[Literal[1], Meta(description="Version of this document.")] = 1
+    kind: Annotated[Literal["evalspec comparison"], Meta(description="What the document is.")] = "evalspec comparison"
+    exit_code: Annotated[int, Meta(description="The exit code of the command.")] = 0
     baseline: ComparedRun
-    alpha: float
+    alpha: Annotated[float, Meta(description="The significance level.")]
     confidence: Annotated[
         float, Meta(description="Of each interval. All intervals of a metric hold together at 1 - alpha.")
     ]
-    resamples: int
-    seed: int
+    resamples: Annotated[int, Meta(description="Number of resamples of each test and interval.")]
+    seed: Annotated[int, Meta(description="Seed of the resamples.")]
     tests: Annotated[int, Meta(description="Number of p-values that are adjusted together.")]
-    candidates: tuple[CandidateComparison, ...]
+    candidates: Annotated[tuple[CandidateComparison, ...], Meta(description="Each candidate against the baseline.")]
     rivals: Annotated[tuple[RunPair, ...], Meta(description="The candidates compared with each other.")]
     best_runs: Annotated[tuple[BestRun, ...], Meta(description="By dataset and metric.")]
 

@@ -123,7 +123,7 @@ class DisputeSummary(Record, frozen=True, kw_only=True):
     outcomes: Annotated[Mapping[str, int], Meta(description="Number of disputes by how they ended, or `open`.")] = {}
 
 
-class SettlingTime(Record, frozen=True, kw_only=True):
+class ResolutionTime(Record, frozen=True, kw_only=True):
     """Time from the first flag to the end of the dispute, in hours."""
 
     known: Annotated[Count, Meta(description="Number of ended disputes with a known time.")] = 0
@@ -181,7 +181,7 @@ class SourceShare(Record, frozen=True, kw_only=True):
     ]
 
 
-class ThinCell(Record, frozen=True):
+class SparseCell(Record, frozen=True):
     """A combination of domain, difficulty and failure mode with too few triples or samples."""
 
     values: Annotated[Mapping[str, str], Meta(description="The value of each metadata key.")]
@@ -203,10 +203,10 @@ class Coverage(Record, frozen=True, kw_only=True):
         tuple[str, ...], Meta(description="Which of the keys `domain`, `difficulty` and `failure_mode` occur.")
     ] = ()
     cells: Annotated[Count, Meta(description="Number of cells.")] = 0
-    needed: Annotated[Count, Meta(description="Number of triples below which a cell is thin.")] = 0
-    thin: Annotated[
-        tuple[ThinCell, ...] | None,
-        Meta(description="The thin cells, smallest first; null: --no-content withheld them."),
+    needed: Annotated[Count, Meta(description="Number of triples below which a cell is sparse.")] = 0
+    sparse: Annotated[
+        tuple[SparseCell, ...] | None,
+        Meta(description="The sparse cells, smallest first; null: --no-content withheld them."),
     ] = ()
     unplaced: Annotated[
         Mapping[str, int], Meta(description="Number of triples that lack a key, by key. They are in no cell.")
@@ -238,7 +238,7 @@ class Curation(Record, frozen=True, kw_only=True):
         Number, Meta(description="Upper bound of the probability that anybody ever gets a false alarm, 0 to 1.")
     ] = 0.0
     disputes: Annotated[tuple[DisputeSummary, ...], Meta(description="Disputes by category, most frequent first.")] = ()
-    settling: Annotated[SettlingTime, Meta(description="How long disputes took.")] = SettlingTime()
+    resolution_time: Annotated[ResolutionTime, Meta(description="How long disputes took.")] = ResolutionTime()
     dropped: Annotated[
         tuple[DroppedTriple, ...], Meta(description="The quality tracker: triples that two people flagged.")
     ] = ()

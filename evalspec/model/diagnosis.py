@@ -18,7 +18,7 @@ class MissingDocument(Record, frozen=True):
     ] = ()
 
 
-class Intruder(Record, frozen=True):
+class Distractor(Record, frozen=True):
     """An irrelevant document at a rank where a relevant one should be."""
 
     document: Annotated[str, Meta(description="Id of the document.")]
@@ -41,7 +41,7 @@ class QueryDiagnosis(Record, frozen=True):
         Meta(description="The missing documents: best rank first, not retrieved ones last."),
     ]
     pushed_out_by: Annotated[
-        tuple[Intruder, ...],
+        tuple[Distractor, ...],
         Meta(
             description="The irrelevant documents above the best missing one; if that is not retrieved, those within "
             "the cut-off."

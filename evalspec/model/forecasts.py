@@ -67,34 +67,34 @@ class PartForecast(Record, frozen=True):
     """A part of gold sets, with its calls and those of the full sets."""
 
     name: Annotated[str, Meta(description="`slice 2026Q4`, or `the held-out share`.")]
-    triples: int
-    full_triples: int
-    requests: int
-    full_requests: int
-    judge_calls: int
-    full_judge_calls: int
+    triples: Annotated[int, Meta(description="Triples of the part.")]
+    full_triples: Annotated[int, Meta(description="Triples of the whole sets.")]
+    requests: Annotated[int, Meta(description="Requests for the part.")]
+    full_requests: Annotated[int, Meta(description="Requests for the whole sets.")]
+    judge_calls: Annotated[int, Meta(description="Calls of the judge for the part.")]
+    full_judge_calls: Annotated[int, Meta(description="Calls of the judge for the whole sets.")]
     share: Annotated[float, Meta(description="Share of the triples.")]
 
 
 class ForecastBaseline(Record, frozen=True):
     """The baseline of a forecast."""
 
-    name: str
-    run_id: str
+    name: Annotated[str, Meta(description="Name of the baseline.")]
+    run_id: Annotated[str, Meta(description="The run that was promoted.")]
 
 
 class ForecastRepeats(Record, frozen=True):
     """Attempts per sample, and judge calls per reply."""
 
-    agent: int
-    judge: int
+    agent: Annotated[int, Meta(description="Attempts per sample.")]
+    judge: Annotated[int, Meta(description="Gradings per reply.")]
 
 
 class Forecast(Record, frozen=True, kw_only=True):
     """A planned run and its comparison with a baseline."""
 
-    schema_version: Literal[1] = 1
-    exit_code: Literal[0] = 0
+    schema_version: Annotated[Literal[1], Meta(description="Version of this document.")] = 1
+    exit_code: Annotated[Literal[0], Meta(description="The exit code of the command.")] = 0
     summary: Annotated[str, Meta(description="What the comparison detects, in a sentence.")]
     baseline: Annotated[ForecastBaseline | None, Meta(description="null: no baseline.")]
     alpha: Annotated[float | None, Meta(description="The significance level of the gate; null: nothing is tested.")]
@@ -109,8 +109,8 @@ class Forecast(Record, frozen=True, kw_only=True):
         bool, Meta(description="Whether second attempts, with as many calls again, would confirm a drop.")
     ]
     part: Annotated[PartForecast | None, Meta(description="The part of gold sets; null: whole datasets.")]
-    datasets: tuple[DatasetForecast, ...]
-    notes: tuple[str, ...]
+    datasets: Annotated[tuple[DatasetForecast, ...], Meta(description="The selected datasets.")]
+    notes: Annotated[tuple[str, ...], Meta(description="What the numbers assume.")]
     warnings: Annotated[tuple[Problem, ...], Meta(description="What is suspicious in the manifest or the datasets.")]
     incomplete: Annotated[
         tuple[str, ...], Meta(description="Why the verdict cannot be PASS, whatever is measured; empty: it can.")

@@ -33,7 +33,7 @@ class Message(Record, frozen=True):
     content: str
 
 
-def spell_input(asked: str | Sequence[Message]) -> str | list[dict[str, str]]:
+def render_input(asked: str | Sequence[Message]) -> str | list[dict[str, str]]:
     """Return a question as it is, and a conversation as JSON has it: `[{"role": …, "content": …}]`."""
     return asked if isinstance(asked, str) else [{"role": turn.role, "content": turn.content} for turn in asked]
 

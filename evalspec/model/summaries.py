@@ -107,6 +107,15 @@ class Threshold(Record, frozen=True):
         return max(below, above, 0.0)
 
 
+class LimitStatus(StrEnum):
+    """Whether a limit that is stated for a dataset is enforced in it. DEAD: no sample is in its slice."""
+
+    ENFORCED = "enforced"
+    OVERRIDDEN = "overridden"
+    LIFTED = "lifted"
+    DEAD = "dead"
+
+
 class StatedLimit(Record, frozen=True, kw_only=True):
     """One limit that the manifest or a dataset's file states, and whether it is enforced in one dataset."""
 
@@ -119,7 +128,7 @@ class StatedLimit(Record, frozen=True, kw_only=True):
     max: Annotated[float | None, Meta(description="The highest value that passes; null: no maximum.")] = None
     place: Annotated[str, Meta(description="File and line that state the limit, or the dataset's file.")]
     status: Annotated[
-        Literal["enforced", "overridden", "lifted", "dead"],
+        LimitStatus,
         Meta(
             description="`enforced`: gated in this dataset; `overridden` by the limit at `by`; `lifted` by the null "
             "at `by`; `dead`: no sample of the dataset is in the slice."
@@ -140,7 +149,7 @@ class StatedLimit(Record, frozen=True, kw_only=True):
 
 def list_unenforced(dataset: str, limits: Iterable[StatedLimit]) -> list[str]:
     """Return a note for each limit that is stated but not enforced in a dataset."""
-    return [f"{dataset}: {limit.describe()}" for limit in limits if limit.status != "enforced"]
+    return [f"{dataset}: {limit.describe()}" for limit in limits if limit.status is not LimitStatus.ENFORCED]
 
 
 def complete_causes(counted: "Threshold | Summary") -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
@@ -21,11 +21,19 @@ class VerdictStatus(StrEnum):
     NOT_GATED = "NOT_GATED"
 
 
+class ConfirmationStatus(StrEnum):
+    """Whether a drop is significant again. NOT_CONFIRMED: it could not be tested again."""
+
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    NOT_CONFIRMED = "not confirmed"
+
+
 class Confirmation(Record, frozen=True):
     """A second test of a drop that was significant: on further attempts at the same samples, at the same level."""
 
     status: Annotated[
-        Literal["confirmed", "refuted", "not confirmed"],
+        ConfirmationStatus,
         Meta(description="Whether the drop is significant again. `not confirmed`: it could not be tested again."),
     ]
     reason: Annotated[str, Meta(description="The evidence, or why there was no second test.")]
@@ -39,6 +47,13 @@ class Confirmation(Record, frozen=True):
         Number | None, Meta(description="One-sided p-value, adjusted over all second tests; null: nothing was tested.")
     ] = None
     pairs: Annotated[int, Meta(description="Samples with a second score that are in the baseline.")] = 0
+
+
+class ComparedWith(StrEnum):
+    """What a run is compared with."""
+
+    BASELINE = "baseline"
+    ANCHOR = "anchor"
 
 
 class RegressionOutcome(Record, frozen=True):
@@ -97,9 +112,9 @@ class RegressionOutcome(Record, frozen=True):
     ] = {}
 
     against: Annotated[
-        Literal["baseline", "anchor"],
+        ComparedWith,
         Meta(description="What the run is compared with. The anchor is what the baseline was at first."),
-    ] = "baseline"
+    ] = ComparedWith.BASELINE
     confirmation: Annotated[
         Confirmation | None,
         Meta(description="The second test of a significant drop; null: none was significant, or none was tested."),
@@ -128,7 +143,7 @@ class RegressionOutcome(Record, frozen=True):
     def title(self) -> str:
         """The subject of the limit: a metric, new failures or the baseline."""
         title = self.metric or ("baseline" if self.of_baseline else "new failures")
-        return f"{title} (anchor)" if self.against == "anchor" else title
+        return f"{title} (anchor)" if self.against is ComparedWith.ANCHOR else title
 
     @property
     def label(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from evalspec.base.foreign_text import commandless, inert, steerless
+from evalspec.base.foreign_text import commandless, inert, without_control_codes
 from evalspec.pytest_plugin.runs import RUNS, DatasetRun
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class SampleItem(DatasetItem):
 
 def _fail(*lines: str) -> NoReturn:
     """Fail without a traceback through this plugin. In `setup` pytest reports an error, in `runtest` a failure."""
-    pytest.fail(commandless(steerless("\n".join(lines))), pytrace=False)
+    pytest.fail(commandless(without_control_codes("\n".join(lines))), pytrace=False)
 
 
 def _check_status(outcome: "Threshold | Run", status: str) -> None:

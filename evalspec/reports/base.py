@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -19,16 +20,26 @@ def no_exchanges() -> Iterable[StoredExchange]:
     return ()
 
 
+class Renderer(Protocol):
+    """Renders a run as the content of a file."""
+
+    def __call__(self, run: Run, exchanges: StoredExchanges, /) -> str | bytes:
+        """Return the content for a finished run; text is written as UTF-8. Equal runs have equal reports.
+
+        Texts of datasets, agents and judges are untrusted: escape them. An exception fails only this report.
+        """
+        ...
+
+
 class Reporter(Struct, frozen=True):
     """A reporter. `suffixes`: file suffixes with a leading dot. They may contain several dots, as in `.junit.xml`.
 
-    `render`: takes the finished run and a function that reads its texts. If it returns text, that is written as UTF-8.
     `imports`: required packages that not every installation has. `extra`: evalspec's extra that installs them.
     """
 
     name: str
     suffixes: tuple[str, ...]
-    render: Callable[[Run, StoredExchanges], str | bytes]
+    render: Renderer
     imports: tuple[str, ...] = ()
     extra: str = ""
 

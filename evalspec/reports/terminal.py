@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from evalspec.base.foreign_text import cut, inert, visible
 from evalspec.model import Run, VerdictStatus
+from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.base import StoredExchanges, no_exchanges
-from evalspec.reports.concerned import find_blamed
 from evalspec.reports.rich_console import print_parts
 from evalspec.reports.table_layout import LabelLayout, TableLayout
 from evalspec.reports.view.curation import GOLD
@@ -114,7 +114,7 @@ def _read_worst(run: Run, exchanges: StoredExchanges, most: int) -> FailureTexts
         return {}
     broken = find_broken(run)
     shown = [one for one in run.datasets if broken[one.name] or not any(broken.values())]
-    worst = zip(run.datasets, find_blamed(run), strict=True)
+    worst = zip(run.datasets, find_failure_causes(run), strict=True)
     wanted = {
         (one.name, trouble.id) for one, blamed in worst if one in shown for trouble in list_worst(one, blamed)[:most]
     }

@@ -15,7 +15,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.reports.concerned import Blamed, find_loss
+from evalspec.reports.affected_samples import FailureCauses, find_loss
 from evalspec.reports.findings import find_beyond, limits_of_replies
 
 RETRIEVED, GAIN = "retrieved.", "gain."
@@ -74,7 +74,7 @@ def plain_summaries(dataset: DatasetResult) -> Mapping[str, Summary]:
     }
 
 
-def list_worst(dataset: DatasetResult, blamed: Blamed | None) -> list[FailedSample]:
+def list_worst(dataset: DatasetResult, blamed: FailureCauses | None) -> list[FailedSample]:
     """Return the failed samples, worst first, each with its worst metric.
 
     Unanswered samples come first. The others are ordered by the number of metrics on which they are beyond a broken
@@ -143,7 +143,7 @@ def _troubles(
 
 
 def _blamed_troubles(
-    sample: SampleResult, dataset: DatasetResult, blamed: Blamed, known: Container[str | None]
+    sample: SampleResult, dataset: DatasetResult, blamed: FailureCauses, known: Container[str | None]
 ) -> Iterator[_Trouble]:
     """Yield why a sample decides the verdict without being beyond a broken limit. `known`: metrics with a trouble."""
     if sample.status is SampleStatus.FAILED:

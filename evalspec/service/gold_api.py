@@ -118,7 +118,7 @@ class TripleContent(BaseModel):
     metadata: dict[str, Any] | None = None
 
 
-class BlockText(BaseModel):
+class BlockTextAnswer(BaseModel):
     """The text of a block, or why it is unknown."""
 
     block_id: str
@@ -129,7 +129,7 @@ class BlockText(BaseModel):
 class ReviewedTriple(TripleContent):
     """A triple as reviewers see it, without what others said about it."""
 
-    texts: list[BlockText]
+    texts: list[BlockTextAnswer]
     numbers: list[str] = Field([], description="Numbers of the answer that the block does not say.")
 
 
@@ -166,7 +166,7 @@ class WholeTriple(TripleAnswer):
     """A triple with the texts of its blocks and its history."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{**_TRIPLE, **_REVIEWED, "history": [_EVENT]}]})
-    texts: list[BlockText]
+    texts: list[BlockTextAnswer]
     numbers: list[str] = []
     history: list[dict[str, Any]]
 
@@ -347,8 +347,8 @@ def _find_revision(root: Path, id: str, revision: int) -> TripleEntry:
         ApiProblem: 404: There is none. 409: It has another revision by now.
     """
     entry = find_project_triple(root, id)
-    if entry.standing.revision != revision:
-        detail = f"the triple has revision {entry.standing.revision} by now; look at it first"
+    if entry.review_status.revision != revision:
+        detail = f"the triple has revision {entry.review_status.revision} by now; look at it first"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
     return entry
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, list_sets, read_config, read_entry, read_set
 from evalspec.curation.gold.layout import SET_FILE
+from evalspec.curation.gold.retraction import UNDO_TIME
 from evalspec.curation.gold.schema import SetFile
-from evalspec.curation.gold.taking_back import UNDO_TIME
 from evalspec.curation.gold.viewer import Viewer, find_viewer
 from evalspec.service.access import Access
 from evalspec.service.problems import ApiProblem, not_found

@@ -10,8 +10,8 @@ from evalspec.service.access import Reading, Running
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.jobs import Job
-from evalspec.service.moments import ShownTime
 from evalspec.service.problems import not_found
+from evalspec.service.timestamps import ShownTime
 
 ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

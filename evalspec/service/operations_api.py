@@ -16,9 +16,9 @@ from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, e
 from evalspec.service.database import newest_revision, read_revision, reading
 from evalspec.service.examples import MOMENT, RUN_ID
 from evalspec.service.metrics import Metrics
-from evalspec.service.moments import ShownTime
 from evalspec.service.problems import ApiProblem
 from evalspec.service.stores import STORE_ID_NAME
+from evalspec.service.timestamps import ShownTime
 from evalspec.service.tokens import Caller, Scope
 
 ROUTER = APIRouter(tags=["operations"])

@@ -36,7 +36,7 @@ from evalspec.runs.store.pushed_runs import (
     write_push_mark,
 )
 from evalspec.runs.store.run_log import LOCK_NAME
-from evalspec.runs.store.run_store import is_run_name, prepare_root, read_moment
+from evalspec.runs.store.run_store import is_run_name, prepare_root, read_timestamp
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
@@ -131,7 +131,7 @@ def _begin(project: Project, folder: Path, push: Push) -> None:
 
 
 def _check_run_id(run_id: str) -> None:
-    moment = read_moment(Path(run_id)) if is_run_name(run_id) and len(run_id) <= _LONGEST_RUN_ID else None
+    moment = read_timestamp(Path(run_id)) if is_run_name(run_id) and len(run_id) <= _LONGEST_RUN_ID else None
     fault = None
     if moment is None:
         fault = "not the id of a run"

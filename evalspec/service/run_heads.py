@@ -20,7 +20,6 @@ from evalspec.runs.store.log_records import decode_line, describe_repair
 from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
 from evalspec.runs.store.run_rows import DescriptionHead, find_series
-from evalspec.service.moments import render_time
 from evalspec.service.places import show_place
 from evalspec.service.run_records import (
     DatasetRow,
@@ -33,6 +32,7 @@ from evalspec.service.run_records import (
     list_value,
 )
 from evalspec.service.settings import Project
+from evalspec.service.timestamps import render_time
 
 _NAMED_TIME = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-")
 

@@ -26,7 +26,6 @@ from evalspec.runs.store.run_store import is_run_name
 from evalspec.service.database import reading, update_statistics, writing
 from evalspec.service.jobs import lock_namespace
 from evalspec.service.kept_json import decode_kept, encode_kept
-from evalspec.service.moments import render_time
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
 from evalspec.service.run_heads import read_entry
@@ -44,6 +43,7 @@ from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store
 from evalspec.service.tables import RUN_DATASETS, RUNS
+from evalspec.service.timestamps import render_time
 
 NO_BRANCH = ""
 

@@ -19,10 +19,10 @@ from msgspec import Struct
 
 from evalspec.base.errors import EvalspecError, StoreError
 from evalspec.base.foreign_text import cut, encodable
-from evalspec.inputs.datasets.filters import spell_value
+from evalspec.inputs.datasets.filters import list_spellings
 from evalspec.model import DatasetResult, Run, Sample, SampleResult, SampleStatus, ScoreStatus, Threshold
 from evalspec.model.log import InputRecord, ReplyRecord
-from evalspec.reports.concerned import Concerned, find_concerned
+from evalspec.reports.affected_samples import AffectedSamples, find_affected
 from evalspec.reports.markup.run_content import build_content
 from evalspec.runs.store.derived import derived_folder, sign_run
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, DiskFull, store_error, store_errors
@@ -150,7 +150,7 @@ def _fill(database: sqlite3.Connection, stored: StoredRun, signature: str) -> No
     database.executescript(_SCHEMA)
     marks = _Marks()
     run = _read_run(stored)
-    concerned = find_concerned(run)
+    concerned = find_affected(run)
     rows = _list_rows(stored, run, marks, _list_reasons(run, concerned))
     database.execute("BEGIN")
     count = 0
@@ -199,7 +199,7 @@ def _read_run(stored: StoredRun) -> Run:
     return read_report(stored.report) if stored.report.is_file() else conclude_stored(stored)
 
 
-def _list_reasons(run: Run, concerned: Sequence[Concerned | None]) -> dict[str, dict[str, list[int]]]:
+def _list_reasons(run: Run, concerned: Sequence[AffectedSamples | None]) -> dict[str, dict[str, list[int]]]:
     """Return the numbers of the reasons that are about a sample, by dataset and id of the sample."""
     reasons: dict[str, dict[str, list[int]]] = {dataset.name: {} for dataset in run.datasets}
     for number, found in enumerate(concerned):
@@ -287,7 +287,7 @@ def _list_slices(result: SampleResult) -> Iterator[str]:
     yield from result.tags
     yield from result.slices
     for key, value in result.metadata.items():
-        yield from (f"{key}={spelling}" for spelling in spell_value(value))
+        yield from (f"{key}={spelling}" for spelling in list_spellings(value))
 
 
 def _begin(text: str | None) -> str | None:

@@ -13,16 +13,16 @@ import uvicorn
 from sqlalchemy import Engine
 
 from evalspec.service.app import create_app
-from evalspec.service.caretaker import keep_house
 from evalspec.service.connections import ServiceConnection
 from evalspec.service.database import migrate, open_database
 from evalspec.service.evaluation_files import restore_evaluations
 from evalspec.service.logs import configure_logs, log_event
+from evalspec.service.retention import enforce_retention
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceSettings
 from evalspec.service.stores import register_stores
 from evalspec.service.worker_process import encode_settings
-from evalspec.service.workers import end, tell
+from evalspec.service.workers import end, send_line
 
 _RESTART_SECONDS = 1.0
 _LONGEST_PAUSE = 60.0
@@ -59,7 +59,7 @@ def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket
         signal.signal(number, lambda *_: None)  # uvicorn handles them, and raises them again when it has stopped
     stop = threading.Event()
     threads = [threading.Thread(target=keep_worker, args=(settings, stop)) for _ in range(settings.workers)]
-    threads.append(threading.Thread(target=keep_house, args=(engine, settings, stop), name="caretaker"))
+    threads.append(threading.Thread(target=enforce_retention, args=(engine, settings, stop), name="retention"))
     for thread in threads:
         thread.start()
     try:
@@ -113,7 +113,7 @@ def _run_worker(settings: ServiceSettings, stop: threading.Event) -> int:
     with subprocess.Popen(
         [sys.executable, "-m", "evalspec.service.worker_process"], stdin=subprocess.PIPE, start_new_session=True
     ) as process:
-        tell(process, encode_settings(settings))
+        send_line(process, encode_settings(settings))
         while process.poll() is None and not stop.wait(0.2):
             pass
         return end(process, _STOP_SECONDS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import force_setattr, replace
 
-from evalspec.inputs.datasets.filters import TAGS, spell_value
+from evalspec.inputs.datasets.filters import TAGS, list_spellings
 from evalspec.model import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.validity.estimates import CONFIDENCE, Estimate, estimate
@@ -37,7 +37,7 @@ def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:
     if name is None or name in sample.tags or name in sample.slices:
         return True
     keys = (key for key in sample.metadata if name.startswith(f"{key}="))
-    return any(name.removeprefix(f"{key}=") in spell_value(sample.metadata[key]) for key in keys)
+    return any(name.removeprefix(f"{key}=") in list_spellings(sample.metadata[key]) for key in keys)
 
 
 def limited_slices(thresholds: Iterable[Threshold]) -> list[str]:
@@ -65,9 +65,9 @@ def group_by_slice(samples: Iterable[SampleResult], keys: Iterable[str] | None) 
             if key == TAGS:
                 slices |= {tag: [] for tag in sample.tags}
             elif key in sample.metadata:
-                slices[f"{key}={spell_value(sample.metadata[key])[0]}"] = []
+                slices[f"{key}={list_spellings(sample.metadata[key])[0]}"] = []
     for sample in members:
-        named = [f"{key}={text}" for key, value in sample.metadata.items() for text in spell_value(value)]
+        named = [f"{key}={text}" for key, value in sample.metadata.items() for text in list_spellings(value)]
         for name in dict.fromkeys([*sample.tags, *named]):
             if name in slices:
                 slices[name].append(sample)

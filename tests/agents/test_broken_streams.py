@@ -241,6 +241,7 @@ def test_a_line_that_has_no_end_is_a_cut(tail):
 def test_bytes_that_are_not_utf8_are_refused(stream):
     refused = read(stream, stream.body.replace("ü".encode(), b"\xfc"))
     assert "not UTF-8" in str(refused)
+    assert isinstance(refused, ServiceError)
     assert not refused.retryable
 
 

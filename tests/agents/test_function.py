@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import warnings
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ class Unspeakable(Exception):
         raise ValueError("no text")
 
 
-CIRCULAR = {"response": "x"}
+CIRCULAR: dict[str, Any] = {"response": "x"}
 CIRCULAR["usage"] = CIRCULAR
 RAISED = [
     SystemExit(3),

@@ -5,6 +5,7 @@ import gzip
 import socket
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def ask(url: str, tls: Route, *samples: Sample, headers: dict[str, str] | None =
     return asyncio.run(run())
 
 
-def failure(url: str, tls: Route, **options: object) -> ServiceError:
+def failure(url: str, tls: Route, **options: Any) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
         ask(url, tls, **options)
     assert "\n" not in str(caught.value)

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
 
 import pytest
 from httpx_sse import ServerSentEvent
@@ -14,14 +15,14 @@ from evalspec.targets.agents.http import read_stream
 from evalspec.targets.agents.wire import open_stream
 from servers.faulty_agent import chunk
 
-PLAIN: dict[str, object] = {}
-OPENAI = {"protocol": "openai-compatible"}
+PLAIN: dict[str, Any] = {}
+OPENAI: dict[str, Any] = {"protocol": "openai-compatible"}
 MAPPED = {
     "response": {"answer": "$.delta", "contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "usage": "$.usage"}
 }
 
 
-def gather(settings: dict[str, object], *events: str | ServerSentEvent) -> AgentReply:
+def gather(settings: Mapping[str, Any], *events: str | ServerSentEvent) -> AgentReply:
     closed = []
 
     async def stream() -> AsyncGenerator[ServerSentEvent, None]:
@@ -54,7 +55,7 @@ def test_what_follows_the_end_is_no_part_of_the_answer(settings, events):
     assert gather(settings, *events).response == "Paris"
 
 
-def failure(settings: dict[str, object], *events: str | ServerSentEvent) -> ServiceError:
+def failure(settings: Mapping[str, Any], *events: str | ServerSentEvent) -> ServiceError:
     with pytest.raises(ServiceError) as caught:
         gather(settings, *events)
     return caught.value

@@ -7,7 +7,7 @@ import pytest
 
 from evalspec.base.errors import InvalidInput
 from evalspec.model import AgentReply, Exchange, Sample, Usage
-from evalspec.targets.agents.replay import RecordedReply, list_strangers, load_replies, replay
+from evalspec.targets.agents.replay import RecordedReply, list_unknown_replies, load_replies, replay
 
 
 @pytest.fixture
@@ -101,4 +101,4 @@ def test_a_recorded_reply_is_the_answer_and_a_missing_one_a_failure(write):
 
 def test_ids_without_a_sample(write):
     replies = load_replies(write(*({"id": name, "response": ""} for name in ("c", "a", "b"))), "replies.jsonl")
-    assert list_strangers(replies, [("qa", "a")]) == ["c", "b"]
+    assert list_unknown_replies(replies, [("qa", "a")]) == ["c", "b"]

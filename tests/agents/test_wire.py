@@ -1,6 +1,7 @@
 """Requests and replies of the three protocols, as values: no server is needed to read JSON."""
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -166,7 +167,7 @@ class TestTemplate:
         assert check_template({"m": ["{{messages}}", "{{id}} {{metadata.a.b}}", 1, None, True]}) == []
 
 
-def completion(content: str | None = None, finish: object = None, **more: object) -> dict[str, object]:
+def completion(content: str | None = None, finish: object = None, **more: object) -> dict[str, Any]:
     return {"choices": [{"message": {"content": content}, "finish_reason": finish}], **more}
 
 

@@ -7,7 +7,9 @@ before you commit it.
 import json
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = Path(__file__).parent / "golden"
@@ -20,14 +22,12 @@ _FIRST_MS, _STEP_MS = 12.0, 0.4
 _AGENT = ROOT / "examples" / "agent"
 
 
-def _load_agent():
+def _load_agent() -> Any:
     """The example's agent without its server. Its modules import each other by their bare names."""
     sys.path.insert(0, str(_AGENT))
     try:
-        from answering import Answerer
-        from retrieval import Bm25Index, read_corpus
-
-        return Answerer(Bm25Index(read_corpus(ROOT / "evals" / "corpus.jsonl")))
+        answering, retrieval = import_module("answering"), import_module("retrieval")
+        return answering.Answerer(retrieval.Bm25Index(retrieval.read_corpus(ROOT / "evals" / "corpus.jsonl")))
     finally:
         sys.path.remove(str(_AGENT))
         for name in ("answering", "retrieval"):

@@ -1,6 +1,7 @@
 """What the commands say first, what they say once, and where they lead to the reason."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ QUESTIONS = [
     {"id": "refund", "input": "How long does a refund take?", "expected": "5 business days", "tags": ["billing"]},
 ]
 REPLIES = [{"id": "trial", "response": "The trial lasts 14 days"}, {"id": "refund", "response": "5 business days"}]
-SPEC = {
+SPEC: dict[str, Any] = {
     "datasets": [{"name": "qa", "path": "$file:qa.jsonl", "metrics": ["string_match", "rouge"]}],
     "thresholds": {"rouge": 0.1, "string_match": 0.9},
     "ciGate": {"minSamples": 1},
@@ -73,7 +74,7 @@ def test_an_id_is_accepted_as_it_is_shown_and_names_in_fixes_are_quoted(shop):
     files = {"first one": "qa.jsonl", "second": "odd.jsonl"}
     datasets = [{"name": name, "path": f"$file:{file}", "metrics": ["rouge"]} for name, file in files.items()]
     shop.write(datasets=datasets, thresholds={"rouge": 0.1})
-    odd = {"odd.jsonl": [QUESTIONS[0], QUESTIONS[1] | {"id": "a\x07b"}]}
+    odd: dict[str, list[Any]] = {"odd.jsonl": [QUESTIONS[0], QUESTIONS[1] | {"id": "a\x07b"}]}
     odd["replies.jsonl"] = [*REPLIES, {"id": "a\x07b", "response": "5 business days"}]
     for file, lines in odd.items():
         (shop.folder / file).write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -116,7 +116,7 @@ def test_json(two_runs):
     metric = dataset["metrics"]["string_match"]
     assert (metric["verdict"], metric["delta"], metric["test"], metric["pairs"]) == ("degraded", -1.0, "McNemar", 12)
     assert 0 < metric["pValue"] <= metric["pAdjusted"] < 0.05
-    assert (metric["units"], metric["unpaired"], metric["settles"]) == (12, 0, None)
+    assert (metric["units"], metric["unpaired"], metric["requiredSize"]) == (12, 0, None)
     assert dataset["sampleCounts"]["degraded"] == len(dataset["samples"]) == 12
     first = dataset["samples"][0]
     assert first["scores"]["string_match"] == {"before": 1.0, "after": 0.0}

@@ -16,12 +16,6 @@ MAIN = "evals/baselines/main.json"
 
 
 @pytest.fixture
-def judge():
-    with ScriptedJudge() as server:
-        yield server
-
-
-@pytest.fixture
 def judged(project, agent, judge, monkeypatch):
     """Twelve samples on a judged and an unjudged metric, promoted as `main`; the judge states a dated alias.
 

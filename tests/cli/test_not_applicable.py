@@ -2,17 +2,9 @@
 
 import pytest
 
-from servers.scripted_judge import ScriptedJudge
-
 PASSAGE = "Paris is the capital of France."
 INVENTED = "Lyon has four golden towers."
 MAPPED = {"answer": "$.response", "contexts": "$.contexts[*].text", "usage": "$.usage"}
-
-
-@pytest.fixture
-def judge():
-    with ScriptedJudge() as server:
-        yield server
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import signal
 from importlib.metadata import EntryPoint
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -198,7 +199,7 @@ def test_a_dataset_format_that_raises_is_named(project, monkeypatch, part):
 
 @pytest.mark.parametrize("part", ["corpus", "refresh_metadata", "read_judgements", "report", "preset"])
 def test_a_part_of_a_dataset_format_that_raises_is_named(project, monkeypatch, part):
-    parts = {
+    parts: dict[str, Any] = {
         "corpus": CorpusForm((), (".acme",), explode, explode),
         "refresh_metadata": explode,
         "read_judgements": explode,

@@ -63,9 +63,11 @@ def test_a_value_beyond_the_declared_range_is_an_error(counted):
     counted.evaluation["datasets"][0]["metrics"] = [{"name": "tokens_mean", "range": [0, 120]}]
     counted.evaluation |= {"thresholds": {"tokens_mean": 111}, "ciGate": True}
     outcome = counted.evaluate("--json")
-    found = outcome.document["datasets"][0]["metrics"]["tokens_mean"]
+    found = outcome.document["datasets"][0]["metrics"]["tokens_mean(range=[0, 120])"]
     assert (outcome.code, found["failed"]) == (3, 9)
-    assert any("tokens_mean gave 121, outside its range [0, 120]" in note for note in outcome.document["notes"])
+    assert any(
+        "tokens_mean(range=[0, 120]) gave 121, outside its range [0, 120]" in note for note in outcome.document["notes"]
+    )
 
 
 @pytest.mark.parametrize(

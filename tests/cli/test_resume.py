@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.model.log import LogRecord, ReplyRecord
+from evalspec.model.log import LOG_RECORD, ReplyRecord
 from evalspec.runs.store.log_records import read_log
 from servers.faulty_agent import FaultyAgent, status
 from servers.scripted_judge import ScriptedJudge
@@ -46,7 +46,7 @@ def stored_replies(folder):
     log = folder / ".evalspec" / "runs" / "latest" / "samples.jsonl"
     if not log.exists():
         (log,) = folder.glob(".evalspec/runs/*-*/samples.jsonl")
-    return Counter(record.id for _, record in read_log(log, LogRecord) if isinstance(record, ReplyRecord))
+    return Counter(record.id for _, record in read_log(log, LOG_RECORD) if isinstance(record, ReplyRecord))
 
 
 @pytest.mark.parametrize(("reference", "code"), [("$env:TENANT:public", 2), ("$env:TENANT", 0)])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.targets.retrievers.ingest_plan import IngestPlan, hold_scope
+from evalspec.targets.retrievers.ingest_plan import Cleanup, IngestPlan, hold_scope
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 
@@ -456,7 +456,7 @@ def test_an_ingest_that_dies_half_way(faq, service, cleanup, left):
 )
 def test_two_runs_on_one_prefix(faq, service, held, code):
     """Or on one within the other."""
-    plan = IngestPlan("mine", service.url, held, (), 1, 0, "none")
+    plan = IngestPlan("mine", service.url, held, (), 1, 0, Cleanup.NONE)
     with hold_scope(plan, faq.folder / ".evalspec" / "locks"):
         outcome = faq.evaluate()
     assert outcome.code == code, outcome.err

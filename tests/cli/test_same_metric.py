@@ -266,3 +266,21 @@ def test_a_resumed_run_has_the_digests_of_the_whole_one(asked):
     resumed = asked.evaluate("--resume", "latest", "--json").document["datasets"][0]["samples"]
     assert [sample["digest"] for sample in resumed] == [sample["digest"] for sample in whole]
     assert None not in {sample["digest"] for sample in resumed}
+
+
+def test_max_drop_knows_the_defaults_of_the_users_own_scorer(asked):
+    (asked.folder / "grading.py").write_text("def grade(exchange, *, style: str = 'lax'):\n    return style != 'no'\n")
+    entry = {"name": "own", "scorer": "grading:grade"}
+    asked.dataset("qa", lines(), metrics=[entry, entry | {"style": "strict"}])
+    promote(asked)
+    asked.evaluation["ciGate"] |= {"maxDrop": {"own(style=lax)": 0.1, "own(style=strict)": 0.2}}
+    outcome = asked.evaluate("--json")
+    assert [one["metric"] for one in outcome.document["regressions"]] == ["own", "own(style=strict)"]
+    forecast = asked("plan", "agent.yaml", "--json").document
+    assert [(one["metric"], one["maxDrop"]) for one in forecast["datasets"][0]["metrics"]] == [
+        ("own", 0.1),
+        ("own(style=strict)", 0.2),
+    ]
+    asked.evaluation["ciGate"] |= {"maxDrop": {"own(style=loud)": 0.1}}
+    refused = asked.evaluate()
+    assert (refused.code, "maxDrop: no dataset computes 'own(style=loud)'" in refused.err) == (2, True)

@@ -5,11 +5,12 @@ from typing import Any
 
 import jsonschema
 import pytest
+from click import Choice
 
 from evalspec.cli.schema import command
 from evalspec.inputs.datasets.jsonl import JsonlSample
 
-WHAT = next(parameter.type.choices for parameter in command.params if parameter.name == "what")
+WHAT = next(one.type.choices for one in command.params if isinstance(one.type, Choice) and one.name == "what")
 
 
 def list_keys(schema: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -2,15 +2,9 @@
 
 import pytest
 
-from servers.scripted_judge import ScriptedJudge, status
+from servers.scripted_judge import status
 
 RUBRIC = {"name": "tone", "rubric": "Is it polite? {response}", "labels": {"yes": 1, "no": 0}}
-
-
-@pytest.fixture
-def judge():
-    with ScriptedJudge() as server:
-        yield server
 
 
 @pytest.fixture

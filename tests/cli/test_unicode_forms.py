@@ -2,10 +2,11 @@
 
 import json
 import unicodedata
+from typing import Any
 
 import pytest
 
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"id": "café", "input": "Où est le café ?", "tags": ["été"], "metadata": {"topic": "crème"}},
     {"input": "Wie heißt die Hauptstadt von Österreich?", "context": ["Österreich: Wien"]},
     {"input": "Name?", "expected": "Žižka"},

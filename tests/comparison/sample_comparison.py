@@ -66,7 +66,7 @@ def _make_run(run_id: str, shift: int, sha: str) -> Run:
     samples = []
     for number in range(42 if shift else 40):
         level, luck = draw.random(), draw.random()
-        scores = {
+        scores: dict[str, float | Score] = {
             "string_match": float(luck > (0.15, 0.45, 0.2)[shift]),
             "Recall@5": min(1.0, round(level, 1) + 0.1 * shift),
             "faithfulness": min(1.0, max(0.0, level + 0.02 * shift * draw.gauss(0, 1))),

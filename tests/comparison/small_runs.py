@@ -50,7 +50,6 @@ def make_outline(metric: str, samples: Sequence[SampleResult]) -> MetricOutline:
         "p95" if metric == "latency_p95" else "mean",
         Direction.LOWER if metric in LOWER else Direction.HIGHER,
         (0.0, 1.0) if bounded else (None, None),
-        (0.0, 1.0) if bounded else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import re
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -14,7 +15,12 @@ from evalspec.reports.html_report.comparison_page import render_view_html
 from evalspec.reports.view.comparison import build_comparison_view
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True, "color_scheme": "dark"}
+PHONE: dict[str, Any] = {
+    "viewport": {"width": 390, "height": 844},
+    "is_mobile": True,
+    "has_touch": True,
+    "color_scheme": "dark",
+}
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, Cause, SampleStatus, Score, Threshold, VerdictStatus
+from evalspec.scoring.metrics.base import METRICS
 from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.drops import check_max_drop
 from evalspec.verdict.comparison.regression import decide_regressions
@@ -494,6 +495,8 @@ def test_what_the_run_no_longer_has_is_incomplete():
 
 def test_names_in_max_drop_are_checked():
     gate = CiGate.model_validate({"baseline": "main", "maxDrop": {"Recal@5": 0.1, "map": 0.1, "A": 0.1}})
-    (problem,) = check_max_drop(gate, ["Recall@5", "AP", "a"])
+    named = {"Recall@5": METRICS.find("recall"), "AP": METRICS.find("AP"), "a": METRICS.find("string_match")}
+    computed = {name: found for name, found in named.items() if found}
+    (problem,) = check_max_drop(gate, computed)
     assert problem == "maxDrop: no dataset computes 'Recal@5'. did you mean 'Recall@5'?"
-    assert check_max_drop(CiGate.model_validate({"baseline": "main", "maxDrop": 0.1}), []) == []
+    assert check_max_drop(CiGate.model_validate({"baseline": "main", "maxDrop": 0.1}), {}) == []

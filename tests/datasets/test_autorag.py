@@ -242,9 +242,9 @@ def test_a_pandas_index_and_categories_are_fine(load):
 
 
 def test_metadata_that_parquet_would_change_is_a_loss():
-    samples = [Sample("1", "q", qrels={}, metadata={"fine": 1, "mixed": 1, "empty": {}, "query": "q", "huge": 2**70})]
+    first = {"fine": 1, "mixed": 1, "empty": {}, "query": "q", "huge": 2**70, "truths": [1.5, True]}
+    samples = [Sample("1", "q", qrels={}, metadata=first)]
     samples.append(Sample("2", "q", qrels={}, metadata={"fine": 2.5, "mixed": "1", "endless": math.inf, "none": None}))
-    samples[0].metadata["truths"] = [1.5, True]
     losses = DATASETS.find("autorag").list_losses(DatasetContent(samples))
     reason = "reserved name, or Parquet has no type for all values"
     assert losses == [

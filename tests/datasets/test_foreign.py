@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -220,7 +221,12 @@ def test_a_format_that_is_only_read_says_so(tmp_path, capsys):
     assert "evalspec reads squad, but does not write it. write autorag, azure" in capsys.readouterr().err
 
 
-ROWS = {"question": [SHIP, RETURN], "contexts": [[P1], [P2]], "ground_truth": [DAYS[0], MONTH[0]], "score": [1.0, None]}
+ROWS: dict[str, list[Any]] = {
+    "question": [SHIP, RETURN],
+    "contexts": [[P1], [P2]],
+    "ground_truth": [DAYS[0], MONTH[0]],
+    "score": [1.0, None],
+}
 
 
 def write_arrow(path):

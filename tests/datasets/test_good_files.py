@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
 
+from dataset_contents import SAMPLES_OF_ANY_KIND, there_and_back
 from evalspec.base.errors import InvalidInput
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, ReadingNotes, Source
 from evalspec.inputs.datasets.load import find_format
@@ -51,3 +53,14 @@ def test_a_file_with_nothing_in_it_is_not_written(name, tmp_path):
     with pytest.raises(InvalidInput, match="can hold none of the samples"):
         DATASETS.find(name).write(DatasetContent([Sample("", "", qrels={"a": 1})]), tmp_path / "d")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["mixpeek", "unrag"])
+@given(any_samples=SAMPLES_OF_ANY_KIND)
+def test_anything_is_written_so_that_it_can_be_read(tmp_path_factory, name, any_samples):
+    content = DatasetContent(any_samples)
+    losses = DATASETS.find(name).list_losses(content)
+    loaded, back = there_and_back(content, name, tmp_path_factory.getbasetemp() / "any.json")
+    assert not loaded.problems
+    assert [(s.id, s.user_input) for s in back.samples] == [(s.id, s.question) for s in any_samples]
+    assert losses or back.samples == any_samples

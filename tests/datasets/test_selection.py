@@ -1,3 +1,5 @@
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -69,5 +71,9 @@ def test_a_digest_is_of_all_that_a_score_may_depend_on():
 
 
 def test_texts_that_are_no_utf8_and_large_numbers_have_digests():
-    odd = [{"user_input": "\ud800"}, {"metadata": {"n": 2**70}}, {"user_input": (Message("user", "\ud800"),)}]
+    odd: Any = [
+        {"user_input": "\ud800"},
+        {"metadata": {"n": 2**70}},
+        {"user_input": (Message("user", "\ud800"),)},
+    ]
     assert len({digest_of(**changes) for changes in odd}) == 3

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from evalspec.cli.main import run
 from servers.faulty_agent import FaultyAgent
@@ -24,7 +25,7 @@ AGENT = {
     },
     "headers": {"X-Tenant": "$env:TENANT"},
 }
-EVALUATION = {
+EVALUATION: dict[str, Any] = {
     "judge": {"model": "scripted", "apiKey": "$env:OPENAI_API_KEY"},
     "retrievers": {"words": {"python": "search:Words", "topK": 3}},
     "datasets": [
@@ -83,7 +84,7 @@ ANSWERS = dict(CITIES)
 """Of the agent: Spain's is changed for the second run."""
 
 
-def answer(body: dict) -> dict:
+def answer(body: dict[str, Any]) -> dict[str, Any]:
     """Nothing that can be read for Peru; else the capital, with the tenant's name in answer and context."""
     question = body["message"]
     if "Peru" in question:

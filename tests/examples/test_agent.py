@@ -277,7 +277,7 @@ def test_the_support_questions_against_the_agents_retriever(agent: httpx.Client,
 
     async def session() -> list[Retrieval]:
         retriever = RemoteRetriever(RETRIEVER, str(agent.base_url), choose_route("http://localhost"))
-        options = {"name": "example", "store": str(agent.base_url), "queries": len(answerable)}
+        options: dict[str, Any] = {"name": "example", "store": str(agent.base_url), "queries": len(answerable)}
         plan = plan_ingest(
             retriever, documents, SCOPE, cleanup=Cleanup.ALWAYS, ids_need_prefix=True, batch_size=4, **options
         )

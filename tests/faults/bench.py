@@ -33,7 +33,7 @@ class Bench:
             "thresholds": to_manifest(gate.limits),
             "ciGate": to_ci_gate(gate.policy),
         }
-        endpoint = {"response": RESPONSE, "maxRetries": 2 if fault.once or fault.refuses else 0}
+        endpoint: dict[str, Any] = {"response": RESPONSE, "maxRetries": 2 if fault.once or fault.refuses else 0}
         if cell.agent == "timeout":
             endpoint["timeoutSeconds"] = TIMEOUT_SECONDS
         self.project.api = {"url": self.agent.url, "chatEndpoint": endpoint}

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -203,7 +203,7 @@ class InjectedJudge(ScriptedJudge):
 
 
 @contextmanager
-def closed_url():
+def closed_url() -> Iterator[str]:
     """An address of this machine at which nobody listens, and nobody else can."""
     with closing(socket.socket()) as reserved:
         reserved.bind(("127.0.0.1", 0))

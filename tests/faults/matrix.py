@@ -37,7 +37,7 @@ class Gate:
 
 FAITHFUL, MATCHES = Limit("faithfulness", min=0.65), Limit("string_match", min=0.8)
 FAST, CHEAP = Limit("latency_p95", max=60_000), Limit("tokens_mean", max=100)
-LENIENT = {"min_coverage": 0.5, "max_error_rate": 0.5}
+LENIENT: dict[str, Any] = {"min_coverage": 0.5, "max_error_rate": 0.5}
 NO_JUDGE, TWICE = ("--no-judge",), ("--repeat", "2")
 GATES: Mapping[str, Gate] = {
     "faithfulness": Gate((FAITHFUL,)),

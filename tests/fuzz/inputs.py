@@ -303,7 +303,8 @@ def change_table(chance: Random, content: bytes) -> tuple[bytes, list[str]]:
 
 def change_answer(chance: Random, answer: Answer, *, inner: bool) -> tuple[Answer, list[str]]:
     """Another body, status or header; `inner`: maybe what is inside the text of a completion."""
-    body, names = answer.body, []
+    names: list[str] = []
+    body = answer.body
     kind = "binary" if answer.content_type.startswith("text/event-stream") else "json"
     if inner and chance.random() < 0.5 and b'"choices"' in body:
         reply = json.loads(body)

@@ -176,8 +176,8 @@ def write_corpora(folder: Path) -> None:
         chunks = [text[start : start + width] for start in range(0, len(text), width)]
         lines = ({"id": f"{name}{n}", "text": chunk, "title": f"t{n}"} for n, chunk in enumerate(chunks))
         write_lines(folder / f"{name}.jsonl", lines)
-    lines = ({"id": f"q{n}", "input": "what?", "expected": "x", "relevant": {f"old{n}": 1}} for n in range(4))
-    write_lines(folder / "qa.jsonl", lines)
+    samples = ({"id": f"q{n}", "input": "what?", "expected": "x", "relevant": {f"old{n}": 1}} for n in range(4))
+    write_lines(folder / "qa.jsonl", samples)
 
 
 def write_asked_agent(folder: Path, endpoint: Mapping[str, Any]) -> None:

@@ -1,16 +1,19 @@
 """Gold sets on disk."""
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from conftest import Outcome, Project
 from evalspec import gold
 from evalspec.curation.gold.authoring import create_set
-from evalspec.curation.gold.gold_set import TripleEntry, read_set
+from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, read_set
 from evalspec.curation.gold.protocol import add_triple, review
 from evalspec.curation.gold.schema import GoldTriple, Person
 
@@ -42,7 +45,7 @@ class Curated:
 
 
 @pytest.fixture
-def curated(tmp_path, monkeypatch) -> Curated:
+def curated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Curated:
     """An empty gold set in the working directory."""
     monkeypatch.chdir(tmp_path)
     root = Path("gold/help")
@@ -51,13 +54,13 @@ def curated(tmp_path, monkeypatch) -> Curated:
 
 
 @pytest.fixture
-def write_set(project):
+def write_set(project: Project) -> Callable[..., Path]:
     """Write a set of accepted triples below the project, and add it to the manifest as the dataset `rfp`."""
 
-    def write(metadata, folder="gold/rfp", **config):
+    def write(metadata: Mapping[str, Any], folder: str = "gold/rfp", **config: Any) -> Path:
         root = project.folder / folder
         (root / "triples").mkdir(parents=True)
-        people = {name: {} for name in ("ada", "ben", "cleo")}
+        people: dict[str, Any] = {name: {} for name in ("ada", "ben", "cleo")}
         (root / "set.yaml").write_text(yaml.safe_dump({"name": root.name, "people": people, **config}))
         reviewed = {"added_by": "ada", "reviewed_by": ["ben", "cleo"], "resolution": "consensus"}
         for name, own in metadata.items():
@@ -76,10 +79,10 @@ def write_set(project):
 class SetOnDisk:
     """A set in a project. `call` runs `evalspec gold …` there."""
 
-    project: Any
+    project: Project
     root: Path
 
-    def call(self, *arguments: str) -> Any:
+    def call(self, *arguments: str) -> Outcome:
         """Run a subcommand of `evalspec gold`."""
         return self.project("gold", *arguments)
 
@@ -106,7 +109,12 @@ class SetOnDisk:
 
     def block(self, name: str) -> Any:
         """The blocks of a triple as they are written."""
-        return gold.read_entry(self.root, name).triple.model_dump(mode="json", exclude_none=True)["expected_block"]
+        return self._triple(name).model_dump(mode="json", exclude_none=True)["expected_block"]
+
+    def _triple(self, name: str) -> GoldTriple:
+        triple = gold.read_entry(self.root, name).triple
+        assert triple is not None
+        return triple
 
     def files(self) -> dict[str, bytes]:
         """Every file of the set."""
@@ -114,7 +122,7 @@ class SetOnDisk:
 
 
 @pytest.fixture
-def gold_set(project):
+def gold_set(project: Project) -> SetOnDisk:
     """An empty set of ada, ben, cleo and dan under evals/gold/help."""
     root = project.folder / "evals" / "gold" / "help"
     gold.create_set(root, "help", {name: Person() for name in PEOPLE})
@@ -127,7 +135,7 @@ class TeamSet:
 
     root: Path
 
-    def add(self, name: str, **content) -> TripleEntry:
+    def add(self, name: str, **content: Any) -> TripleEntry:
         """Add a pending triple of ada. Unknown keys are metadata."""
         own = {
             key: content.pop(key)
@@ -137,19 +145,19 @@ class TeamSet:
         filled = {"question": f"What is {name}?", "expected_block": {"block_id": f"block-{name}"}} | own
         return add_triple(self.root, name, GoldTriple.model_validate(filled | {"metadata": content}), "ada")
 
-    def accept(self, name: str, **content) -> TripleEntry:
+    def accept(self, name: str, **content: Any) -> TripleEntry:
         """Add a triple that ben and cleo confirm."""
         self.add(name, **content)
         review(self.root, name, "ben")
         return review(self.root, name, "cleo")
 
-    def read(self, today=None):
+    def read(self, today: date | None = None) -> GoldSet:
         """The set, on a day."""
         return read_set(self.root, today)
 
 
 @pytest.fixture
-def team(project) -> TeamSet:
+def team(project: Project) -> TeamSet:
     """A set in gold/help of the project."""
     root = project.folder / "gold" / "help"
     create_set(root, "help", {name: Person() for name in ("ada", "ben", "cleo")})

@@ -67,10 +67,15 @@ class Terminal:
         before, self._seen = self.output[self._seen : found], found + len(text)
         return before + text
 
-    def act(self, keys: str, text: str) -> str:
-        """Press keys and expect a text."""
+    def act(self, keys: str, *texts: str) -> str:
+        """Press keys, expect texts one after another, and return the output up to the end of the last."""
         self.press(keys)
-        return self.expect(text)
+        return "".join(map(self.expect, texts))
+
+    def quit(self) -> tuple[int, str]:
+        """Press q and wait for the end, as `end` does."""
+        self.press("q")
+        return self.end()
 
     def end(self) -> tuple[int, str]:
         """Wait for the end of the program, and return its exit code and the rest of its output."""

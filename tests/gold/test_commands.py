@@ -154,7 +154,7 @@ def test_the_list_is_aligned_and_says_no_word_twice(project, root):
 
 
 def test_a_set_without_events_is_adopted_and_never_changed_in_passing(project, root):
-    """Its first event would end the standing of all other triples."""
+    """Its first event would end the review status of all other triples."""
     (root / "events").rmdir()
     content = "question: {0}\nexpected_block: {{block_id: b, version: v1}}\n"
     line = content + "metadata: {{source: public, added_by: ada{1}}}\n"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evalspec import gold
 from evalspec.curation.gold.linting import lint
+from evalspec.curation.gold.states import State
 
 ROOT = Path(__file__).parents[2]
 SET = ROOT / "evals" / "gold" / "inkwharf"
@@ -16,8 +17,8 @@ def test_the_demonstration_set_follows_the_rules_and_says_what_it_is():
     assert checked.found.config.demonstration
     assert all(name.endswith("-invented") for name in checked.found.config.people)
     states = Counter(entry.state for entry in checked.found.entries.values())
-    assert states["accepted"] >= 60
-    assert {"disputed", "dropped"} <= set(states)
+    assert states[State.ACCEPTED] >= 60
+    assert {State.DISPUTED, State.DROPPED} <= set(states)
     assert len(gold.open_slice(checked.found, "2026Q4").entries) == 24
 
 

@@ -89,13 +89,12 @@ def test_pseudonyms_are_no_function_of_names(mixed):
 
 def test_a_child_of_a_customers_triple_is_not_published_whatever_it_says(mixed, project):
     from evalspec.curation.gold.protocol import record
-    from evalspec.curation.gold.schema import DisputeOutcome, Flag
+    from evalspec.curation.gold.schema import DisputeOutcome, Flag, Kind
 
     mixed.add("parent", source="customer", customer="acme")
     review(mixed.root, "parent", "ben", Flag.NOT_ENTAILED)
-    record(
-        mixed.root, mixed.read().entries["parent"], "resolve", "ada", verdict=DisputeOutcome.SPLIT, children=["plans"]
-    )
+    parent = mixed.read().entries["parent"]
+    record(mixed.root, parent, Kind.RESOLVE, "ada", verdict=DisputeOutcome.SPLIT, children=["plans"])
     assert publish(project, "--json").document["triples"] == 1
     assert "Which plans" not in Path("public/triples.yaml").read_text()
 

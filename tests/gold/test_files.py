@@ -72,11 +72,11 @@ def test_two_edits_of_one_content_conflict_and_lint_explains_it(root, git):
         "one side needs no revision"
     )
     (root / "triples" / "refund.yaml").write_text(_edited(root, git, "14 days, or 16"))
-    (problem,) = lint(root).problems
-    assert "ben and cleo both wrote revision 2, and the content is neither's" in problem.render()
-    assert "evalspec gold revise refund" in problem.render()
+    (found,) = lint(root).problems
+    assert "ben and cleo both wrote revision 2, and the content is neither's" in found.render()
+    assert "evalspec gold revise refund" in found.render()
     settled = revise_edited(root, "refund", "ada")
-    assert (settled.standing.revision, settled.state, lint(root).problems) == (3, "pending", [])
+    assert (settled.review_status.revision, settled.state, lint(root).problems) == (3, "pending", [])
 
 
 def _edited(root, git, answer):
@@ -111,7 +111,7 @@ def test_a_clock_that_was_set_back_changes_nothing(root):
     review(root, "refund", "ben", at="1999-01-01T00:00:00Z")
     revise_triple(root, "refund", make_triple(answer="15 days"), "ada", at="1990-01-01T00:00:00Z")
     entry = read_entry(root, "refund")
-    assert (entry.standing.revision, entry.state) == (2, "pending")
+    assert (entry.review_status.revision, entry.state) == (2, "pending")
     assert [one.event.revision for one in entry.events] == [1, 1, 2]
 
 

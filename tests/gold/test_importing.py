@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +18,7 @@ from evalspec.curation.gold.schema import Kind
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.load import load_dataset
 
-LINES = [
+LINES: list[dict[str, Any]] = [
     {"id": "one", "input": "How long?", "expected": "14 days", "relevant": ["refunds"], "tags": ["t"]},
     {"id": "a/b c", "input": "Who?", "expected": ["Ada", "Ben"], "relevant": [["x", "y"], ["z"]]},
     {"id": "graded", "input": "What?", "expected": "", "relevant": {"x": 2, "y": 1, "n": 0}},
@@ -151,7 +152,7 @@ def test_who_wrote_a_triple_elsewhere_cannot_confirm_it_here(accepted_elsewhere)
     gold.import_dataset(root, "again.yaml", "ben")
     assert accepted_elsewhere.call("add", "one", "--file", "one.yaml", "--as", "cleo").code == 0
     writers = {
-        name: gold.read_entry(root, name).standing.current.writers for name in ("good", "author", "again", "one")
+        name: gold.read_entry(root, name).review_status.current.writers for name in ("good", "author", "again", "one")
     }
     assert writers == {
         "good": {"cleo", "dan"},
@@ -213,7 +214,7 @@ def test_a_sample_of_a_run_becomes_a_triple(run):
     assert (refused.code, "gold grant --customer acme" in refused.err) == (2, True)
     gold.grant(run.root, "acme", "ada", evidence="a contract")
     assert run.call("add", "theirs", "--from-run", "latest", "more/known", "--as", "ada").code == 0
-    assert gold.read_entry(run.root, "theirs").standing.current.writers == {"ada", "ben"}
+    assert gold.read_entry(run.root, "theirs").review_status.current.writers == {"ada", "ben"}
     theirs = gold.read_entry(run.root, "theirs").triple.metadata
     assert (theirs.source, theirs.customer, theirs.generated_by) == ("customer", "acme", "model-1")
     assert run.block("theirs") == [{"block_id": "d1"}, {"block_id": "d2"}]

@@ -58,7 +58,7 @@ def test_the_reader_excludes_what_the_grant_does_not_cover_today(team, grant, ca
     team.accept("p", source="public")
     allow(team, **grant, renew=True, today=TODAY - timedelta(days=9))
     entry = team.read(TODAY).entries["a"]
-    assert (entry.state, entry.standing.resolution) == (
+    assert (entry.state, entry.review_status.resolution) == (
         (State.REVOKED, cause) if cause else (State.ACCEPTED, "consensus")
     )
     assert team.read(TODAY).entries["s"].state is entry.state

@@ -234,7 +234,7 @@ def test_carry_writes_revisions_that_people_have_to_review(pinned):
     entry = gold.read_entry(pinned.root, "old")
     differs = "the new text of block old lacks 2 words and adds 2"
     note = f"carried from first.jsonl to second.jsonl, {differs}"
-    assert (entry.standing.revision, entry.events[-1].event.note) == (3, note), "the title, and a word cut in two"
+    assert (entry.review_status.revision, entry.events[-1].event.note) == (3, note), "the title, and a word cut in two"
     assert (done.document["newTexts"], f"warning: old: {differs}. compare the answer with it" in done.err) == (
         {"old": [{"block": "old", "missing": 2, "added": 2}]},
         True,

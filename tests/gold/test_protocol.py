@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ RULED, RULED_OUT = (Kind.ADJUDICATE, DisputeOutcome.UPHELD), (Kind.ADJUDICATE, D
 
 
 def event(by, kind, verdict=None, revision=1, content_hash=HASH):
-    more = {"to": "ben"} if kind is Kind.ASSIGN else {}
+    more: dict[str, Any] = {"to": "ben"} if kind is Kind.ASSIGN else {}
     more |= {"settles": {"ben": [Flag.OVERSTATED]}} if verdict is DisputeOutcome.UPHELD else {}
     return Event(
         kind=kind, revision=revision, content_hash=content_hash, by=by, at="2026-01-01", verdict=verdict, **more
@@ -67,20 +68,20 @@ def event(by, kind, verdict=None, revision=1, content_hash=HASH):
 def test_what_people_say_decides_the_state(said, state, resolution):
     events = [event("ada", Kind.ADD), *(event(by, *what) for by, what in said)]
     for order in (events, events[::-1]):
-        standing = compute_review_status(order, HASH, PEOPLE)
-        assert (standing.state, standing.resolution) == (state, resolution)
+        review_status = compute_review_status(order, HASH, PEOPLE)
+        assert (review_status.state, review_status.resolution) == (state, resolution)
 
 
 def test_a_merge_of_equal_edits_has_two_writers_who_cannot_review_it():
     written = [event("ada", Kind.ADD), event("ben", Kind.REVISE, revision=2), event("cleo", Kind.REVISE, revision=2)]
     confirmed = [event(who, Kind.CONFIRM, revision=2) for who in ("ben", "cleo")]
-    standing = compute_review_status([*written, *confirmed], HASH, PEOPLE)
-    assert (standing.state, len(standing.faults)) == ("pending", 2)
+    review_status = compute_review_status([*written, *confirmed], HASH, PEOPLE)
+    assert (review_status.state, len(review_status.faults)) == ("pending", 2)
 
 
 KINDS = [CONFIRM, FLAG, UPHELD, DROPPED, RULED, RULED_OUT, (Kind.STALE, None), (Kind.ASSIGN, None)]
 EVENTS = st.builds(
-    lambda by, what, revision, content: event(by, *what, revision=revision, content_hash=content * 32),
+    lambda by, what, revision, content: event(by, what[0], what[1], revision, content * 32),
     st.sampled_from([*PEOPLE, "eve"]),
     st.sampled_from(KINDS),
     st.integers(1, 3),
@@ -100,8 +101,8 @@ def test_the_order_of_events_does_not_matter(events, written, random):
 
 @given(st.lists(EVENTS, max_size=8))
 def test_nothing_is_accepted_without_two_people_besides_the_author(events):
-    standing = compute_review_status([WRITTEN[0], *events], HASH, PEOPLE)
-    if standing.state == "accepted":
+    review_status = compute_review_status([WRITTEN[0], *events], HASH, PEOPLE)
+    if review_status.state == "accepted":
         agreeing = {one.by for one in events if one.revision == 1 and one.content_hash == HASH} & set(PEOPLE)
         assert len(agreeing - {"ada"}) > 1
 
@@ -113,11 +114,11 @@ def root(tmp_path):
 
 def test_a_triple_from_its_author_to_the_set(root):
     added = add_triple(root, "refund", make_triple(), "ada")
-    assert (added.state, added.standing.revision, added.triple.metadata.added_by) == ("pending", 1, "ada")
+    assert (added.state, added.review_status.revision, added.triple.metadata.added_by) == ("pending", 1, "ada")
     assert review(root, "refund", "ben").state == "pending"
     accepted = review(root, "refund", "cleo")
-    assert (accepted.state, accepted.standing.resolution) == ("accepted", "consensus")
-    assert accepted.standing.reviewed_by == ["ben", "cleo"]
+    assert (accepted.state, accepted.review_status.resolution) == ("accepted", "consensus")
+    assert accepted.review_status.reviewed_by == ["ben", "cleo"]
     assert [entry.id for entry in open_set(root).list_accepted()] == ["refund"]
 
 
@@ -126,7 +127,7 @@ def test_a_dispute_ends_in_a_new_revision_whose_reviews_start_again(root):
     review(root, "refund", "cleo")
     review(root, "refund", "ben", Flag.OVERSTATED, category="compound", note="The block is silent on gift cards.")
     revised = revise_triple(root, "refund", make_triple(), "ada", note="Shortened.")
-    assert (revised.state, revised.standing.revision, revised.standing.reviewed_by) == ("pending", 2, [])
+    assert (revised.state, revised.review_status.revision, revised.review_status.reviewed_by) == ("pending", 2, [])
     assert [one.event.kind for one in revised.events] == ["add", "confirm", "flag", "resolve", "revise"]
     review(root, "refund", "ben")
     assert review(root, "refund", "cleo").state == "accepted"
@@ -227,15 +228,15 @@ def test_an_adjudication_settles_the_flags_it_knew(root):
     review(root, "refund", "ben", Flag.OVERSTATED)
     review(root, "refund", "cleo")
     decided = resolve(root, "refund", "dan", "upheld", note="The block says so.")
-    assert decided.standing.resolution == "adjudicated"
-    assert decided.standing.current.events[-1].settles == {"ben": ["overstated"]}
+    assert decided.review_status.resolution == "adjudicated"
+    assert decided.review_status.current.events[-1].settles == {"ben": ["overstated"]}
     other = event("ben", Kind.FLAG, Flag.WRONG_BLOCK, content_hash=decided.content_hash)  # on another branch
     both = compute_review_status([*(one.event for one in decided.events), other], decided.content_hash, PEOPLE)
     assert both.state == "disputed"
     events = [one.event for one in decided.events]
     later = event("eve", *FLAG, content_hash=decided.content_hash)
-    standing = compute_review_status([*events, later], decided.content_hash, [*PEOPLE, "eve"])
-    assert (standing.state, standing.current.open_flags) == ("disputed", {"eve"})
+    review_status = compute_review_status([*events, later], decided.content_hash, [*PEOPLE, "eve"])
+    assert (review_status.state, review_status.current.open_flags) == ("disputed", {"eve"})
 
 
 def test_a_third_person_learns_nothing_about_reviews_before_theirs(root):
@@ -298,7 +299,7 @@ def test_lint_names_both_writers_of_merged_edits(root):
     checked = lint(root)
     said = [warning.message for warning in checked.warnings if "wrote revision" in warning.message]
     assert (checked.problems, said) == ([], ["ada and ben both wrote revision 2; the file has what ada wrote"])
-    assert review(root, "refund", "ben").standing.reviewed_by == ["ben"]
+    assert review(root, "refund", "ben").review_status.reviewed_by == ["ben"]
     first.path.write_bytes(kept.replace(b"How long?", b"How long or soon?"))
     assert ["the content is neither's" in problem.message for problem in lint(root).problems] == [True]
 

@@ -58,9 +58,9 @@ def test_times_of_wrong_clocks_are_unknown(curated):
         curated.say(name, MORNING, ben="overstated")
     for who, at in {"ben": NOON, "ada": "2026-03-01T13:00:00Z"}.items():
         resolve(curated.root, "agreed", who, "upheld", at=at)  # the second word ends it, after five hours
-    settling = gold.stats(curated.root).settling
-    assert (settling.known, settling.unknown, settling.still_open) == (3, 3, 1)
-    assert (settling.median, settling.longest) == (5, 48)
+    found = gold.stats(curated.root).resolution_time
+    assert (found.known, found.unknown, found.still_open) == (3, 3, 1)
+    assert (found.median, found.longest) == (5, 48)
 
 
 def accept(curated, count, prefix="", **metadata):
@@ -94,7 +94,7 @@ def test_thin_cells_are_named(curated):
     curated.add("pending", domain="law", difficulty="hard")
     found = gold.stats(curated.root).coverage
     assert found.keys == ("domain", "difficulty")
-    assert [(one.name, one.count) for one in found.thin] == [
+    assert [(one.name, one.count) for one in found.sparse] == [
         ("health × hard", 0),
         ("it × standard", 0),
         ("health × standard", 1),
@@ -103,7 +103,7 @@ def test_thin_cells_are_named(curated):
 
 
 def test_no_metadata_have_no_cells():
-    assert (compute_coverage([{}, {"x": 1}], 3).keys, compute_coverage([], 3).thin) == ((), ())
+    assert (compute_coverage([{}, {"x": 1}], 3).keys, compute_coverage([], 3).sparse) == ((), ())
 
 
 def test_an_edited_calibration_is_refused(curated):

@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from evalspec.curation.gold.states import _RULES, State
 from evalspec.curation.gold.wording import FLAGS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "gold-reference.md").read_text()
-TABLES = {
+TABLES: dict[str, Any] = {
     "set.yaml": schema.SetFile,
     "people": schema.Person,
     "targets": schema.Targets,

@@ -100,13 +100,10 @@ def test_a_session_from_the_first_key_to_the_last(open_terminal, root):
     terminal.expect("b@1  2 of 3")
     terminal.expect(KEYS)
     terminal.act("u", "there is no review of this session to take back")
-    terminal.act("s", "c@1  2 of 3")
-    terminal.expect(KEYS)
+    terminal.act("s", "c@1  2 of 3", KEYS)
     terminal.act("c", "[s] back to 1 skipped, [u] undo, [q] quit")
-    terminal.act("s", "b@1  3 of 3")
-    terminal.expect(KEYS)
-    terminal.press("q")
-    code, rest = terminal.end()
+    terminal.act("s", "b@1  3 of 3", KEYS)
+    code, rest = terminal.quit()
     assert code == 0
     assert "c@1 is pending: 1 more confirmation" in rest and "1 confirmed, 1 flagged, 0 skipped" in rest
     assert "1 left; to resume: evalspec gold review --set gold/rfp --as ben --corpus corpus.jsonl" in rest
@@ -116,10 +113,8 @@ def test_a_session_from_the_first_key_to_the_last(open_terminal, root):
 def test_a_disputed_triple_says_who_should_talk(open_terminal):
     terminal = open_terminal()
     terminal.expect(KEYS)
-    terminal.act("c", "b@1")
-    terminal.expect(KEYS)
-    terminal.press("q")
-    _, rest = terminal.end()
+    terminal.act("c", "b@1", KEYS)
+    _, rest = terminal.quit()
     assert "a@1 is disputed: to be settled by ada and cleo" in rest
     assert "cleo flagged it as overstated (numeric): SECRET of cleo" in rest
 
@@ -127,10 +122,8 @@ def test_a_disputed_triple_says_who_should_talk(open_terminal):
 def test_the_next_session_continues_where_the_last_one_ended(open_terminal, root):
     first = open_terminal()
     first.expect(KEYS)
-    first.act("c", "b@1  2 of 3")
-    first.expect(KEYS)
-    first.press("q")
-    assert first.end()[0] == 0
+    first.act("c", "b@1  2 of 3", KEYS)
+    assert first.quit()[0] == 0
     assign(root, ["c"], "ben", "ada")
     second = open_terminal()
     assert "c@1  2 of 3" in plain(second.expect(KEYS)), "assigned triples come first"
@@ -226,12 +219,10 @@ def test_a_closed_terminal_loses_nothing(open_terminal, root):
 def test_keys_for_a_triple_that_is_not_shown_yet_are_ignored(open_terminal, root):
     terminal = open_terminal()
     terminal.expect(KEYS)
-    terminal.act("ccc", "b@1  2 of 3")
-    terminal.expect(KEYS)
+    terminal.act("ccc", "b@1  2 of 3", KEYS)
     terminal.press("\x1b[C")
     terminal.act("x", "unknown key")
-    terminal.press("q")
-    assert terminal.end()[0] == 0
+    assert terminal.quit()[0] == 0
     assert (len(events_of(root, "a")), events_of(root, "b")) == (1, [])
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +23,7 @@ from evalspec.curation.gold.protocol import review, revise_triple
 from evalspec.curation.gold.quotes import Quotes
 from evalspec.curation.gold.schema import Kind, SliceFile
 from evalspec.curation.gold.states import State
-from evalspec.model.log import LogRecord, TextRecord
+from evalspec.model.log import LOG_RECORD, TextRecord
 from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_store import RunStore
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
@@ -328,9 +329,9 @@ def test_passages_that_only_erased_samples_retrieved_are_erased(revocable, proje
     assert find_bytes(project.folder) == []
     assert project("runs", "verify", "--all").code == 0
     newest = RunStore(Path(".evalspec")).list()[0]
-    log = read_log(newest / "samples.jsonl", LogRecord)
-    texts = [record.text for _, record in log if isinstance(record, TextRecord)]
-    assert "is it public it is" in texts
+    log = read_log(newest / "samples.jsonl", LOG_RECORD)
+    logged = [record.text for _, record in log if isinstance(record, TextRecord)]
+    assert "is it public it is" in logged
     assert project("report", "-o", "report.html").code == 0
 
 
@@ -369,7 +370,10 @@ def test_files_with_several_triples_keep_the_others(team, project):
 def test_what_is_left_of_a_file_never_replaces_another_file(team, project):
     shutil.rmtree(team.root / "events")
     gold.grant(team.root, "acme", "ada", evidence="contract")
-    files = {"bundle": {"x": {"source": "customer", "customer": "acme"}, "y": {}}, "y": {"p": {}, "q": {}}}
+    files: Any = {
+        "bundle": {"x": {"source": "customer", "customer": "acme"}, "y": {}},
+        "y": {"p": {}, "q": {}},
+    }
     for file, triples in files.items():
         listed = [
             {"id": name, "question": f"{name}?", "expected_block": {"block_id": "b"}, "metadata": metadata}

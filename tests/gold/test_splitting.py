@@ -1,5 +1,7 @@
 """Compound claims: proposals to cut an answer, and the triples that replace it."""
 
+from typing import Any
+
 import pytest
 import yaml
 
@@ -71,12 +73,12 @@ def test_a_proposal_can_be_edited_and_given_back(disputed, tmp_path):
         assert {key: metadata[key] for key in ORIGIN} == ORIGIN, "a revoked customer's parts are found by the customer"
         assert metadata["added_by"] == "ada"
     whole = gold.read_entry(disputed.root, "keys")
-    assert (whole.standing.resolution, whole.events[-1].event.children) == ("split", ["keys-1", "keys-2"])
+    assert (whole.review_status.resolution, whole.events[-1].event.children) == ("split", ["keys-1", "keys-2"])
     assert disputed.call("lint").code == 0
 
 
 def test_a_part_cannot_change_where_it_comes_from(disputed):
-    parts = [{"expected_answer": "a", "metadata": {"customer": "other", "difficulty": "easy"}}, "b"]
+    parts: list[Any] = [{"expected_answer": "a", "metadata": {"customer": "other", "difficulty": "easy"}}, "b"]
     first, _ = gold.split(disputed.root, "keys", "cleo", parts)
     assert (first.triple.metadata.customer, first.triple.metadata.difficulty) == ("acme", "easy")
 

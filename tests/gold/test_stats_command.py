@@ -129,7 +129,7 @@ def test_notes_of_reviewers_are_not_in_reports(evaluated, curated):
     text = Path("r.json").read_text()
     (dataset,) = json.loads(text)["datasets"]
     assert [flag["verdict"] for flag in dataset["gold"]["dropped"][0]["flags"]] == ["wrong_block", "wrong_block"]
-    assert dataset["gold"]["coverage"]["thin"] is None
+    assert dataset["gold"]["coverage"]["sparse"] is None
     assert "SECRET" not in text
 
 
@@ -140,7 +140,7 @@ def test_secrets_are_redacted(evaluated, curated, monkeypatch):
     curated.say("x", ben="confirm", cleo="confirm")
     evaluated.evaluation["judge"] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "apiKey": "$env:TOKEN"}
     evaluated.evaluate("-o", "r.json", "-o", "r.html")
-    (cell,) = json.loads(Path("r.json").read_text())["datasets"][0]["gold"]["coverage"]["thin"]
+    (cell,) = json.loads(Path("r.json").read_text())["datasets"][0]["gold"]["coverage"]["sparse"]
     assert cell["values"]["domain"] != "s3cr3t-value"
     files = [path for path in Path().rglob("*") if path.is_file() and path.parts[0] != "gold"]
     assert len(files) > 4

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import socket
+from typing import Any
 
 import pytest
 
@@ -13,16 +14,10 @@ from evalspec.scoring.judge.extraction import extract_object
 from evalspec.scoring.judge.parameters import compute_effective_parameters
 from evalspec.scoring.judge.usage import UsageLedger
 from servers.faulty_agent import Answer
-from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
+from servers.scripted_judge import status, throttled, unauthorized
 
 KEY = "sk-scripted-0123456789"
 SCHEMA = {"properties": {"value": {"enum": ["good", "bad"]}}}
-
-
-@pytest.fixture
-def judge():
-    with ScriptedJudge() as server:
-        yield server
 
 
 class Asking:
@@ -34,14 +29,14 @@ class Asking:
         self.ledger = UsageLedger()
         self.listener = listener
 
-    def __call__(self, count: int = 1) -> list[dict | JudgeError]:
+    def __call__(self, count: int = 1) -> list[Any]:
         """Ask so many times at once: answers, or the errors."""
         return self.waves(count)[0]
 
-    def waves(self, *counts: int) -> list[list[dict | JudgeError]]:
+    def waves(self, *counts: int) -> list[list[Any]]:
         """Ask so many times at once, then again with the same client."""
 
-        async def ask() -> list[list[dict | JudgeError]]:
+        async def ask() -> list[list[Any]]:
             client = ChatClient(self.config, self.ledger, self.listener)
             try:
                 return [

@@ -14,7 +14,7 @@ from evalspec.base.errors import InvalidInput, JudgeError, MetricError, MissingP
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 from evalspec.scoring.judge import embeddings as module
 from evalspec.scoring.judge.embeddings import LocalEmbedder, compute_cosine, create_embedder
-from servers.scripted_judge import ScriptedJudge, embed, status
+from servers.scripted_judge import embed, status
 
 OFFLINE = """
 import asyncio, logging, os, socket, sys
@@ -47,12 +47,6 @@ def run_embed(embedder, texts):
 def http_embedder(judge, **config):
     settings = {"provider": "openai-compatible", "model": "bag", "base_url": judge.url, "max_retries": 0}
     return create_embedder(EmbeddingsConfig(**(settings | config)))
-
-
-@pytest.fixture
-def judge():
-    with ScriptedJudge() as server:
-        yield server
 
 
 def test_the_local_model_loads_without_a_network(tmp_path):

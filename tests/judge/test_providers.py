@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
 import evalspec
+from agentspec_guide import AGENTSPEC_GUIDE
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.cli.run_session import ProgressLines
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
@@ -44,21 +46,6 @@ INSTEAD = {
 }
 """What a provider's endpoint refuses, with the settings of the page."""
 
-SEED = """\
-apiVersion: agentspec.io/v1
-kind: AgentSpec
-metadata: {name: seed}
-spec:
-  evaluation:
-    framework: ragas
-    datasets:
-      - {name: rag-quality, path: $file:evals/rag.jsonl, metrics: [faithfulness, context_recall, answer_relevancy]}
-      - {name: safety, path: $file:evals/safety.jsonl, metrics: [toxicity, bias]}
-      - {name: accuracy, path: $file:evals/accuracy.jsonl, metrics: [answer_similarity, hallucination]}
-    thresholds: {faithfulness: 0.80, context_recall: 0.75, answer_relevancy: 0.75, toxicity: 0.90, bias: 0.85,
-                 answer_similarity: 0.80, hallucination: 0.05}
-    ciGate: true
-"""
 QUESTION, ANSWER = "How long is the trial?", "The trial of the product lasts 21 days."
 SAMPLE = (
     f'{{"input": "{QUESTION}", "expected": "{ANSWER}", "context": ["{ANSWER}"], "reference_contexts": ["{ANSWER}"]}}'
@@ -87,7 +74,7 @@ def seed(tmp_path, monkeypatch):
     (tmp_path / "evals").mkdir()
     for name in ("rag", "safety", "accuracy"):
         (tmp_path / "evals" / f"{name}.jsonl").write_text(SAMPLE, encoding="utf-8")
-    (tmp_path / "agent.yaml").write_text(SEED, encoding="utf-8")
+    (tmp_path / "agent.yaml").write_text(AGENTSPEC_GUIDE, encoding="utf-8")
     return tmp_path
 
 
@@ -258,7 +245,7 @@ def test_each_wording_of_a_refused_temperature_is_understood_once(name):
 )  # fmt: skip
 def test_a_refused_system_role_moves_its_text_into_the_users_message(error, message):
     wire = Wire(name="roles", path="/v1", model="m", missing="", error=error, no_system=message)
-    learnt: list[dict[str, str]] = []
+    learnt: list[Mapping[str, str]] = []
     listener = JudgeListener(
         learns=lambda found: learnt.extend([found["judge_refused"]] if "judge_refused" in found else [])
     )

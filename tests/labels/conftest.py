@@ -3,10 +3,10 @@
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from conftest import Project
 from evalspec import labels
 from evalspec.curation.labels.files import labels_folder
 from evalspec.model.labels import Label
@@ -18,7 +18,7 @@ STORE = Path(".evalspec")
 class Labelled:
     """A project with runs. `replies`: the answer by sample."""
 
-    project: Any
+    project: Project
     replies: dict[str, str] = field(default_factory=dict)
 
     def run(self, *arguments: str) -> str:
@@ -30,13 +30,13 @@ class Labelled:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
         outcome = self.project.evaluate("--responses", path.name, "--json", *arguments)
         assert outcome.code in (0, 1), outcome.err
-        return outcome.document["runId"]
+        return str(outcome.document["runId"])
 
     def rescore(self, run: str = "latest") -> str:
         self.project.write()
         outcome = self.project("rescore", run, "agent.yaml", "--json")
         assert outcome.code in (0, 1), outcome.err
-        return outcome.document["runId"]
+        return str(outcome.document["runId"])
 
     def say(self, sample: str, run: str = "latest", metric: str | None = None, **verdicts: str) -> list[Label]:
         """Record the verdict of each person."""
@@ -47,7 +47,7 @@ class Labelled:
 
 
 @pytest.fixture
-def labelled(project) -> Labelled:
+def labelled(project: Project) -> Labelled:
     """A project with a run of four samples. The replies to s0 and s1 match the expected answer."""
     made = Labelled(project, {f"s{n}": "Paris" if n < 2 else "Rome" for n in range(4)})
     project.samples(4, metrics=("string_match",))

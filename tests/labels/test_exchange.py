@@ -66,7 +66,7 @@ def test_what_is_exported_is_imported_exactly(suffix, made):
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_no_export_controls_a_terminal_or_a_spreadsheet(suffix):
-    made = [Label(run=RUN, dataset=text, sample=text, verdict="good", note="=cmd()", labeller="@x", at="")
+    made = [Label(run=RUN, dataset=text, sample=text, verdict=LabelVerdict.GOOD, note="=cmd()", labeller="@x", at="")
             for text in HOSTILE.values()]  # fmt: skip
     content = render_labels(made, suffix).decode()
     assert not steering(content.replace("\r\n", "\n"))

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from evalspec import labels
+from evalspec.model import Direction
 from gold.terminal import Terminal, measure
 from hostile_texts import HOSTILE, steering
 
@@ -57,22 +58,17 @@ def test_a_session_from_the_first_key_to_the_last(terminal):
     assert said() == [("t0", "bad", None, "Not 14.")]
     session.expect(KEYS)
     session.act("x", "unknown key; ? shows help")
-    session.act("?", "A reply is good if")
-    session.expect(KEYS)
-    session.act("g", "terms: t2  3 of 3")
-    session.expect(KEYS)
+    session.act("?", "A reply is good if", KEYS)
+    session.act("g", "terms: t2  3 of 3", KEYS)
     session.act("u", "took back the label on t1")
     session.expect("terms: t1  2 of 3")
     session.expect(KEYS)
     assert said() == [("t0", "bad", None, "Not 14.")]
     session.act("u", "there is no label of this session to take back")
-    session.act("s", "terms: t2  2 of 3")
-    session.expect(KEYS)
+    session.act("s", "terms: t2  2 of 3", KEYS)
     session.act("b", "[s] back to 1 skipped, [u] undo, [q] quit")
-    session.act("s", "terms: t1  3 of 3")
-    session.expect(KEYS)
-    session.press("q")
-    code, rest = session.end()
+    session.act("s", "terms: t1  3 of 3", KEYS)
+    code, rest = session.quit()
     assert code == 0
     assert "2 bad" in rest and re.search(r"1 left; to resume: evalspec label \S+ --as ada", rest)
     assert "SECRET" not in session.output and "ben" not in session.output, "labels are blind"
@@ -81,8 +77,7 @@ def test_a_session_from_the_first_key_to_the_last(terminal):
     again = terminal()
     assert "terms: t1  3 of 3" in plain(again.expect(KEYS)), "it continues where the first one ended"
     again.act("g", "That was the last one.")
-    again.press("q")
-    assert again.end()[0] == 0
+    assert again.quit()[0] == 0
     code, rest = terminal().end()
     assert (code, "nothing to label, 3 labelled already" in rest) == (0, True)
 
@@ -93,17 +88,13 @@ def test_scores_below_the_threshold_with_values(terminal):
     assert "terms: t0  1 of 2" in shown
     assert "Score: string_match\n  0\n" in shown
     session.act("d", "The score that you would have given")
-    session.act("x\n", "'x' is not a number; nothing was recorded")
-    session.expect(KEYS)
+    session.act("x\n", "'x' is not a number; nothing was recorded", KEYS)
     session.act("d", "The score that you would have given")
-    session.act("\x04", "nothing was recorded")
-    session.expect(KEYS)
+    session.act("\x04", "nothing was recorded", KEYS)
     session.act("d", "The score that you would have given")
-    session.act("1\n", "terms: t2  2 of 2")
-    session.expect(KEYS)
+    session.act("1\n", "terms: t2  2 of 2", KEYS)
     session.act("a", "That was the last one.")
-    session.press("q")
-    assert session.end()[0] == 0
+    assert session.quit()[0] == 0
     assert said() == [("t0", "disagree", 1.0, None), ("t2", "agree", None, None)]
 
 
@@ -120,8 +111,7 @@ def test_a_sample_of_the_replies_is_nested(terminal):
 def test_interrupted_it_keeps_every_label(terminal):
     session = terminal(NO_COLOR="1")
     session.expect(KEYS)
-    session.act("g", "terms: t1")
-    session.expect(KEYS)
+    session.act("g", "terms: t1", KEYS)
     session.press("\x03")
     code, rest = session.end()
     assert (code, "interrupted; every label is kept" in rest) == (130, True)
@@ -140,8 +130,7 @@ def test_hostile_texts_fit_and_steer_nothing(terminal, labelled, columns):
     shown = session.expect(KEYS)
     assert not steering(plain(shown))
     assert max(map(measure, shown.splitlines())) <= columns
-    session.press("q")
-    assert session.end()[0] == 0
+    assert session.quit()[0] == 0
 
 
 def test_reason_and_evidence_of_a_judge(labelled):
@@ -156,7 +145,7 @@ def test_reason_and_evidence_of_a_judge(labelled):
     exchange = Exchange(Sample("s", turns, ("We pay.", "Us")), AgentReply("You do.", ("c" * 200,), ("doc-7",)))
     evidence = {"statements": [{"statement": "You pay.", "verdict": 0, "reason": "The text says: we."}]}
     score = Score.scored(0.25, "1 of 1 statement is not supported", evidence, (0.0, 0.5))
-    outline = MetricOutline("faithfulness", "mean", "higher", (0, 1), judged=True)
+    outline = MetricOutline("faithfulness", "mean", Direction.HIGHER, (0, 1), judged=True)
     screen = Screen(80, 40, color=False, unicode=True)
     case = Case("r", "d", 2, exchange, {"faithfulness": score}, outline, {"judge": "m-1 #abc"})
     shown = describe_label_case(case, screen).render("1 of 1", KEYS_OF_SCORES, "w", screen)

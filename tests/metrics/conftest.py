@@ -1,7 +1,8 @@
 """What the tests of metrics share: a metric's scorer, found and built the way a plan does it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,13 @@ from servers.scripted_judge import ScriptedJudge
 
 
 @pytest.fixture(scope="module")
-def judge_server():
+def judge_server() -> Iterator[ScriptedJudge]:
     with ScriptedJudge() as server:
         yield server
 
 
 @pytest.fixture
-def judge(judge_server):
+def judge(judge_server: ScriptedJudge) -> ScriptedJudge:
     """A scripted judge. The tests of a file share its server, which forgets what earlier tests did."""
     judge_server.mode, judge_server.script, judge_server.embedding_fault, judge_server.delay = "ok", [], None, 0.0
     judge_server.chats.clear()
@@ -28,9 +29,13 @@ def judge(judge_server):
 
 @pytest.fixture
 def build_scorer() -> Callable[[str], Scorer]:
+    nobody: Any = None
+
     def build(name: str) -> Scorer:
         spec = parse_metric_spec(name)
-        context = BuildContext(spec.cutoff, Path(), services=None)
-        return METRICS.find(spec.base).build(context)
+        definition = METRICS.find(spec.base)
+        assert definition is not None
+        assert definition.build is not None
+        return definition.build(BuildContext(spec.cutoff, Path(), services=nobody))
 
     return build

@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET
+
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import AgentReply, Exchange, Sample, Score
@@ -60,6 +62,12 @@ def score_with(services: JudgeServices, entry: str | dict[str, Any], *exchanges:
         return [scores[metric.name] for scores in results]
 
     return asyncio.run(run())
+
+
+def evidence_of(score: Score) -> Any:
+    """The evidence of a score, which has some."""
+    assert score.evidence is not UNSET
+    return score.evidence
 
 
 def build_metric(entry: MetricEntry, services: JudgeServices) -> Metric:

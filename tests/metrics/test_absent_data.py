@@ -1,6 +1,7 @@
 """Every native metric against every kind of missing data: it gives a Score or a MetricError, nothing else."""
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -8,10 +9,9 @@ from evalspec.base.errors import MetricError
 from evalspec.model import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
 from evalspec.scoring.metrics.base import METRICS
 
+NAMES = ("references", "retrieved_contexts", "reference_contexts", "qrels")
 SAMPLES = [
-    Sample(
-        "s", "q", **dict(zip(("references", "retrieved_contexts", "reference_contexts", "qrels"), fields, strict=True))
-    )
+    Sample("s", "q", **dict[str, Any](zip(NAMES, fields, strict=True)))
     for fields in itertools.product(
         [(), ("",), ("a",)], [None, (), ("c",)], [None, (), ("c",)], [None, {}, {"d": 0}, {"d": -1}, {"d": 2}]
     )

@@ -3,6 +3,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -205,14 +206,12 @@ def test_importing_is_safe_while_other_threads_import(tmp_path):
     write(
         tmp_path, scorers="import time, threading\nthreading.imports_now.set()\ntime.sleep(0.3)\ndef score(e): return 1"
     )
-    threading.imports_now = started
+    vars(threading)["imports_now"] = started
     sys.path.insert(0, str(installed))
 
     def other() -> None:
         started.wait(20)
-        import shared_name
-
-        found.append(shared_name.WHERE)
+        found.append(import_module("shared_name").WHERE)
 
     thread = threading.Thread(target=other)
     thread.start()
@@ -222,7 +221,7 @@ def test_importing_is_safe_while_other_threads_import(tmp_path):
         thread.join()
         sys.path.remove(str(installed))
         sys.modules.pop("shared_name", None)
-        del threading.imports_now
+        del vars(threading)["imports_now"]
     assert found == ["installed"]
 
 

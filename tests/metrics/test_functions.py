@@ -4,6 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import AgentReply, Sample
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.judge.services import JudgeServices
-from evalspec.scoring.metrics.base import BuildContext, Metric, build_scorer
+from evalspec.scoring.metrics.base import BuildContext, Metric, MetricDefinition, build_scorer
 
 EXCHANGE = Exchange(Sample("s", "q", references=("Paris",)), AgentReply("Paris it is"))
 
@@ -42,8 +43,12 @@ async def count_words(exchange):
     return len(exchange.response.split())
 
 
+def definition_of(function: Any) -> MetricDefinition:
+    return function.definition
+
+
 def test_what_a_function_says_of_itself():
-    short, words = is_short.definition, count_words.definition
+    short, words = definition_of(is_short), definition_of(count_words)
     assert (short.name, short.summary) == ("is_short", "Whether the answer is short.")
     assert short.engine == __name__.partition(".")[0]
     assert (short.is_binary, short.needs, short.bounds, short.direction) == (True, set(), (0, 1), Direction.HIGHER)
@@ -103,9 +108,9 @@ def test_a_function_is_not_called_without_what_it_needs():
 
 def test_an_entry_point_may_name_a_function_or_its_module():
     module = type(asyncio)("module")
-    module.one, module.several, module.metric = is_short, (count_words.definition, 1), metric
+    vars(module).update(one=is_short, several=(definition_of(count_words), 1), metric=metric)
     for source, names in ((is_short, ["is_short"]), (module, ["is_short", "Words"]), (METRICS, None)):
-        registry = type(METRICS)("metric", "evalspec.nothing", of=type(is_short.definition))
+        registry = type(METRICS)("metric", "evalspec.nothing", of=MetricDefinition)
         if names is None:
             with pytest.raises(TypeError, match="it has no metric"):
                 registry.add_from(source)
@@ -131,7 +136,7 @@ def test_a_signature_that_does_not_fit_is_refused_with_one_that_does():
 def test_annotations_may_be_text():
     source = """
 from __future__ import annotations
-from typing import TYPE_CHECKING, Literal
+from typing import Any, TYPE_CHECKING, Literal
 from evalspec import metric
 if TYPE_CHECKING:
     from evalspec import Exchange

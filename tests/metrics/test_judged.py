@@ -10,7 +10,7 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Cause, Need, ScoreStatus
 from evalspec.scoring.metrics.base import METRICS
-from metrics.judged_scoring import KEY, REFUNDS, build_metric, exchange, score, score_with, services_for
+from metrics.judged_scoring import KEY, REFUNDS, build_metric, evidence_of, exchange, score, score_with, services_for
 from servers.scripted_judge import unauthorized
 
 CONTRACT = {
@@ -87,7 +87,7 @@ def test_a_perfect_context_precision_reaches_a_threshold_of_one(judge):
 
 def test_evidence_has_each_statement_with_the_judges_reason(judge):
     [got] = score(judge, "faithfulness", exchange())
-    assert got.evidence["statements"] == [
+    assert evidence_of(got)["statements"] == [
         {"statement": "Refunds are paid within 30 days.", "reason": "its words are in the text", "verdict": 1},
         {
             "statement": "Refunds are paid in gold coins.",
@@ -134,7 +134,7 @@ def test_no_spoilt_verdict_becomes_a_score(judge, name, mode):
         assert got.status is ScoreStatus.SCORED
     elif name == "context_recall" and mode == "wrong_count":
         # How many statements a reference has is the judge's to say; only none at all is refused.
-        assert (got.status, len(got.evidence["statements"])) == (ScoreStatus.SCORED, 1)
+        assert (got.status, len(evidence_of(got)["statements"])) == (ScoreStatus.SCORED, 1)
     else:
         assert got.status is ScoreStatus.FAILED
         assert got.reason.startswith("the judge's answer is unusable: ")
@@ -200,7 +200,7 @@ def test_what_a_response_states_without_any_context_is_not_supported(judge, name
     assert (got.value, judge.kinds) == (value, ["statements"])
     said = "2 of 2 statements are not supported: 'Refunds are paid within 30 days.'"
     assert got.reason == f"the reply has no contexts; {said}"
-    assert [statement["verdict"] for statement in got.evidence["statements"]] == [0, 0]
+    assert [statement["verdict"] for statement in evidence_of(got)["statements"]] == [0, 0]
 
 
 def test_faithfulness_without_any_context_where_it_is_not_the_reply_that_lacks_it(judge):
@@ -281,7 +281,7 @@ def test_samples_scored_at_once_keep_their_own_evidence_and_the_bound_on_request
     many = [exchange(f"Refunds are paid within {n} days.") for n in range(25, 45)]
     scores = score(judge, "faithfulness", *many, concurrency=5)
     for n, got in enumerate(scores, 25):
-        [statement] = got.evidence["statements"]
+        [statement] = evidence_of(got)["statements"]
         assert statement["statement"] == f"Refunds are paid within {n} days."
         assert got.value == (n == 30)
     assert 2 <= judge.peak_concurrency <= 5

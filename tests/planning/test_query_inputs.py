@@ -1,6 +1,7 @@
 """Query inputs that a retriever does not take are found before the first request, by every command alike."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever
 
 OBJECT = {"text": "red bags", "color": "red", "price": {"max": 30}}
-QUERIES = [
+QUERIES: list[dict[str, Any]] = [
     {"query_id": "q1", "query_input": OBJECT, "relevant_documents": ["d1"]},
     {"query_id": "q2", "query_input": "bags", "relevant_documents": ["d2"]},
     {"query_id": "q3", "query_input": {"query": "hats", "color": "blue"}, "relevant_documents": ["d1"]},

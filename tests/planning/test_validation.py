@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -269,7 +270,9 @@ def test_of_many_samples_without_a_field_the_first_are_named(project):
 
 def test_samples_are_checked_without_being_kept(project):
     """Slices, metadata keys and judged documents of the whole file count, whatever is in memory of it."""
-    samples = [{"id": str(n), "context": ["x" * 20_000], "relevant": [f"d{n}"]} for n in range(1000)]
+    samples: list[dict[str, Any]] = [
+        {"id": str(n), "context": ["x" * 20_000], "relevant": [f"d{n}"]} for n in range(1000)
+    ]
     samples[-1] |= {"tags": ["last"], "metadata": {"tenant": "t"}}
     (project.folder / "corpus.jsonl").write_text('{"_id": "d999", "text": "t"}\n')
     config = {"metrics": ["string_match"], "corpus": "corpus.jsonl", "cluster": "tenant"}

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.model import AlwaysRetrieved, Intruder, MissingDocument, NeverRetrieved, QueryDiagnosis
+from evalspec.model import AlwaysRetrieved, Distractor, MissingDocument, NeverRetrieved, QueryDiagnosis
 from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.parts import Cell, View
 from evalspec.reports.view.retriever import build_missing
@@ -39,21 +39,21 @@ def test_each_query_says_what_is_missing_and_what_stands_above_it():
         QueryDiagnosis(
             query="deep",
             missing=(MissingDocument("c", 1, 3),),
-            pushed_out_by=(Intruder("noise", 1, None), Intruder("x", 2, None)),
+            pushed_out_by=(Distractor("noise", 1, None), Distractor("x", 2, None)),
             wanted=1,
             searched=3,
         ),
         QueryDiagnosis(
             query="nowhere",
             missing=(MissingDocument("d", 1, None),),
-            pushed_out_by=(Intruder("noise", 1, None), Intruder("x", 2, None)),
+            pushed_out_by=(Distractor("noise", 1, None), Distractor("x", 2, None)),
             wanted=1,
             searched=2,
         ),
         QueryDiagnosis(
             query="half",
             missing=(MissingDocument("b", 1, 5),),
-            pushed_out_by=(Intruder("noise", 1, 0), Intruder("x", 3, None), Intruder("y", 4, None)),
+            pushed_out_by=(Distractor("noise", 1, 0), Distractor("x", 3, None), Distractor("y", 4, None)),
             wanted=2,
             searched=5,
         ),
@@ -83,7 +83,7 @@ def test_a_group_is_missing_once_at_the_rank_of_its_best_document():
     deep = {"q": ["a", "x", "d", "c"]}
     (diagnosed,) = compute_diagnosis({"q": dict.fromkeys("abcd", 1)}, deep, deep, 1, groups=groups).queries
     assert diagnosed.missing == (MissingDocument("d", 1, 3, ("c",)),)
-    assert diagnosed.pushed_out_by == (Intruder("x", 2, None),)
+    assert diagnosed.pushed_out_by == (Distractor("x", 2, None),)
     assert diagnosed.harm == 0.5
 
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalspec.inputs.ranking_files import read_run
+from evalspec.inputs.ranking_files import GroundTruth, read_run
 from evalspec.scoring.ranking import plain_lines, run_files, run_scan
 from evalspec.scoring.ranking.engine import MeasureSpec
 from evalspec.scoring.ranking.hits import collect_from_scores
 from evalspec.scoring.ranking.plain_lines import split_lines
-from evalspec.scoring.ranking.run_files import GroundTruth, measure_run_file
+from evalspec.scoring.ranking.run_files import measure_run_file
 from evalspec.scoring.ranking.run_scan import scan_run
 
 NAMES = st.text(st.sampled_from("ab1é中"), min_size=1, max_size=4).map(lambda name: name * (1 + len(name) % 3 * 5))

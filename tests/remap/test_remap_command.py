@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,7 +160,7 @@ def test_every_format_is_written_as_it_was_read_and_with_the_new_corpus(project,
     data = load_dataset(Source(folder / target, target))
     assert (data.problems, data.format) == ((), name)
     assert [sample.qrels for sample in data.samples] == [{"n-1": 1}, {"n-4": 1}]
-    held = data.content.documents and [document.id for document in data.content.documents]
+    held: Any = data.content.documents and [document.id for document in data.content.documents]
     assert held == (documents and [f"n-{n}" for n in range(6)])
 
 

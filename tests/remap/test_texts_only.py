@@ -60,7 +60,7 @@ def carry(samples, old, new, *, spans):
         place = [(chunk.path, None, chunk.span) if spans else () for chunk in chunks]
         renamed = [Chunk(prefix + chunk.id, chunk.text, *own) for chunk, own in zip(chunks, place, strict=True)]
         corpora.append(Corpus(Path("c"), "c", renamed, ()))
-    remapping = remap_samples(samples, *corpora, 0.5)
+    remapping = remap_samples(samples, corpora[0], corpora[1], 0.5)
     return remapping, [set(sample.qrels or ()) for sample in remapping.samples]
 
 

@@ -19,9 +19,9 @@ from evalspec.model import (
     FlagPeriod,
     FlagRate,
     Objection,
-    SettlingTime,
+    ResolutionTime,
     SourceShare,
-    ThinCell,
+    SparseCell,
 )
 from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.curation import build_curation_view
@@ -31,7 +31,7 @@ MONTHS = tuple(FlagPeriod(f"2026-{month:02}", 40, month) for month in range(1, 8
 
 
 def sample_curation(person: str = "cleo") -> Curation:
-    """A demonstration with an alarm, a newcomer, disputes of every kind and thin cells."""
+    """A demonstration with an alarm, a newcomer, disputes of every kind and sparse cells."""
     alarm = FlagAlarm("team", 0.31, 0.08, 2.1e-6, 3.1e-5, 125)
     return Curation(
         name="help",
@@ -92,7 +92,7 @@ def sample_curation(person: str = "cleo") -> Curation:
             DisputeSummary(category="numeric", disputes=24, outcomes={"revised": 12, "upheld": 10, "open": 2}),
             DisputeSummary(category=None, disputes=3, outcomes={"two flags": 3}),
         ),
-        settling=SettlingTime(known=21, unknown=4, still_open=2, median=30.5, longest=412.0),
+        resolution_time=ResolutionTime(known=21, unknown=4, still_open=2, median=30.5, longest=412.0),
         dropped=(
             DroppedTriple(
                 "refund",
@@ -118,9 +118,9 @@ def sample_curation(person: str = "cleo") -> Curation:
             keys=("domain", "failure_mode"),
             cells=12,
             needed=3,
-            thin=(
-                ThinCell({"domain": "health", "failure_mode": "compound"}, 0),
-                ThinCell({"domain": "security", "failure_mode": "numeric"}, 2),
+            sparse=(
+                SparseCell({"domain": "health", "failure_mode": "compound"}, 0),
+                SparseCell({"domain": "security", "failure_mode": "numeric"}, 2),
             ),
             unplaced={"failure_mode": 9},
         ),

@@ -116,7 +116,7 @@ def _sample(sample_id: str, line: int, attempts: tuple[Attempt, ...], pass_rate:
         scores={
             metric: Score.failed("attempt 2: the agent gave no reply")
             if failed
-            else Score.scored(sum(attempt.scores[metric].value for attempt in attempts) / len(attempts))
+            else Score.scored(sum(attempt.scores[metric].value or 0 for attempt in attempts) / len(attempts))
             for metric in attempts[0].scores
         },
         line=line,

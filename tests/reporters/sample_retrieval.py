@@ -8,8 +8,8 @@ from evalspec.model import (
     DatasetResult,
     Diagnosis,
     Direction,
+    Distractor,
     Exchange,
-    Intruder,
     MissingDocument,
     NeverRetrieved,
     QueryDiagnosis,
@@ -133,7 +133,7 @@ def _summary(metric: str, value: float, interval: tuple[float, float] | None) ->
 
 
 def _answered(name: str, number: int) -> SampleResult:
-    scores = {}
+    scores: dict[str, Score] = {}
     for metric, (retrieved, reranked) in VALUES[name].items():
         values = {"": reranked, "retrieved.": retrieved, "gain.": reranked - retrieved}
         scores |= {f"{prefix}{metric}": Score.scored(value) for prefix, value in values.items()}
@@ -150,8 +150,8 @@ def _answered(name: str, number: int) -> SampleResult:
 
 def _diagnosis() -> Diagnosis:
     """One query that lacks a group, found deeper down, and one that lacks what is nowhere."""
-    noise = Intruder("faq-7", 1, 0)
-    hostile = Intruder(HOSTILE_DOCUMENT, 2, None)
+    noise = Distractor("faq-7", 1, 0)
+    hostile = Distractor(HOSTILE_DOCUMENT, 2, None)
     return Diagnosis(
         cutoff=10,
         depth=100,
@@ -164,7 +164,7 @@ def _diagnosis() -> Diagnosis:
                     MissingDocument(HOSTILE_DOCUMENT, 2, 14, ("faq-3", "faq-4", "faq-5", "faq-6")),
                     MissingDocument("faq-9", 1, None),
                 ),
-                pushed_out_by=(noise, *(Intruder(f"x-{rank}", rank, None) for rank in range(2, 9))),
+                pushed_out_by=(noise, *(Distractor(f"x-{rank}", rank, None) for rank in range(2, 9))),
                 wanted=3,
                 searched=100,
             ),

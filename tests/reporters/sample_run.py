@@ -99,7 +99,7 @@ def sample_exchanges() -> list[StoredExchange]:
         StoredExchange(dataset.name, number, exchange_of(dataset.name, sample, attempt), attempt.scores)
         for dataset in _run_with_evidence().datasets
         for sample in dataset.samples
-        for number, attempt in enumerate(sample.attempts or (sample,), 1)
+        for number, attempt in enumerate(list[Any](sample.attempts or (sample,)), 1)
     ]
 
 

@@ -1,13 +1,15 @@
 """Runs made for one test: a dataset of one metric, and one in which every text is the same."""
 
+from typing import Any
+
 from evalspec.model import (
     AgentReply,
     AlwaysRetrieved,
     Attempt,
     DatasetResult,
     Diagnosis,
+    Distractor,
     Exchange,
-    Intruder,
     Message,
     MissingDocument,
     NeverRetrieved,
@@ -35,7 +37,11 @@ INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
 
 def run_of(
-    *values: float, status: VerdictStatus = FAIL, gated: VerdictStatus | None = None, slice: str | None = None, **limit
+    *values: float,
+    status: VerdictStatus = FAIL,
+    gated: VerdictStatus | None = None,
+    slice: str | None = None,
+    **limit: Any,
 ) -> Run:
     """Samples s-0, s-1, … at lines 1, 2, … of d.jsonl, of which the first has the tag `first`; one limit on `m`."""
     samples = tuple(
@@ -156,7 +162,7 @@ def retrieval_full_of(text: str) -> Run:
                 QueryDiagnosis(
                     query=text,
                     missing=(MissingDocument(text, 1, None, (text,)),),
-                    pushed_out_by=(Intruder(text, 1, None),),
+                    pushed_out_by=(Distractor(text, 1, None),),
                     wanted=1,
                     searched=9,
                 ),

@@ -1,5 +1,7 @@
 """The texts of failed samples: where they are cut, and what they are compared with."""
 
+from typing import Any
+
 import pytest
 
 from evalspec.model import AgentReply, Exchange, Sample, Score
@@ -14,7 +16,7 @@ def shown(answer: str, *references: str, longest: int | None = 100) -> list[str]
     return [
         "".join(
             f"[{word.text}]" if getattr(word, "differs", False) else getattr(word, "text", word)
-            for word in join_items(line)
+            for word in list[Any](join_items(line))
         )
         for line in build_answers(answer, references, longest)
     ]
@@ -55,7 +57,7 @@ def test_an_answer_is_compared_with_the_nearest_expected_one():
     ("metric", "value", "references", "why"),
     [
         ("string_match", 0.0, ("yes",), "does not contain 'yes'"),
-        ("pass_rate", 0.0, ("yes", "sure"), "does not contain 'yes' (+1 more)"),
+        ("string_match(match=substring)", 0.0, ("yes", "sure"), "does not contain 'yes' (+1 more)"),
         ("exact_match", 0.0, ("a\n b" * 30,), f"differs from '{('a b' * 30)[:47]}…'"),
         ("string_match", 1.0, ("yes",), None),
         ("rouge", 0.0, ("yes",), None),

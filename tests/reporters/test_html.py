@@ -8,6 +8,8 @@ from base64 import b64decode, b64encode
 from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import example, given, settings
@@ -15,13 +17,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import evalspec.reports.html_report.page
-from evalspec.base.foreign_text import visible
+from evalspec.base.foreign_text import inert, visible
 from evalspec.model import AgentReply, Exchange, Run, Sample, SampleResult, SampleStatus, Score, StoredExchange
 from evalspec.reports.base import no_exchanges, reporter_for
 from evalspec.reports.html import render_html
 from evalspec.reports.html_report.page_data import Chunks
 from evalspec.reports.html_report.texts import Texts, pack_texts
 from evalspec.reports.markup.distributions import compute_histogram
+from evalspec.reports.markup.evidence import render_data
 from evalspec.reports.markup.sample_content import render_latency
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT
@@ -29,11 +32,11 @@ from reporters.small_runs import FAIL, PASS, exchanges_full_of, retrieval_full_o
 
 
 class Page(HTMLParser):
-    """Its tags with their attributes, and the content of each script and style by id or name."""
+    """Its parts: tags with their attributes, texts and comments. The content of each script and style by id or name."""
 
     def __init__(self, run: Run, exchanges=sample_exchanges) -> None:
         super().__init__()
-        self.tags: list[str] = []
+        self.parts: list = []
         self.links: list[str] = []
         self.policy = ""
         self.blocks: dict[str, str] = {}
@@ -44,23 +47,25 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
-        self.tags.append(f"<{tag} {[*found]} {found.get('class')}>")
+        self.parts.append([tag, found])
         self.links += [found["href"]] if "href" in found else []
         if found.get("http-equiv") == "Content-Security-Policy":
             self.policy = found["content"]
-        if tag in ("script", "style", "title", "h1", "li"):
+        if tag in ("script", "style", "title"):
             self._block = found.get("id", tag)
 
     def handle_endtag(self, tag):
-        self.tags.append(f"</{tag}>")
-        self._block = None if tag != "bdi" else self._block
+        self.parts.append(f"</{tag}>")
+        self._block = None
 
     def handle_data(self, data):
         if self._block is not None:
             self.blocks[self._block] = self.blocks.get(self._block, "") + data
+        else:
+            self.parts.append(data)
 
     def handle_comment(self, data):
-        self.tags.append(f"<!--{data}")
+        self.parts.append(f"<!--{data}")
 
     def unpacked(self, name: str):
         return json.loads(zlib.decompress(b64decode(self.blocks[name])))
@@ -69,18 +74,52 @@ class Page(HTMLParser):
     def overview(self):
         return json.loads(self.blocks["overview"])
 
+    @property
+    def columns(self):
+        return self.unpacked("columns")
+
     def items(self, kind: str) -> list:
         return [
             item for number in range(len(self.overview["chunks"][kind])) for item in self.unpacked(f"{kind}-{number}")
         ]
 
     def opened_samples(self) -> list:
-        """What is shown of each opened sample, as elements with their texts."""
+        """What is shown of each opened sample, as elements with their texts: beside its title, and below it."""
         found = zip(self.items("asked"), self.items("rest"), strict=True)
-        return [fill(content, texts) for (_, texts), (_, content) in found]
+        return [["", {}, [about, fill(content, texts)]] for (_, texts), (about, content) in found]
 
-    def rows(self) -> list:
-        return self.items("rows")
+    def everything(self) -> list:
+        """All that a browser shows or finds in the page, apart from its title."""
+        return [self.parts, self.overview, self.columns, self.items("rows"), self.items("asked"), self.items("rest")]
+
+
+MARKER = "QxZ"
+"""A text that is in no other text of the page."""
+LONGEST_ON_PAGE = 2000
+
+
+def put(text: str, found):
+    """What a page shows of a run that has `text` wherever the run of this page has MARKER."""
+    if isinstance(found, dict):
+        return {put(text, key): put(text, value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [put(text, one) for one in found]
+    if not isinstance(found, str) or MARKER not in found:
+        return found
+    shown = visible(text)
+    if found.startswith("#"):
+        return found.replace(MARKER, quote(shown, safe=""))
+    if found.startswith('{"'):
+        return visible(render_data(json.loads(found.replace(MARKER, json.dumps(text)[1:-1]))))
+    return found.replace(MARKER, shown)
+
+
+def assert_only_its_texts_differ(page: Page, marked: Page, text: str) -> None:
+    """Tags, attributes and places are those of a page with a harmless text. The title is one line."""
+    assert page.everything() == put(text, marked.everything())
+    assert page.blocks.keys() == marked.blocks.keys()
+    assert page.blocks["script"] == marked.blocks["script"]
+    assert page.blocks["title"] == inert(marked.blocks["title"].replace(MARKER, text))
 
 
 def fill(node, texts: list[str]):
@@ -93,13 +132,6 @@ def fill(node, texts: list[str]):
 
 def texts_of(node) -> str:
     return node if isinstance(node, str) else "".join(map(texts_of, node[2]))
-
-
-def shape_of(node):
-    """An element without its texts and the values of its attributes."""
-    if isinstance(node, str):
-        return None
-    return [node[0], [*node[1]], node[1].get("class"), [shape_of(child) for child in node[2]]]
 
 
 def elements(node, tag: str, kind: str | None) -> list[str]:
@@ -138,14 +170,16 @@ def test_every_sample_and_asking_is_there_in_the_order_of_the_run(page):
             assert values == [pytest.approx(score.value) for score in scores]
     attempts = [(s.id, a) for d in run.datasets for s in d.samples for a in s.attempts or (s,)]
     shown = page.opened_samples()
-    assert len(shown) == len(page.rows()) == sum(len(dataset.samples) for dataset in run.datasets)
+    assert len(shown) == len(page.items("rows")) == sum(len(dataset.samples) for dataset in run.datasets)
     told = [facts for sample in shown for facts in facts_of(sample) if "latency" in facts]
     assert [facts["latency"] for facts in told] == [render_latency(asking.latency_ms) for _, asking in attempts]
     assert [facts.get("finish reason") for facts in told] == [asking.finish_reason for _, asking in attempts]
     assert {"stop", "length"} <= {facts.get("finish reason") for facts in told}
-    for sample in (sample for dataset in run.datasets for sample in dataset.samples):
-        for asking in sample.attempts or (sample,):
-            assert asking.error is None or visible(asking.error) in "".join(map(texts_of, shown))
+    samples = [sample for dataset in run.datasets for sample in dataset.samples]
+    for sample, opened in zip(samples, shown, strict=True):
+        attempts_of: list[Any] = [sample, *sample.attempts]
+        errors = [asking.error for asking in attempts_of if asking.error is not None]
+        assert elements(opened, "div", "prose error") == [visible(error) for error in errors]
 
 
 def test_an_opened_sample_has_its_texts_and_evidence(page):
@@ -154,8 +188,13 @@ def test_an_opened_sample_has_its_texts_and_evidence(page):
     asked, shown = page.items("asked"), page.opened_samples()
     place, texts = asked[hostile]
     assert texts[place] == visible(HOSTILE_TEXT)
-    assert {"docs/4.md", "</td>"} <= {*elements(shown[hostile], "bdi", "identifier")}
-    assert visible(HOSTILE_REASON) in elements(shown[hostile], "div", "prose reason")
+    assert elements(shown[hostile], "div", "score")[-3:] == [
+        "+returnsunjudged",
+        "</td>✗judged not relevant",
+        "docs/4.md✓relevant, grade 1✓a reference passage",
+    ]
+    said = f"string_match0.499✗beyond limitlimit ≥ 0.80 · limit ≥ 0.25{visible(HOSTILE_REASON)}"
+    assert elements(shown[hostile], "li", None)[0] == said
     assert elements(shown[flaky], "span", "role") == ["system", "user", "assistant", "user"]
     place, texts = asked[flaky]
     assert (place, texts[4:]) == (3, ["Yes: the switch is covered, for 2 years.", "No.", texts[4]])
@@ -167,10 +206,15 @@ def test_an_opened_sample_has_its_texts_and_evidence(page):
 def test_what_is_not_known_is_null_and_says_why(page):
     metrics = page.source.partition('aria-label="the metrics of rag-quality"')[2]
     faithfulness = metrics.partition("<bdi>faithfulness</bdi>")[2].partition("</tr>")[0]
-    assert re.findall(r">([^<]+)<", faithfulness)[:5] == ["skipped", "–", "≥ 0.80", "–", "not gated"]
+    shown = re.findall(r">\s*([^<]*\S)\s*<", faithfulness)
+    assert shown == ["skipped", "–", "≥ 0.80", "–", "not gated", "0/6", "no judge (--no-judge)"]
+    baseline = page.source.partition('aria-label="the comparison with the baseline')[2]
+    too_few = baseline.partition("<bdi>faithfulness</bdi>")[2].partition("</tr>")[0]
+    assert re.findall(r">\s*([^<]*\S)\s*<", too_few)[:4] == ["0.900", "–", "–", "2"]
     unanswered = page.opened_samples()[5]
-    assert facts_of(unanswered)[0]["latency"] == "–"
-    assert "no usable reply" in texts_of(unanswered)
+    assert facts_of(unanswered)[0] == {"latency": "–"}
+    assert "Answerno usable reply" in elements(unanswered, "section", "block")
+    assert "Retrieved" not in texts_of(unanswered)
 
 
 @pytest.mark.parametrize(
@@ -206,10 +250,11 @@ def hostile_run(text: str) -> Run:
 
 
 FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)
+SEEN = FOREIGN.filter(lambda text: visible(text).strip())
 
 
 @settings(max_examples=50)
-@given(text=FOREIGN)
+@given(text=SEEN)
 @example(text="</script><script>alert(1)</script>")
 @example(text="<!--<script>")
 @example(text="</style></title></pre></noscript><img src=x onerror=alert(1)>")
@@ -217,18 +262,18 @@ FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, 
 @example(text="$title ${script} $$")
 @example(text=HOSTILE_TEXT)
 def test_no_text_becomes_markup(text):
-    harmless = Page(hostile_run("x"), lambda: exchanges_full_of("x"))
-    hostile = Page(hostile_run(text), lambda: exchanges_full_of(text))
-    assert hostile.tags == harmless.tags
-    assert hostile.blocks["script"] == harmless.blocks["script"]
-    assert visible(text) in hostile.blocks["h1"]
-    assert [shape_of(sample) for sample in hostile.opened_samples()] == [
-        shape_of(sample) for sample in harmless.opened_samples()
-    ]
-    hostile.source.encode()
+    page = Page(hostile_run(text), lambda: exchanges_full_of(text))
+    assert_only_its_texts_differ(page, Page(hostile_run(MARKER), lambda: exchanges_full_of(MARKER)), text)
+    page.source.encode()
     of_retriever = Page(retrieval_full_of(text), no_exchanges)
-    assert of_retriever.tags == Page(retrieval_full_of("x"), no_exchanges).tags
-    assert visible(text) in of_retriever.blocks["li"]
+    assert_only_its_texts_differ(of_retriever, Page(retrieval_full_of(MARKER), no_exchanges), text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000"])
+def test_a_text_of_which_nothing_is_seen_is_said_to_be_empty(text):
+    run, exchanges = run_of(0.5, status=PASS, min=0.5), Exchange(Sample("s-0", text), AgentReply(text))
+    (opened,) = Page(run, lambda: [StoredExchange("d", 1, exchanges, {})]).opened_samples()
+    assert elements(opened, "p", "muted") == ["(empty)", "(empty)", "none given"]
 
 
 def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):
@@ -239,7 +284,8 @@ def test_the_policy_allows_its_own_script_and_style_and_nothing_else(page):
         f"default-src 'none'; script-src {hashed('script')}; style-src {hashed('style')}; base-uri 'none'; "
         "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    assert not [tag for tag in page.tags if re.search(r"'(src|on\w+|style)'", tag)]
+    attributes = {name for part in page.parts if isinstance(part, list) for name in part[1]}
+    assert not [name for name in attributes if re.fullmatch(r"src|on\w+|style", name)]
     assert page.links
     assert all(link.startswith("#") for link in page.links)
 
@@ -274,13 +320,13 @@ def run_of_answers(lengths: list[int]) -> tuple[Run, list[StoredExchange]]:
 
 def answers(texts: Texts) -> list[str]:
     pieces = [json.loads(zlib.decompress(b64decode(piece))) for piece in texts.asked.pieces]
-    return [item[1][0] for piece in pieces for item in piece]
+    return [item[1][1] for piece in pieces for item in piece]
 
 
 @pytest.mark.parametrize("lengths", [[50_000] * 40, [1_000_000, *[200] * 500], [300] * 3000, [100, 5_000] * 300])
 def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
     run, exchanges = run_of_answers(lengths)
-    room = 300_000
+    room = 400_000
     texts = pack_texts(run, lambda: exchanges, room)
     assert 0.5 * room < texts.size <= room
     assert texts.cut == sum(length > texts.longest for length in lengths)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,8 +17,8 @@ from evalspec.base.foreign_text import visible
 from evalspec.model import (
     AgentReply,
     DatasetResult,
+    Distractor,
     Exchange,
-    Intruder,
     Run,
     Sample,
     SampleResult,
@@ -50,7 +51,7 @@ EVIL_IDS = ("__proto__", "constructor", "</script>", "a&dataset=b", "100%", "x\u
 class Opened:
     """One page, and what happened on it that must not."""
 
-    page: object
+    page: Any
     troubles: list[str]
 
     @property
@@ -159,7 +160,7 @@ def test_a_page_lists_the_worst_queries_and_counts_the_others(opened):
         replace(
             dataset.diagnosis.queries[1],
             query=f"q-{number}",
-            pushed_out_by=tuple(Intruder(f"x-{rank}", rank, None) for rank in range(1, 31)),
+            pushed_out_by=tuple(Distractor(f"x-{rank}", rank, None) for rank in range(1, 31)),
         )
         for number in range(150)
     )
@@ -335,7 +336,16 @@ def test_keys_go_through_samples_search_and_explain_themselves(rag_quality):
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+
+
+def test_on_a_phone_a_sample_shows_what_is_wrong_with_it_and_by_what_it_is_sorted(opened):
+    with opened(run_of(0.9, 0.1, status=FAIL, min=0.5), no_exchanges, **PHONE) as found:
+        shown = found.page.locator("#samples tbody td.number:not(.order):visible")
+        assert found.ids == ["s-1", "s-0"]
+        expect(shown).to_have_text(["0.100"])
+        found.page.locator("#samples thead").get_by_role("button", name="latency").click()
+        expect(shown).to_have_text(["10.0 ms", "0.100", "10.0 ms"])
 
 
 def test_on_a_phone_the_page_of_ten_thousand_samples_ends_early(opened):
@@ -559,4 +569,4 @@ def test_without_scripts_everything_but_the_samples_is_there(opened):
     with opened(sample_run(), java_script_enabled=False) as found:
         expect(found.page.locator("header")).to_contain_text("support-bot")
         expect(found.page.get_by_role("table", name="the metrics of rag-quality")).to_contain_text("string_match")
-        expect(found.page.locator("#samples")).to_contain_text("The samples need JavaScript.")
+        expect(found.page.locator("#samples noscript p")).to_have_text("The samples need JavaScript.")

@@ -171,6 +171,6 @@ def test_a_redacted_run_holds_no_secret_in_any_text(tmp_path):
     assert of_retriever.samples[0].timings_ms == {"[redacted:env:T]": 1.0}
     assert of_retriever.samples[0].oddities == {"[redacted:env:T]": 1}
     assert of_retriever.diagnosis == retrieval_full_of("[redacted:env:T]").datasets[0].diagnosis
-    first = redacted.datasets[0].samples[0]
-    assert first.id == "q-1"
-    assert first.scores["string_match"].evidence == {"quote": ["[redacted:env:T]"]}
+    asked = redacted.datasets[0].samples[0]
+    assert asked.id == "q-1"
+    assert asked.scores["string_match"].evidence == {"quote": ["[redacted:env:T]"]}

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pyarrow.parquet
 import pytest
@@ -46,7 +47,7 @@ def test_every_asking_and_score_is_a_row_in_all_three():
         (dataset.name, sample.id, number, metric, score.status, score.value)
         for dataset in run.datasets
         for sample in dataset.samples
-        for number, attempt in enumerate(sample.attempts or (sample,), 1)
+        for number, attempt in enumerate(list[Any](sample.attempts or (sample,)), 1)
         for metric, score in attempt.scores.items()
     ]
     keys = ("dataset", "sample_id", "attempt", "metric", "score_status", "value")

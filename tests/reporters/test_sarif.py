@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.model import RegressionOutcome, Run, SampleStatus
+from evalspec.model import ComparedWith, RegressionOutcome, Run, SampleStatus
 from evalspec.reports import sarif
 from evalspec.reports.sarif import render_sarif
 from evalspec.verdict.gate import compute_verdict
@@ -106,7 +106,12 @@ CAUSES = {
         [("warning", "baseline", "there is no baseline")],
     ),
     "baseline and anchor": (
-        gated(RUN, SLOW, replace(SLOW, against="anchor"), RegressionOutcome("d", None, FAIL, reason="3 new failures")),
+        gated(
+            RUN,
+            SLOW,
+            replace(SLOW, against=ComparedWith.ANCHOR),
+            RegressionOutcome("d", None, FAIL, reason="3 new failures"),
+        ),
         [
             ("error", "new_failures", "3 new failures"),
             ("warning", "m", "m against the baseline: too few pairs"),

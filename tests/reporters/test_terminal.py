@@ -1,4 +1,5 @@
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ def plain(run: Run, width: int = 100) -> str:
     return render_terminal(run, width=width, color=False)
 
 
-def run_of_value(value: float, *, metric: str = "m", **limit: float) -> Run:
+def run_of_value(value: float, *, metric: str = "m", **limit: Any) -> Run:
     outcome = Threshold(metric, **limit, status=FAIL, value=value, scored=1, expected=1, reason="beyond")
     summary = Summary(value=value, scored=1)
     dataset = DatasetResult(name="d", samples=(), metrics={metric: summary}, thresholds=(outcome,)).with_limits()

@@ -5,16 +5,16 @@ import pytest
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, RegressionOutcome, Run, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.model.fingerprints import Fingerprint
-from evalspec.reports.concerned import find_blamed
+from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.findings import scores_beyond_limits
 from evalspec.reports.rows import read_attempts
 from evalspec.reports.terminal import render_terminal, render_view_terminal
-from evalspec.reports.view.failures import describe_trouble
+from evalspec.reports.view.failures import describe_failure
 from evalspec.reports.view.sample import build_sample_view
 from evalspec.reports.worst import FailedSample, list_worst
 from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.regression import decide_regressions
-from reporters.test_concerned import concerned, dataset, judge, sample
+from reporters.test_affected_samples import concerned, dataset, judge, sample
 
 LIMIT = Threshold("m", min=0.5)
 
@@ -30,12 +30,12 @@ def attempted(name: str, *values: float) -> SampleResult:
 
 def worst_of(run) -> list[list[str]]:
     """The worst samples of each dataset, with what is wrong."""
-    found = zip(run.datasets, find_blamed(run), strict=True)
+    found = zip(run.datasets, find_failure_causes(run), strict=True)
     return [[f"{one.id}: {say(one)}" for one in list_worst(part, blamed)] for part, blamed in found]
 
 
 def say(one: FailedSample) -> str:
-    return "".join(str(getattr(word, "text", word)) for word in describe_trouble(one))
+    return "".join(str(getattr(word, "text", word)) for word in describe_failure(one))
 
 
 def headline(run, place: int = 0) -> str:
@@ -46,7 +46,7 @@ def headline(run, place: int = 0) -> str:
 
 
 def test_a_sample_below_the_pass_rate_is_worst_and_is_not_within_its_limits():
-    policy = CiGate(minPassRate=1)
+    policy = CiGate(min_pass_rate=1)
     run = judge(dataset("d", [attempted("a", 1, 1, 1), attempted("b", 1, 0, 1)], LIMIT, policy=policy), policy=policy)
     assert run.verdict is VerdictStatus.FAIL
     assert worst_of(run) == [["b: 2 of 3 attempts passed"]]
@@ -66,7 +66,7 @@ BELOW = [f"{name} is below 0.90" for name in ("new: m 0.000", "b: m 0.100", "c: 
 
 @pytest.mark.parametrize(("limits", "worst"), [((), WORSE), ((0.05,), WORSE), ((0.9,), BELOW)])
 def test_a_drop_from_the_baseline_lists_the_samples_that_got_worse(limits, worst):
-    policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None, maxNotApplicable=1)
+    policy = CiGate(baseline="main", max_drop={"m": 0.1}, alpha=None, max_not_applicable=1)
     before = [sample(name, value) for name, value in (("a", 0.9), ("b", 0.8), ("c", 0.5), ("gone", 1.0))]
     after = [sample(name, value) for name, value in (("a", 0.7), ("b", 0.1), ("c", 0.6), ("new", 0.0))]
     part = dataset("d", after, *(Threshold("m", min=limit) for limit in limits))
@@ -84,14 +84,14 @@ def test_a_drop_from_the_baseline_lists_the_samples_that_got_worse(limits, worst
 
 
 def test_a_drop_that_lacks_scores_does_not_blame_the_samples_that_have_them():
-    policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None, maxNotApplicable=0)
+    policy = CiGate(baseline="main", max_drop={"m": 0.1}, alpha=None, max_not_applicable=0)
     before, after = dataset("d", [sample("a", 0.9), sample("b", 0.8)]), dataset("d", [sample("a", 0.85)])
     (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, Fingerprint())
     assert (found.status, found.worsened) == (VerdictStatus.INCOMPLETE, {})
 
 
 def test_a_sample_with_more_attempts_got_worse_only_if_its_shown_values_say_so():
-    policy = CiGate(baseline="main", maxDrop={"m": 0.1}, alpha=None)
+    policy = CiGate(baseline="main", max_drop={"m": 0.1}, alpha=None)
     before = dataset("d", [sample("a", 0.5), sample("b", 0.9)])
     after = dataset("d", [attempted("a", 0.0, 1.0, 1.0), attempted("b", 0.2, 0.5, 0.5)])
     (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, Fingerprint())
@@ -102,7 +102,7 @@ def test_a_sample_with_more_attempts_got_worse_only_if_its_shown_values_say_so()
 
 
 def test_a_drop_within_its_limit_lists_no_samples():
-    policy = CiGate(baseline="main", maxDrop={"m": 0.9}, alpha=None)
+    policy = CiGate(baseline="main", max_drop={"m": 0.9}, alpha=None)
     before, after = (dataset("d", [sample("a", value)]) for value in (0.9, 0.7))
     (found,) = decide_regressions(Baseline(Run(id="main", datasets=(before,))), [after], policy, Fingerprint())
     assert (found.status, found.worsened) == (VerdictStatus.PASS, {})

@@ -4,9 +4,11 @@ The store does the work and the client's own models read and write the wire; onl
 """
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock, Thread
+from typing import Any, Self
 
 from qdrant_client import QdrantClient, models
 
@@ -14,42 +16,42 @@ from qdrant_client import QdrantClient, models
 class QdrantServer:
     """`fault`: a status with a body and headers, answered instead of the store's. `seen`: (method, path, api key)."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.store = QdrantClient(":memory:")
         self.turn = Lock()
-        self.seen = []
-        self.fault = None
+        self.seen: list[tuple[str, str, str | None]] = []
+        self.fault: tuple[int, Any, Mapping[str, Any]] | None = None
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def log_message(self, *arguments):
+            def log_message(self, *arguments: object) -> None:
                 pass
 
-            def do_GET(self):
+            def do_GET(self) -> None:
                 server.handle(self)
 
-            def do_PUT(self):
+            def do_PUT(self) -> None:
                 server.handle(self)
 
-            def do_POST(self):
+            def do_POST(self) -> None:
                 server.handle(self)
 
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.http.server_port}"
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         Thread(target=self.http.serve_forever, daemon=True).start()
         return self
 
-    def __exit__(self, *exception):
+    def __exit__(self, *exception: object) -> None:
         self.http.shutdown()
         self.http.server_close()
         self.store.close()
 
-    def handle(self, request):
+    def handle(self, request: BaseHTTPRequestHandler) -> None:
         body = json.loads(request.rfile.read(int(request.headers.get("content-length", 0))) or b"null")
         path = request.path.partition("?")[0]
         self.seen.append((request.command, path, request.headers.get("api-key")))
@@ -62,12 +64,12 @@ class QdrantServer:
             request.end_headers()
             request.wfile.write(data)
 
-    def answer(self, method, parts, body):
+    def answer(self, method: str, parts: list[str], body: Any) -> tuple[int, Any, Mapping[str, Any]]:
         with self.turn:
             result = self.ask_store(method, parts[0], "/".join(parts[1:]), body)
         return 200, {"result": result, "status": "ok", "time": 0.0}, {}
 
-    def ask_store(self, method, name, rest, body):
+    def ask_store(self, method: str, name: str, rest: str, body: Any) -> Any:
         done = {"operation_id": 0, "status": "completed"}
         match method, rest:
             case "GET", "exists":
@@ -87,7 +89,7 @@ class QdrantServer:
                 self.store.delete(name, points_selector=selector(**body))
                 return done
             case "POST", "points/query":
-                query = models.QueryRequest(**body)
+                query: Any = models.QueryRequest(**body)
                 found = self.store.query_points(
                     name, query.query, query_filter=query.filter, limit=query.limit, with_payload=query.with_payload
                 )

@@ -40,7 +40,7 @@ class Reversing(Chunks):
 
 
 def ask(retriever, sample=None, **settings):
-    how = QuerySettings(RetrieverSettings("mine", **{"mode": "retrieve", "top_k": 3} | settings))
+    how = QuerySettings(RetrieverSettings("mine", **{"mode": "retrieve", "top_k": 3, **settings}))
     return asyncio.run(RetrieverAgent(retriever, how).ask(sample or Sample("s", "what?")))
 
 

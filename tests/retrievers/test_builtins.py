@@ -1,12 +1,14 @@
 """What every baseline holds to, whichever it is: scopes, replacing, deleting, and saying what it cannot do."""
 
+from typing import Any
+
 import pytest
 from pydantic import TypeAdapter
 
 from evalspec.base.errors import InvalidInput, RetrieverError
 from evalspec.base.registry import Registry
 from evalspec.inputs.manifest.fields import RetrieverVariants
-from evalspec.inputs.manifest.retriever_schema import BuiltinOptions, PluginOptions
+from evalspec.inputs.manifest.retriever_schema import PluginOptions
 from evalspec.model import Document
 from evalspec.targets.retrievers import opening
 from evalspec.targets.retrievers.base import Deletes, Ingests, Prepares, Reranks, SearchRequest
@@ -19,7 +21,7 @@ ANIMALS = make_documents(cat="a cat sleeps on the sofa", dog="the dog barks at n
 
 
 def create(name):
-    options: BuiltinOptions = TypeAdapter(RetrieverVariants).validate_python({"builtin": name})[""]
+    options: Any = TypeAdapter(RetrieverVariants).validate_python({"builtin": name})[""]
     return create_builtin(options, vectors_of(CountingEmbedder()))
 
 
@@ -157,8 +159,8 @@ def test_an_unknown_name_has_a_hint():
 
 def test_another_package_adds_one(monkeypatch):
     assert RETRIEVERS.names() == ["bm25", "dense", "hybrid", "qdrant"]
-    registry = Registry("builtin retriever", "evalspec.retrievers")
+    registry: Registry[Any] = Registry("builtin retriever", "evalspec.retrievers")
     registry.add("mine", lambda options, vectors: (options, vectors))
     monkeypatch.setattr(opening, "RETRIEVERS", registry)
-    options = TypeAdapter(RetrieverVariants).validate_python({"builtin": "mine", "depth": 3})[""]
+    options: Any = TypeAdapter(RetrieverVariants).validate_python({"builtin": "mine", "depth": 3})[""]
     assert create_builtin(options, None) == (PluginOptions(builtin="mine", depth=3), None)

@@ -15,7 +15,7 @@ from evalspec.targets.http.routes import choose_route
 from evalspec.targets.retrievers.agent import count_oddities
 from evalspec.targets.retrievers.base import Deletes, Hit, Ingests, Reranks, Retrieval, SearchRequest
 from evalspec.targets.retrievers.http_target import RemoteRetriever, read_hits
-from evalspec.targets.retrievers.http_target_checks import check_http, tells_scope
+from evalspec.targets.retrievers.http_target_checks import check_http, reports_scope
 from servers.faulty_agent import Answer, throttled
 from servers.faulty_agent import status as answered
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
@@ -429,8 +429,8 @@ class TestChecks:
         assert says in message
 
     def test_whether_the_service_is_told_the_scope(self):
-        assert not tells_scope(describe_retriever())
-        assert tells_scope(
+        assert not reports_scope(describe_retriever())
+        assert reports_scope(
             describe_retriever(ingest={"path": "/{{scopePrefix}}/documents", "request": {"all": "{{documents}}"}})
         )
 

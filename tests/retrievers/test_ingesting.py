@@ -1,6 +1,7 @@
 """Documents in and out of a retriever: what may be deleted, in which order, and what is said when it goes wrong."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ class Run:
         self.service = service
         self.locks = locks
         self.retriever = RemoteRetriever(describe_retriever(), service.url, TLS)
-        options = {"name": "mine", "store": service.url, "queries": 1, "batch_size": 2} | plan
+        options: dict[str, Any] = {"name": "mine", "store": service.url, "queries": 1, "batch_size": 2} | plan
         self.plan = plan_ingest(self.retriever, DOCUMENTS, SCOPE, **options)
         self.told, self.progress, self.seen = [], [], None
 
@@ -144,7 +145,7 @@ class TestPlan:
     def test_ids_outside_of_the_scope_where_the_store_knows_nothing_else(self):
         retriever = RemoteRetriever(describe_retriever(), "http://x", TLS)
         foreign = [*DOCUMENTS, *(Document(f"other:{n}") for n in range(5))]
-        options = {"name": "mine", "store": None, "queries": 1}
+        options: dict[str, Any] = {"name": "mine", "store": None, "queries": 1}
         plan_ingest(retriever, foreign, SCOPE, **options)
         with pytest.raises(InvalidInput, match="'eval:faq:': 'other:0', 'other:1', 'other:2' and 2 more"):
             plan_ingest(retriever, foreign, SCOPE, ids_need_prefix=True, **options)
@@ -156,7 +157,7 @@ class TestPlan:
 
     def test_a_custom_prefix_has_to_be_confirmed(self):
         retriever = RemoteRetriever(describe_retriever(), "http://x", TLS)
-        options = {"name": "mine", "store": None, "queries": 1, "allow_custom_prefix": True}
+        options: dict[str, Any] = {"name": "mine", "store": None, "queries": 1, "allow_custom_prefix": True}
         assert plan_ingest(retriever, DOCUMENTS, "docs:", **options).needs_confirmation
 
 
@@ -265,13 +266,13 @@ class TestRun:
             Run(service, tmp_path / "file")()
         assert service.requests == []
 
-    def test_what_is_missing_is_found_before_anything_is_deleted(self, service, tmp_path):
+    def test_what_is_missing_is_found_before_anything_is_deleted(self, service, tmp_path, monkeypatch):
         run = Run(service, tmp_path)
 
         async def prepare(_scope):
             raise RetrieverError("no model")
 
-        run.retriever.prepare = prepare
+        monkeypatch.setattr(run.retriever, "prepare", prepare, raising=False)
         with pytest.raises(RetrieverError, match="no model"):
             run()
         assert service.requests == []

@@ -1,5 +1,7 @@
 """Retriever targets of the manifest: good ones, and where each bad one is wrong."""
 
+from typing import Any
+
 import jsonschema
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -63,7 +65,7 @@ def test_a_target_becomes_its_model(given, model):
 
 def test_a_grid_becomes_a_variant_for_each_combination():
     given = {"builtin": "hybrid", "rrf_k": [10, 60.5], "topK": [5, 10], "rerankTopK": 40}
-    variants = TARGETS.validate_python({"mine": given})["mine"]
+    variants: dict[str, Any] = TARGETS.validate_python({"mine": given})["mine"]
     assert {label: (v.rrf_k, v.top_k, v.rerank_top_k) for label, v in variants.items()} == {
         "rrfK=10,topK=5": (10, 5, 40),
         "rrfK=10,topK=10": (10, 10, 40),

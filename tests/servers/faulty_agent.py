@@ -21,14 +21,15 @@ GET is answered with 200 at any path while the server lives, and is not recorded
 """
 
 import json
-import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Self
+
+from servers.hanging_up import HangingUpServer
 
 DEFAULT_REPLY = {"response": "Paris", "contexts": [{"id": "d1", "text": "Paris is the capital of France."}]}
 _HUGE = 11 * 1_048_576
@@ -130,7 +131,7 @@ class FaultyAgent:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def __enter__(self) -> "FaultyAgent":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -186,30 +187,10 @@ class FaultyAgent:
         return Answer(body=json.dumps(reply).encode())
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 256
-    daemon_threads = False
-
+class _Server(HangingUpServer):
     def __init__(self, agent: FaultyAgent, port: int) -> None:
         self.agent = agent
-        self._connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def hang_up(self) -> None:
-        """Wake all threads that wait for a client."""
-        for connection in list(self._connections):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # its client went first
+        super().__init__(port, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that goes away is no news, nor what a connection says that we break; anything else is a bug of this
@@ -274,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(answer.body) + (_HUGE if answer.cut else 0)))
         for name, value in answer.headers.items():
             self.send_header(name, value)
-        self._headers_buffer.append(b"\r\n" + answer.body)
+        self._headers_buffer.append(b"\r\n" + answer.body)  # type: ignore[attr-defined]  # typeshed has only what is public
         self.flush_headers()
         self.close_connection = self.close_connection or answer.cut
 

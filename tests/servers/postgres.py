@@ -7,8 +7,10 @@ import signal
 import subprocess
 import tempfile
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -47,10 +49,10 @@ class Cluster:
             "max_connections=200",
         )
         given = [part for setting in settings for part in ("-c", setting)]
-        command = [self._binaries / "postgres", "-D", self.folder / "data", *given]
+        command = [str(self._binaries / "postgres"), "-D", str(self.folder / "data"), *given]
         with (self.folder / "log").open("ab") as log:
             self._server = subprocess.Popen(command, user=self._user, cwd=self.folder, stderr=log)
-        ready = [self._binaries / "pg_isready", "-q", "-h", self.folder, "-t", "1"]
+        ready = [str(self._binaries / "pg_isready"), "-q", "-h", str(self.folder), "-t", "1"]
         while self._server.poll() is None:
             if subprocess.run(ready).returncode == 0:
                 return
@@ -58,6 +60,7 @@ class Cluster:
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Stop the server: SIGTERM waits for clients, SIGINT disconnects them, SIGQUIT is a crash."""
+        assert self._server is not None, "it was started"
         self._server.send_signal(number)
         try:
             self._server.wait(5)
@@ -65,7 +68,7 @@ class Cluster:
             self._server.send_signal(signal.SIGQUIT)
             self._server.wait()
 
-    def connect(self) -> psycopg.Connection:
+    def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(host=str(self.folder), user="tests", dbname="postgres", autocommit=True)
 
     def create_database(self) -> str:
@@ -77,19 +80,20 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster():
+def open_cluster() -> Iterator[Cluster]:
     binaries = find_binaries()
     if binaries is None:
         message = "PostgreSQL is not installed; on Debian: apt-get install postgresql"
-        pytest.fail(message) if os.environ.get("CI") else pytest.skip(message)
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
     folder = Path(tempfile.mkdtemp(prefix="evalspec-pg-"))
     user = _unprivileged()
     if user is not None:
         os.chown(folder, user, -1)
-    options = {"user": user, "cwd": folder, "check": True, "stdout": subprocess.DEVNULL}
-    data = folder / "data"
-    command = [binaries / "initdb", "-D", data, "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
-    subprocess.run(command, **options)
+    options = ["-D", str(folder / "data"), "-U", "tests", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"]
+    command = [str(binaries / "initdb"), *options]
+    subprocess.run(command, user=user, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     cluster = Cluster(binaries, folder, user)
     try:
         cluster.start()

@@ -8,7 +8,7 @@
         judge.embeddings                            # requests to /embeddings
         ScriptedJudge(wire=ANTHROPIC).base_url      # what a provider refuses: see judge_wires.py
 
-As a program: python tests/servers/scripted_judge.py --port 4100 --corpus evals/corpus.jsonl
+As a program, in the folder tests: python -m servers.scripted_judge --port 4100 --corpus ../evals/corpus.jsonl
 
 Rules. A statement is a sentence, except one that says that nothing is known. A text bears a statement out when it has
 70 % of the statement's content words and all of its numbers; a context is useful when it has half of the answer's. The
@@ -40,9 +40,11 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
+
+from servers.hanging_up import HangingUpServer
 
 if TYPE_CHECKING:
     from servers.judge_wires import Wire
@@ -234,7 +236,7 @@ class ScriptedJudge:
         """The base url at the provider whose wire it has."""
         return f"http://127.0.0.1:{self._server.server_address[1]}{self.wire.path if self.wire else '/v1'}"
 
-    def __enter__(self) -> "ScriptedJudge":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -284,9 +286,9 @@ class ScriptedJudge:
 
     def _ask_back(self, response: str) -> dict[str, Any]:
         best = max(self.corpus, key=lambda passage: covered(response, passage["text"]), default=None)
-        known = best is not None and covered(response, best["text"]) >= 0.5
+        known = best if best and covered(response, best["text"]) >= 0.5 else None
         first = (sentences(response) or [response])[0].rstrip(".!")
-        return {"question": best["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
+        return {"question": known["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
 
 
 def _split_messages(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:
@@ -374,29 +376,10 @@ def _is_verdicts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 256
-    daemon_threads = False
-
+class _Server(HangingUpServer):
     def __init__(self, judge: ScriptedJudge, port: int) -> None:
         self.judge = judge
-        self._connections: set[socket.socket] = set()
-        super().__init__(("127.0.0.1", port), _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._connections.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._connections.discard(request)
-        super().shutdown_request(request)
-
-    def hang_up(self) -> None:
-        for connection in list(self._connections):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:  # the other side was quicker
-                continue
+        super().__init__(port, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that hang up are part of the tests."""
@@ -441,7 +424,8 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         if mode == "drop":
             self.close_connection = True
-            return self.connection.shutdown(socket.SHUT_RDWR)
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return None
         if mode in _BODIES:
             return self._send(_BODIES[mode])
         return self._send_completion(request, mode, answer)
@@ -476,7 +460,7 @@ class _Handler(BaseHTTPRequestHandler):
             "misplaced": None,
             "refusal": None,
         }.get(mode, text)
-        choice = {
+        choice: dict[str, Any] = {
             "index": 0,
             "message": {"role": "assistant", "content": content[: len(content) // 2] if cut and content else content},
             "finish_reason": "length" if cut else "content_filter" if mode == "filtered" else "stop",

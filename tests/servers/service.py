@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -20,7 +22,7 @@ from servers.ports import find_free_port
 GENEROUS_SECONDS = 90
 
 
-def write_project(folder: Path, agent_url: str = "http://127.0.0.1:9", samples: int = 6, **evaluation) -> Path:
+def write_project(folder: Path, agent_url: str = "http://127.0.0.1:9", samples: int = 6, **evaluation: Any) -> Path:
     """A project with a dataset of questions whose answer is Paris."""
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"id": f"s{i}", "input": f"question {i}", "expected": "Paris"}) for i in range(samples)]
@@ -37,7 +39,7 @@ def write_project(folder: Path, agent_url: str = "http://127.0.0.1:9", samples: 
     return folder
 
 
-def wait_for(condition, seconds=GENEROUS_SECONDS):
+def wait_for(condition: Callable[[], Any], seconds: float = GENEROUS_SECONDS) -> Any:
     """What a condition returns as soon as it is true."""
     limit = time.monotonic() + seconds
     while not (found := condition()):
@@ -49,11 +51,12 @@ def wait_for(condition, seconds=GENEROUS_SECONDS):
 class Server:
     """`evalspec serve` as a process of its own, with clients of it."""
 
-    def __init__(self, projects, database, log: Path, *arguments: str) -> None:
+    process: subprocess.Popen[bytes]
+
+    def __init__(self, projects: Mapping[str, Path], database: str, log: Path, *arguments: str) -> None:
         self.port = find_free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.projects, self.database, self.log, self.arguments = projects, database, log, arguments
-        self.process = None
 
     def start(self) -> "Server":
         given = [part for name, folder in self.projects.items() for part in ("--project", f"{name}={folder}")]
@@ -75,19 +78,19 @@ class Server:
         self.process.send_signal(number)
         return self.process.wait(GENEROUS_SECONDS)
 
-    def token(self, *scopes: str, user: str = "ana@example.com", namespaces=("shop",)) -> str:
+    def token(self, *scopes: str, user: str = "ana@example.com", namespaces: Sequence[str] = ("shop",)) -> str:
         engine = open_database(self.database)
         try:
             return create_token(engine, user, [Scope(scope) for scope in scopes], list(namespaces), 3600)
         finally:
             engine.dispose()
 
-    def client(self, *scopes: str, **who) -> httpx.Client:
+    def client(self, *scopes: str, **who: Any) -> httpx.Client:
         token = self.token(*(scopes or ("admin",)), **who)
         return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
 
-def processes_of(server, name):
+def processes_of(server: Server, name: str) -> list[int]:
     """The server's own processes with this in their command line: itself, workers, jobs."""
     shown = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout
     rows = [line.split(None, 2) for line in shown.splitlines()[1:]]

@@ -1,47 +1,53 @@
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import chdir
+from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine
 
 import evalspec
+from evalspec.model import Run
 from evalspec.service import jobs
 from evalspec.service.database import migrate, open_database
 from evalspec.service.job_process import Lease, Work, run_job
 from evalspec.service.settings import ServiceLimits, ServiceSettings, parse_projects
 from evalspec.service.stores import register_stores
 from evalspec.service.tokens import Scope, create_token
-from servers.postgres import open_cluster
+from servers.faulty_agent import FaultyAgent
+from servers.postgres import Cluster, open_cluster
 from servers.service import Server, write_project
 
 
 @pytest.fixture(scope="session")
-def cluster():
+def cluster() -> Iterator[Cluster]:
     with open_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request, tmp_path):
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'service.db'}"
-    return request.getfixturevalue("cluster").create_database()
+    return str(request.getfixturevalue("cluster").create_database())
 
 
 @pytest.fixture
-def projects(tmp_path, agent):
+def projects(tmp_path: Path, agent: FaultyAgent) -> dict[str, Path]:
     """Two namespaces, each with a project of its own."""
     return {name: write_project(tmp_path / name, agent.url) for name in ("shop", "docs")}
 
 
 @pytest.fixture
-def settings(projects, database):
+def settings(projects: dict[str, Path], database: str) -> ServiceSettings:
     given = parse_projects(f"{name}={folder}" for name, folder in projects.items())
     return ServiceSettings(given, database, lease_seconds=5, limits=ServiceLimits(requests_a_minute=100_000))
 
 
 @pytest.fixture
-def engine(settings):
+def engine(settings: ServiceSettings) -> Iterator[Engine]:
     engine = open_database(settings.database)
     migrate(engine)
     register_stores(engine, settings.projects.values())
@@ -50,7 +56,7 @@ def engine(settings):
 
 
 @pytest.fixture
-def work(settings, engine):
+def work(settings: ServiceSettings, engine: Engine) -> Callable[[], None]:
     """A function that does the waiting jobs here, as a worker has them done by processes."""
 
     def do_all() -> None:
@@ -65,7 +71,7 @@ def work(settings, engine):
 
 
 @pytest.fixture
-def client(settings, engine):
+def client(settings: ServiceSettings, engine: Engine) -> Iterator[Any]:
     """A client of the application in this process, as admin of namespace shop. Without workers: jobs stay pending."""
     from fastapi.testclient import TestClient
 
@@ -82,7 +88,7 @@ def client(settings, engine):
 
 
 @pytest.fixture
-def server(projects, database, tmp_path):
+def server(projects: dict[str, Path], database: str, tmp_path: Path) -> Iterator[Callable[..., Server]]:
     """A function that starts a server. All of them end with the test."""
     started = []
 
@@ -99,10 +105,10 @@ def server(projects, database, tmp_path):
 
 
 @pytest.fixture
-def add_run(projects):
+def add_run(projects: dict[str, Path]) -> Callable[..., Run]:
     """A function that makes a run as the command line does. The agent gives one answer; None: that of the manifest."""
 
-    def add(answer="Paris", namespace="shop", **options):
+    def add(answer: str | None = "Paris", namespace: str = "shop", **options: Any) -> Run:
         folder = projects[namespace]
         agent = None if answer is None else lambda question: answer
         return evalspec.evaluate(folder / "agent.yaml", agent=agent, store=folder / ".evalspec", **options)

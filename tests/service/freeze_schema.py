@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from alembic.autogenerate import produce_migrations, render_python_code
 from alembic.migration import MigrationContext
-from sqlalchemy import JSON, Boolean, Float, Integer, create_engine
+from alembic.operations.ops import UpgradeOps
+from sqlalchemy import JSON, Boolean, Column, Float, Integer, create_engine
 
 from evalspec.service import database, tables
 from servers.postgres import find_binaries, open_cluster
@@ -38,14 +40,14 @@ def upgrade() -> None:
 def write_migration() -> None:
     with create_engine("sqlite://").connect() as connection:
         made = produce_migrations(MigrationContext.configure(connection), tables.METADATA)
-    body = render_python_code(made.upgrade_ops)
+    body = render_python_code(made.upgrade_ops or UpgradeOps())
     lines = [line for line in body.splitlines() if "### commands" not in line]
     MIGRATION.write_text(HEAD + "\n".join(lines) + "\n")
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", MIGRATION], check=True)
     subprocess.run([sys.executable, "-m", "ruff", "check", "-q", "--fix", MIGRATION], check=True)
 
 
-def value_for(column):
+def value_for(column: Column[Any]) -> Any:
     """A value of the column's type, which shows its name."""
     for kind, value in ((Boolean, False), (JSON, {"of": column.name}), (Integer, 1), (Float, 1.5)):
         if isinstance(column.type, kind):
@@ -73,7 +75,7 @@ def freeze() -> None:
     with open_cluster() as cluster:
         url = cluster.create_database()
         fill(url)
-        command = [find_binaries() / "pg_dump", "--inserts", "--no-owner", "--no-privileges", url]
+        command = [f"{find_binaries()}/pg_dump", "--inserts", "--no-owner", "--no-privileges", url]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         kept = [line for line in text.splitlines() if line and not line.startswith(("--", "\\", "SET ", "SELECT pg_"))]
         (SCHEMAS / f"{REVISION}.postgresql.sql").write_text("\n".join(kept) + "\n")

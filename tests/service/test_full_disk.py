@@ -11,7 +11,6 @@ from sqlalchemy import event
 import evalspec
 from evalspec.curation.gold.gold_set import read_entry
 from evalspec.curation.gold.protocol import add_triple
-from evalspec.service import sample_index
 from gold_sets import make_set, make_triple
 from servers.service import Server, wait_for, write_project
 
@@ -67,7 +66,7 @@ def test_an_index_without_space_is_written_when_there_is_some(client, add_run, m
         database.execute("PRAGMA max_page_count = 2")
         return database
 
-    monkeypatch.setattr(sample_index.sqlite3, "connect", connect_small)
+    monkeypatch.setattr(sqlite3, "connect", connect_small)
     refused = client.get(f"/v1/runs/{run}/samples")
     assert (refused.status_code, SPACE in refused.json()["detail"]) == (503, True)
     page = client.get(f"/runs/{run}", headers={"Accept": "text/html"})

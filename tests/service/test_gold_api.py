@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from evalspec.curation.gold import taking_back
+from evalspec.curation.gold import retraction
 from evalspec.curation.gold.authoring import create_set
 from evalspec.curation.gold.gold_set import read_entry
 from evalspec.curation.gold.protocol import add_triple
@@ -49,7 +49,7 @@ def review(as_user, user, verdict="confirm", **more):
 @pytest.fixture
 def end_undo(monkeypatch):
     """A function after which no review can be taken back, as if ten minutes had passed."""
-    return lambda: monkeypatch.setattr(taking_back, "UNDO_TIME", timedelta())
+    return lambda: monkeypatch.setattr(retraction, "UNDO_TIME", timedelta())
 
 
 def test_two_people_accept_a_triple_and_neither_sees_the_other_first(as_user, root, end_undo):

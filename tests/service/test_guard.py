@@ -3,6 +3,7 @@
 import gzip
 import json
 import socket
+from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
@@ -255,7 +256,7 @@ def test_the_real_server_survives_malformed_requests(server):
         with socket.create_connection(("127.0.0.1", started.port), timeout=20) as raw:
             raw.sendall(sent)
             raw.shutdown(socket.SHUT_WR)
-            got = b"".join(iter(lambda raw=raw: raw.recv(65_536), b""))
+            got = b"".join(iter(partial(raw.recv, 65_536), b""))
         assert not got.startswith(b"HTTP/1.1 5"), sent
         assert (b" 200 " in got.partition(b"\r\n")[0]) == (b"Upgrade" in sent), sent
     assert started.answers()

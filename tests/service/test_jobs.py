@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from evalspec.service import jobs
+from evalspec.service.database import read_clock
 from evalspec.service.jobs import LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.problems import ApiProblem
@@ -51,7 +52,7 @@ def test_a_job_whose_worker_is_gone_is_taken_over_and_the_first_worker_can_write
 
 
 def test_a_clock_that_was_set_back_delays_no_takeover(engine, add, monkeypatch):
-    now, ahead = [0.0], jobs.read_clock
+    now, ahead = [0.0], read_clock
     lost, alive = add().id, add().id
     watch = LeaseWatch(60, clock=lambda: now[0])
     monkeypatch.setattr(jobs, "read_clock", lambda connection: ahead(connection) + 3600)

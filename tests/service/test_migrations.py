@@ -30,8 +30,8 @@ def restore(url, schema):
             connection.executescript(schema.with_suffix(".sqlite.sql").read_text())
         connection.close()
         return
-    with psycopg.connect(url) as connection:
-        connection.execute(schema.with_suffix(".postgresql.sql").read_text())
+    with psycopg.connect(url) as server:
+        server.execute(schema.with_suffix(".postgresql.sql").read_text())
 
 
 def test_an_empty_database_gets_the_tables(database):

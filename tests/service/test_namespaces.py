@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,7 +27,8 @@ PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 @cache
 def list_routes():
-    found = [(method, route.path) for router in ROUTERS for route in router.routes for method in sorted(route.methods)]
+    routes: list[Any] = [route for router in ROUTERS for route in router.routes]
+    found = [(method, route.path) for route in routes for method in sorted(route.methods)]
     assert len(found) == len(set(found))
     return found
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
@@ -29,7 +30,7 @@ KEYS = {
 }
 """The agent gets the first two and the last in its headers. Nothing refers to the others: see their names."""
 
-FORMS = {
+FORMS: dict[str, Callable[[str], str]] = {
     "as it is": str,
     "capitals": str.upper,
     "small letters": str.lower,
@@ -71,8 +72,8 @@ def read_layers(name, content):
                 yield from read_layers(f"{name}: {member}", packed.read(member))
     elif content[257:262] == b"ustar":
         with tarfile.open(fileobj=io.BytesIO(content)) as packed:
-            for member in packed.getmembers():
-                yield from read_layers(f"{name}: {member.name}", packed.extractfile(member).read())
+            for entry in packed.getmembers():
+                yield from read_layers(f"{name}: {entry.name}", packed.extractfile(entry).read())
     elif content[:4] == b"PAR1":
         from pyarrow import parquet
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -269,7 +270,7 @@ def running(settings, engine, caplog):
         ws="none",
         http=connections.ServiceConnection,
     )
-    server = serving._Server(config, app.state.service.stopping)
+    server: Any = serving._Server(config, app.state.service.stopping)
     thread = threading.Thread(target=server.run)
     thread.start()
     wait_for(lambda: server.started)
@@ -391,15 +392,14 @@ def test_a_worker_that_is_gone_is_replaced(server):
 
 
 def test_workers_that_end_at_once_are_restarted_ever_more_slowly(monkeypatch, tmp_path):
-    pauses, stop = [], threading.Event()
+    pauses = []
 
-    class Pauses:
-        is_set = stop.is_set
-
-        def wait(self, seconds):
-            pauses.append(seconds)
+    class Pauses(threading.Event):
+        def wait(self, timeout=None):
+            pauses.append(timeout)
             if len(pauses) == 9:
-                stop.set()
+                self.set()
+            return self.is_set()
 
     monkeypatch.setattr(serving, "_run_worker", lambda *_: 3)
     projects = parse_projects([f"shop={tmp_path}"])

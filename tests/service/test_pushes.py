@@ -20,8 +20,8 @@ from evalspec.runs.store.log_records import renumber
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
 from evalspec.runs.store.run_log import RunLog, compute_checksum
 from evalspec.service import pushes
-from evalspec.service.caretaker import tidy
 from evalspec.service.push_check import list_faults
+from evalspec.service.retention import purge_expired
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
@@ -447,7 +447,7 @@ def test_sizes_are_limited(client, ci, projects, settings, monkeypatch):
     assert erased == [f".evalspec/pushes/{staged.name}"]
     long_ago = time.time() - 2 * pushes.IDLE_SECONDS
     os.utime(staged, (long_ago, long_ago))
-    tidy(client.app.state.service.engine, settings)
+    purge_expired(client.app.state.service.engine, settings)
     assert not staged.exists()
 
 

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from evalspec.base.errors import StoreError
 from evalspec.cli.main import run
 from evalspec.service import jobs
-from evalspec.service.caretaker import tidy
 from evalspec.service.database import writing
 from evalspec.service.evaluation_files import EvaluationFile, write_evaluation
 from evalspec.service.evaluations import EvaluationRequest
+from evalspec.service.retention import purge_expired
 from evalspec.service.run_index import RunFilter, RunIndex
 from evalspec.service.serving import prepare_database
 from evalspec.service.settings import Project, ServiceLimits
@@ -90,14 +90,14 @@ def test_nothing_is_deleted_while_a_folder_is_not_mounted(engine, settings, add_
     project.root.rename(away)
     for is_mounted_elsewhere in (False, True):
         project.root.mkdir(exist_ok=is_mounted_elsewhere)
-        tidy(engine, limited)
+        purge_expired(engine, limited)
         with pytest.raises(StoreError, match="store-id: gone"):
             RunIndex(engine, project).list(RunFilter(), 10)
     assert jobs.find_job(engine, "shop", job.id) is not None
     project.root.rmdir()
     away.rename(project.root)
     assert [entry.id for entry in RunIndex(engine, project).list(RunFilter(), 10)] == [old]
-    tidy(engine, limited)
+    purge_expired(engine, limited)
     assert RunIndex(engine, project).list(RunFilter(), 10) == []
     assert jobs.find_job(engine, "shop", job.id) is None
 

@@ -1,6 +1,7 @@
 """Samples by HTTP: filters, pages, texts of one sample, and an index that never outlives a text."""
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from evalspec.runs.store.stored_run import open_run
 from evalspec.service import sample_builds
 from servers.service import wait_for
 
-SAMPLES = [
+SAMPLES: list[dict[str, Any]] = [
     {"id": "plain", "input": "What is the CAPITAL of France?", "expected": "Paris", "tags": ["geo"]},
     {"id": "wrong/one", "input": "Größe der Straße?", "expected": "Rome", "metadata": {"level": 2, "hard": True}},
     {"id": "down", "input": "down", "expected": "Paris", "tags": ["geo", "slow"], "metadata": {"level": 2.0}},
@@ -132,7 +133,7 @@ def test_an_erased_text_is_in_no_index(client, run, projects):
     index = projects["shop"] / ".evalspec" / "index" / run.id / "samples.db"
     outdated = index.read_bytes()
     assert b"wrong" in outdated
-    wanted = Wanted(lambda record: record["id"] == "wrong/one", lambda _: False, lambda _: False, ())
+    wanted = Wanted(lambda record: record.sample.id == "wrong/one", lambda _: False, lambda _: False, ())
     stored = open_run(projects["shop"] / ".evalspec" / "runs" / run.id)
     erase_samples(stored, wanted, lambda erased: iterate_json(conclude_stored(erased)))
     assert not index.exists()

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -21,6 +22,10 @@ def finish(client, place):
     job = wait_for(lambda: (found := client.get(place).json())["status"] not in ("pending", "running") and found)
     assert job["status"] == "completed", job
     return job
+
+
+def has_asked(agent, times):
+    return len(agent.requests) >= times
 
 
 def values_of(run):
@@ -68,8 +73,7 @@ def test_killed_and_stopped_processes_lose_and_repeat_nothing(server, agent, pro
         place, stopped = start_run(client), []
         for number, kind in ((signal.SIGKILL, "job_process"), (signal.SIGSTOP, "job_process"),
                              (signal.SIGKILL, "worker_process")):  # fmt: skip
-            before = len(agent.requests)
-            wait_for(lambda wanted=before + 4: len(agent.requests) >= wanted)
+            wait_for(partial(has_asked, agent, len(agent.requests) + 4))
             for pid in processes_of(started, kind):
                 os.kill(pid, number)
                 stopped += [pid] if number == signal.SIGSTOP else []

@@ -4,6 +4,7 @@ import json
 import random
 import shutil
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from servers.service import write_project
 from stored_log import FINGERPRINT, edit_description
 
 _METRIC = {"name": "m", "statistic": "mean", "direction": "higher", "bounds": [0, 1]}
-OUTLINE = {"policy": {}, "datasets": [{"name": "qa", "file": "qa.jsonl", "metrics": [_METRIC]}]}
+OUTLINE: dict[str, Any] = {"policy": {}, "datasets": [{"name": "qa", "file": "qa.jsonl", "metrics": [_METRIC]}]}
 
 
 def unchanged(value):

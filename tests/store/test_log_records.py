@@ -1,4 +1,6 @@
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from evalspec.base.errors import StoreError
 from evalspec.model import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
 from evalspec.model.base import LARGEST_VALUE
-from evalspec.model.log import LogRecord, ReplyRecord, ScoresRecord, TextRecord, change_texts
+from evalspec.model.log import LOG_RECORD, ReplyRecord, ScoresRecord, TextRecord, change_texts
 from evalspec.runs.store.log_records import encode_record, read_log, renumber
 
 # Any code point, half surrogate pairs included: Python's own JSON reader lets them into answers.
@@ -45,7 +47,7 @@ def written_and_read(record, folder):
     path = folder.getbasetemp() / "log.jsonl"
     path.write_bytes(encode_record(record, 1))
     assert path.read_bytes().startswith(b'{"kind":')
-    ((line, back),) = read_log(path, LogRecord)
+    ((line, back),) = read_log(path, LOG_RECORD)
     assert (line.place, line.at) == (0, 1)
     return back
 
@@ -61,7 +63,7 @@ def test_keys_of_other_versions_do_no_harm(tmp_path):
     line = encode_record(ReplyRecord("qa", "s", 1, AgentReply("Paris")), 1)
     line = line.replace(b'"dataset"', b'"mood":"\\ud83d","dataset"').replace(b'"response"', b'"n":1,"response"')
     (tmp_path / "log.jsonl").write_bytes(renumber(line, 1))
-    [(_, record)] = read_log(tmp_path / "log.jsonl", LogRecord)
+    [(_, record)] = read_log(tmp_path / "log.jsonl", LOG_RECORD)
     assert record == ReplyRecord("qa", "s", 1, AgentReply("Paris"))
 
 
@@ -70,7 +72,7 @@ usages = st.dictionaries(texts, st.builds(JudgeUsage, counts, counts, counts, co
 
 @given(given=st.dictionaries(texts, scores, max_size=3), names=st.tuples(texts, texts), usage=usages)
 def test_scores_come_back_as_they_were(given, names, usage, tmp_path_factory):
-    record = ScoresRecord(*names, 2, given, usage)
+    record = ScoresRecord(names[0], names[1], 2, given, usage)
     assert written_and_read(record, tmp_path_factory) == record
 
 
@@ -129,7 +131,7 @@ def text_line(number):
 def test_only_a_last_line_without_its_newline_is_passed_over(tmp_path):
     log = tmp_path / "samples.jsonl"
     log.write_bytes(text_line(1) + text_line(2)[:-1])
-    assert [record.digest for _, record in read_log(log, LogRecord)] == ["1"]
+    assert [record.digest for _, record in read_log(log, TextRecord)] == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_only_a_last_line_without_its_newline_is_passed_over(tmp_path):
 def test_any_other_bad_line_is_an_error_with_its_place(bad, sealed, tmp_path):
     log = tmp_path / "samples.jsonl"
     log.write_bytes(text_line(1) + (renumber(bad[:-2] + b"}\n", 2) if sealed else bad) + text_line(3))
-    records = read_log(log, LogRecord)
+    records: Iterator[tuple[Any, Any]] = read_log(log, LOG_RECORD)
     assert next(records)[1].digest == "1"
     said = "not a record of a run" if sealed else "damaged"
     with pytest.raises(StoreError, match=rf"samples\.jsonl:2: {said}"):
@@ -149,7 +151,7 @@ def test_any_other_bad_line_is_an_error_with_its_place(bad, sealed, tmp_path):
 
 def test_a_log_that_cannot_be_read_is_a_store_error(tmp_path):
     with pytest.raises(StoreError, match="No such file"):
-        list(read_log(tmp_path / "samples.jsonl", LogRecord))
+        list(read_log(tmp_path / "samples.jsonl", LOG_RECORD))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +165,6 @@ def test_a_malformed_record_is_named(score, said, tmp_path):
     record = {"kind": "scores", "dataset": "qa", "id": "q-1", "attempt": 1, "scores": {"faithfulness": score}}
     (tmp_path / "log.jsonl").write_bytes(renumber(json.dumps(record).encode() + b"\n", 1))
     with pytest.raises(StoreError) as refused:
-        list(read_log(tmp_path / "log.jsonl", LogRecord))
+        list(read_log(tmp_path / "log.jsonl", LOG_RECORD))
     assert "log.jsonl:1: not a record of a run: " in str(refused.value)
     assert said in str(refused.value)

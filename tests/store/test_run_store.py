@@ -8,6 +8,7 @@ import textwrap
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.inputs.manifest.references import References
 from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.model.fingerprints import Fingerprint
-from evalspec.model.log import LogRecord, ReplyRecord, ScoresRecord, TextRecord
+from evalspec.model.log import LOG_RECORD, ReplyRecord, ScoresRecord, TextRecord
 from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum
 from evalspec.runs.store.run_store import RunStore
@@ -29,8 +30,8 @@ def unchanged(value):
     return value
 
 
-def list_records(folder: Path) -> list[LogRecord]:
-    return [record for _, record in read_log(folder / "samples.jsonl", LogRecord)]
+def list_records(folder: Path) -> list[Any]:
+    return [record for _, record in read_log(folder / "samples.jsonl", LOG_RECORD)]
 
 
 def closed_run(root: Path) -> Path:
@@ -255,7 +256,7 @@ def test_a_killed_run_keeps_whole_lines_and_can_be_continued(tmp_path):
     with log_file.open("ab") as torn:
         torn.write(b'{"kind":"text","digest":"-1","te')
     with RunLog(folder, redact=unchanged) as log:
-        log.append(TextRecord("last", ""))
+        log.append(TextRecord("last", ""))  # type: ignore[arg-type]  # as small as a record can be
     assert [record.digest for record in list_records(folder)] == [*written, "last"]
 
 

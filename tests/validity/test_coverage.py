@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binom, multinomial, norm, poisson
 
 from evalspec.verdict.stats.bounded import compute_bounded_interval
-from evalspec.verdict.stats.percentiles import compute_percentile_interval, count_needed
+from evalspec.verdict.validity.estimates import compute_percentile_interval, count_needed
 from simulated import DIFFERENCES, FLIPS, SCORES, SIZES, find_worst_exclusion, miss, miss_clusters, simulate_history
 
 pytestmark = pytest.mark.simulation

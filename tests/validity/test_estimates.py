@@ -5,8 +5,7 @@ import json
 import pytest
 
 from evalspec.verdict.stats.bounded import compute_bounded_interval
-from evalspec.verdict.stats.percentiles import compute_percentile_interval
-from evalspec.verdict.validity.estimates import UNBOUNDED, Estimate, estimate
+from evalspec.verdict.validity.estimates import UNBOUNDED, Estimate, compute_percentile_interval, estimate
 
 UNIT = (0.0, 1.0)
 VALUES = [0.1, 0.2, 0.2, 0.5, 0.9, 1.0] * 10

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _TESTS = Path(__file__).parents[1]
 LIBRARIES = (
@@ -92,9 +93,10 @@ class WarmCommand:
     def __exit__(self, *_exception: object) -> None:
         self._process.communicate()
 
-    def _read(self) -> dict[str, float | bool | int]:
+    def _read(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError("the warm process is gone")
-        return json.loads(line)
+        read: dict[str, Any] = json.loads(line)
+        return read

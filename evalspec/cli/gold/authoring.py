@@ -11,7 +11,7 @@ from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import inert
 from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import acting, corpus_option, note_option, source_option, tell_entries
+from evalspec.cli.gold.options import acting, corpus_option, note_option, print_entries, source_option
 from evalspec.cli.options import json_option, warn
 from evalspec.cli.streams import notify
 from evalspec.curation.gold.authoring import create_set, find_edited, list_removed, read_triple
@@ -115,7 +115,7 @@ def add_command(
         triple = pin_triple(root, triple, read_documents(corpus))
     entry = add_triple(root, triple_id, triple, by, authors=drafted.authors)
     _tell_redacted(triple, entry)
-    return tell_entries([entry], as_json, by)
+    return print_entries([entry], as_json, by)
 
 
 def _complete(file: Path | None, drafted: RunSample, fields: dict[str, Any], *, is_silent: bool) -> GoldTriple:
@@ -177,7 +177,7 @@ def revise_command(
         warn(Problem(f"{key} is removed, because the file has no such key", file=str(file)))
     entry = revise_triple(root, triple_id, triple, by, note=note)
     _tell_redacted(triple, entry)
-    return tell_entries([entry], as_json, by)
+    return print_entries([entry], as_json, by)
 
 
 def _can_ask() -> bool:

@@ -53,7 +53,7 @@ def acting(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
     return opened
 
 
-def tell_entries(
+def print_entries(
     entries: Sequence[TripleEntry], as_json: bool, who: str, *, more: Mapping[str, Any] | None = None
 ) -> ExitCode:
     """Print what became of triples: a line each, or a document. `who`: who acted, and sees what they may see.
@@ -82,7 +82,7 @@ def render_states(entries: Iterable[TripleEntry], who: str | None = None) -> lis
 
 def _list_cells(entry: TripleEntry, who: str | None) -> list[str]:
     described = describe_entry(entry, Viewer(who))
-    state = entry.standing.describe() if described["resolution"] else described["state"]
+    state = entry.review_status.describe() if described["resolution"] else described["state"]
     return [entry.reference, state, described["next"], "written by a model" if entry.is_stress else ""]
 
 

@@ -9,7 +9,7 @@ from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import visible
 from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import acting, corpus_option, note_option, open_as, set_option, tell_entries
+from evalspec.cli.gold.options import acting, corpus_option, note_option, open_as, print_entries, set_option
 from evalspec.cli.options import json_option, person_option, warn
 from evalspec.cli.streams import emit, notify
 from evalspec.curation.gold.blocks import read_texts
@@ -40,7 +40,7 @@ def assign_command(triple_ids: Sequence[str], to: str, root: Path, by: str, as_j
     Example:
       evalspec gold assign refund plans --reviewer ben
     """
-    return tell_entries(assign(root, triple_ids, to, by), as_json, by)
+    return print_entries(assign(root, triple_ids, to, by), as_json, by)
 
 
 @click.command("next")
@@ -106,7 +106,7 @@ def review_command(
     flag = None if verdict == _CONFIRM else verdict
     entry = review(root, triple_id, by, flag, category=category, note=note)
     numbers = _compare_numbers(root, entry, category, read_texts(corpus) if corpus else None) if flag else {}
-    return tell_entries([entry], as_json, by, more=numbers)
+    return print_entries([entry], as_json, by, more=numbers)
 
 
 def _compare_numbers(
@@ -164,7 +164,7 @@ def resolve_command(
     texts = read_texts(corpus) if corpus else None
     entry = resolve(root, triple_id, by, outcome, category=category, note=note, corpus=texts)
     numbers = _compare_numbers(root, entry, category, texts) if outcome == DisputeOutcome.UPHELD else {}
-    return tell_entries([entry], as_json, by, more=numbers)
+    return print_entries([entry], as_json, by, more=numbers)
 
 
 @click.command("retire")
@@ -178,4 +178,4 @@ def retire_command(triple_id: str, note: str | None, root: Path, by: str, as_jso
     Example:
       evalspec gold retire refund --note "The plan no longer exists."
     """
-    return tell_entries([retire(root, triple_id, by, note=note)], as_json, by)
+    return print_entries([retire(root, triple_id, by, note=note)], as_json, by)

@@ -17,7 +17,7 @@ from evalspec.cli.streams import emit, emit_line, notify
 from evalspec.curation.gold.files import show
 from evalspec.curation.gold.gold_set import find_set, open_set
 from evalspec.curation.gold.layout import SLICES
-from evalspec.curation.gold.slices import STRATA, Drawn, Slice, draw_slice, group_by_stratum, open_slice
+from evalspec.curation.gold.slices import STRATA, DrawnSlice, Slice, draw_slice, group_by_stratum, open_slice
 
 if TYPE_CHECKING:
     from evalspec.api.gold_slices import SliceSignal
@@ -76,7 +76,7 @@ def slice_command(
     return ExitCode.OK
 
 
-def describe_slice(found: Slice, root: Path, drawn: Drawn | None, signal: "SliceSignal") -> dict[str, Any]:
+def describe_slice(found: Slice, root: Path, drawn: DrawnSlice | None, signal: "SliceSignal") -> dict[str, Any]:
     """Return a slice as a document. `poolSize` of a stratum: triples that could be drawn; null for an older slice."""
     file = found.file
     strata = [
@@ -113,7 +113,7 @@ def render_signal(signal: "SliceSignal") -> str:
     )
 
 
-def _list_strata(found: Slice, drawn: Drawn | None) -> Iterator[tuple[tuple[str, ...], int, int | None]]:
+def _list_strata(found: Slice, drawn: DrawnSlice | None) -> Iterator[tuple[tuple[str, ...], int, int | None]]:
     """Yield each stratum with its number of triples in the slice, and in the pool if that is known."""
     if drawn is not None:
         yield from ((stratum, count, pool) for stratum, (pool, count) in drawn.strata.items())
@@ -122,7 +122,7 @@ def _list_strata(found: Slice, drawn: Drawn | None) -> Iterator[tuple[tuple[str,
         yield stratum, len(entries), None
 
 
-def _render(found: Slice, drawn: Drawn | None) -> Iterator[str]:
+def _render(found: Slice, drawn: DrawnSlice | None) -> Iterator[str]:
     file = found.file
     yield f"{inert(file.name)}: {counted(len(found.entries), 'triple')}, round {file.round}, seed {file.seed}"
     missing = found.describe_missing()

@@ -8,7 +8,7 @@ import click
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import visible
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import note_option, open_as, set_options, tell_entries
+from evalspec.cli.gold.options import note_option, open_as, print_entries, set_options
 from evalspec.cli.streams import emit, notify
 from evalspec.curation.gold.files import render_yaml
 from evalspec.curation.gold.gold_set import find_set, read_entry
@@ -49,7 +49,7 @@ def split_command(
     root, by = open_as(folder, person)
     parts = read_children(file) if file is not None else claims
     children = split(root, triple_id, by, parts, note=note)
-    return tell_entries([read_entry(root, triple_id), *children], as_json, by)
+    return print_entries([read_entry(root, triple_id), *children], as_json, by)
 
 
 def _propose(root: Path, triple_id: str, as_json: bool) -> ExitCode:

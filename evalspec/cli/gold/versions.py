@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from evalspec.base.errors import ExitCode, Problem
 from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import acting, open_as, set_options, tell_entries
+from evalspec.cli.gold.options import acting, open_as, print_entries, set_options
 from evalspec.cli.options import min_overlap_option, option, warn
 from evalspec.cli.streams import emit_line, notify
 from evalspec.curation.gold.block_checks import BlockCheck
@@ -54,7 +54,7 @@ def _tell(changed: Changed, by: str, nothing: str, as_json: bool) -> ExitCode:
     if not changed.entries and not changed.left:
         notify(f"nothing to {nothing}")
     more = {"left": dict(changed.left), "newTexts": to_builtins(changed.texts)}
-    return tell_entries(changed.entries, as_json, by, more=more)
+    return print_entries(changed.entries, as_json, by, more=more)
 
 
 @click.command("check")
@@ -128,7 +128,7 @@ def _describe(checked: SetCheck, marked: Changed) -> dict[str, Any]:
 def _describe_blocks(found: Mapping[str, Sequence[BlockCheck]]) -> dict[str, Any]:
     return {
         name: [
-            {"block": one.block.block_id, "fit": one.fit, "version": one.block.version, "found": one.found}
+            {"block": one.block.block_id, "fit": one.status, "version": one.block.version, "found": one.found}
             for one in own
         ]
         for name, own in found.items()

@@ -12,7 +12,7 @@ from evalspec.model import Document
 _VERSION = "version"
 
 
-class Fit(StrEnum):
+class BlockStatus(StrEnum):
     """How a block relates to a corpus. `unknown`: its version is a label, and the corpus has no versions."""
 
     SAME = "same"
@@ -22,7 +22,7 @@ class Fit(StrEnum):
     UNKNOWN = "unknown"
 
 
-STALE = frozenset({Fit.CHANGED, Fit.VANISHED})
+STALE = frozenset({BlockStatus.CHANGED, BlockStatus.VANISHED})
 """What makes a triple stale."""
 
 
@@ -30,21 +30,21 @@ class BlockCheck(Struct, frozen=True):
     """One block compared with a corpus. `found`: the version that the corpus has, if it is another."""
 
     block: Block
-    fit: Fit
+    status: BlockStatus
     found: str | None = None
 
     def render(self) -> str:
         """Return what happened to the block, as a clause."""
         name = self.block.block_id
-        if self.fit is Fit.CHANGED:
+        if self.status is BlockStatus.CHANGED:
             return f"block {name} changed from {self.block.version} to {self.found}"
         clauses = {
-            Fit.SAME: f"block {name} is unchanged",
-            Fit.VANISHED: f"block {name} is not in the corpus",
-            Fit.UNPINNED: f"block {name} is not pinned",
-            Fit.UNKNOWN: f"block {name} has the version {self.block.version}, and the corpus has no versions",
+            BlockStatus.SAME: f"block {name} is unchanged",
+            BlockStatus.VANISHED: f"block {name} is not in the corpus",
+            BlockStatus.UNPINNED: f"block {name} is not pinned",
+            BlockStatus.UNKNOWN: f"block {name} has the version {self.block.version}, and the corpus has no versions",
         }
-        return clauses[self.fit]
+        return clauses[self.status]
 
 
 def check_blocks(triple: Triple, documents: Mapping[str, Document]) -> list[BlockCheck]:
@@ -57,17 +57,17 @@ def check_blocks(triple: Triple, documents: Mapping[str, Document]) -> list[Bloc
 
 def _check_block(block: Block, document: Document | None) -> BlockCheck:
     if document is None:
-        return BlockCheck(block, Fit.VANISHED)
+        return BlockCheck(block, BlockStatus.VANISHED)
     if block.version is None:
-        return BlockCheck(block, Fit.UNPINNED)
+        return BlockCheck(block, BlockStatus.UNPINNED)
     if parse_pin(block.version) is not None:
         text = render_document(document)
         same = is_pin_of(block.version, text)
-        return BlockCheck(block, Fit.SAME) if same else BlockCheck(block, Fit.CHANGED, make_pin(text))
+        return BlockCheck(block, BlockStatus.SAME) if same else BlockCheck(block, BlockStatus.CHANGED, make_pin(text))
     own = find_version(document)
     if own is None:
-        return BlockCheck(block, Fit.UNKNOWN)
-    return BlockCheck(block, Fit.SAME) if own == block.version else BlockCheck(block, Fit.CHANGED, own)
+        return BlockCheck(block, BlockStatus.UNKNOWN)
+    return BlockCheck(block, BlockStatus.SAME) if own == block.version else BlockCheck(block, BlockStatus.CHANGED, own)
 
 
 def find_version(document: Document) -> str | None:

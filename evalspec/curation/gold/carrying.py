@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.gold.authoring import find_edited
-from evalspec.curation.gold.block_checks import STALE, Fit, check_blocks
+from evalspec.curation.gold.block_checks import STALE, BlockStatus, check_blocks
 from evalspec.curation.gold.blocks import (
     BlockKey,
     is_pin_of,
@@ -27,7 +27,7 @@ from evalspec.curation.gold.pins import (
     NewText,
     explain_no_revision,
     explain_unsettled,
-    list_living,
+    list_active,
     refuse_left,
     revise_computed,
 )
@@ -85,7 +85,7 @@ def carry(
             written then.
     """
     root, found = Path(root), open_set(root)
-    entries = [found.find(name) for name in names] if names else list_living(found)
+    entries = [found.find(name) for name in names] if names else list_active(found)
     move = _match(_Side.read(old), _Side.read(new), entries, min_overlap)
     wanted: list[tuple[TripleEntry, Mapping[BlockKey, Sequence[Block]]]] = []
     left: dict[str, str] = {}
@@ -136,7 +136,7 @@ def _find_blocks(entry: TripleEntry, move: _Move, by: str) -> dict[BlockKey, lis
         return unable
     found: dict[BlockKey, list[Block]] = {}
     for one in check_blocks(find_edited(entry), move.new.documents):
-        if one.fit not in STALE and not (one.fit is Fit.UNPINNED and _differs(one.block, move)):
+        if one.status not in STALE and not (one.status is BlockStatus.UNPINNED and _differs(one.block, move)):
             continue
         blocks = _carry_block(one.block, move)
         if isinstance(blocks, str):

@@ -1,4 +1,4 @@
-"""Agreement and quality of a gold set: disputes and their ends, what was dropped, balance of sources, thin cells."""
+"""Agreement and quality of a gold set: disputes and their ends, what was dropped, balance of sources, sparse cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from evalspec.model import (
     DisputeSummary,
     DroppedTriple,
     Objection,
-    SettlingTime,
+    ResolutionTime,
     SourceShare,
 )
 from evalspec.verdict.stats.agreement import RatedCase, measure_agreement
@@ -65,7 +65,7 @@ def compute_curation(found: GoldSet, viewer: Viewer = EVERYTHING) -> Curation:
         flag_rates=tuple(rate_flags(revisions, list(config.people), config.rules, list_restarts(calibrations))),
         false_alarms=config.rules.false_alarms,
         disputes=tuple(summarise_disputes(disputes)),
-        settling=summarise_settling(disputes),
+        resolution_time=summarise_resolution_time(disputes),
         dropped=tuple(list_dropped(entries)),
         sources=tuple(compare_sources(entries, config.targets)),
         without_source=sum(entry.is_accepted and entry.source is None for entry in entries),
@@ -164,11 +164,11 @@ def summarise_disputes(disputes: Sequence[Dispute]) -> list[DisputeSummary]:
     ]
 
 
-def summarise_settling(disputes: Sequence[Dispute]) -> SettlingTime:
+def summarise_resolution_time(disputes: Sequence[Dispute]) -> ResolutionTime:
     """Return how long disputes took. An end before the flag means a wrong clock, so its time is unknown."""
     hours = [one.hours for one in disputes if one.hours is not None]
     still_open = sum(one.outcome == OPEN for one in disputes)
-    return SettlingTime(
+    return ResolutionTime(
         known=len(hours),
         unknown=len(disputes) - still_open - len(hours),
         still_open=still_open,
@@ -180,15 +180,17 @@ def summarise_settling(disputes: Sequence[Dispute]) -> SettlingTime:
 def list_dropped(entries: Sequence[TripleEntry]) -> list[DroppedTriple]:
     """Return the quality tracker: the triples that two people flagged, with what they said."""
     return [
-        DroppedTriple(entry.id, entry.standing.revision, entry.standing.author, tuple(_list_objections(entry)))
+        DroppedTriple(
+            entry.id, entry.review_status.revision, entry.review_status.author, tuple(_list_objections(entry))
+        )
         for entry in entries
-        if entry.state is State.DROPPED and entry.standing.resolution == "two flags"
+        if entry.state is State.DROPPED and entry.review_status.resolution == "two flags"
     ]
 
 
 def _list_objections(entry: TripleEntry) -> Iterator[Objection]:
-    reviews = entry.standing.current.reviews
-    for who in sorted(entry.standing.current.open_flags):
+    reviews = entry.review_status.current.reviews
+    for who in sorted(entry.review_status.current.open_flags):
         flag: Event = reviews[who]
         yield Objection(who, str(flag.verdict), flag.category and str(flag.category), flag.note)
 
@@ -226,6 +228,6 @@ def _compare(source: str, count: int, total: int, target: float, tolerance: floa
 
 
 def cover(entries: Sequence[TripleEntry], needed: int) -> Coverage:
-    """Return the thin cells of the accepted triples."""
+    """Return the sparse cells of the accepted triples."""
     accepted = [entry.triple.metadata for entry in entries if entry.is_accepted and entry.triple is not None]
     return compute_coverage([one.model_dump(include=set(CELL_KEYS)) for one in accepted], needed)

@@ -23,7 +23,7 @@ def describe_content(entry: TripleEntry) -> dict[str, Any]:
     A triple without permission is shown without its content.
     """
     content = {} if entry.triple is None or entry.state is State.REVOKED else to_plain(entry.triple)
-    return {"id": entry.id, "revision": entry.standing.revision, **content}
+    return {"id": entry.id, "revision": entry.review_status.revision, **content}
 
 
 def describe_for_review(root: Path, entry: TripleEntry, corpus: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -40,21 +40,23 @@ def describe_for_review(root: Path, entry: TripleEntry, corpus: Mapping[str, str
 
 
 def describe_entry(entry: TripleEntry, viewer: Viewer = EVERYTHING) -> dict[str, Any]:
-    """Return the content of a triple and its standing, which is hidden from somebody whose review is blind."""
-    standing = entry.standing
+    """Return the content of a triple and its review status, which is hidden from somebody whose review is blind."""
+    review_status = entry.review_status
     if viewer.is_blind(entry):
-        hidden = {"state": viewer.show_state(entry), "resolution": None, "author": standing.author}
+        hidden = {"state": viewer.show_state(entry), "resolution": None, "author": review_status.author}
         following = _WITHHELD if entry.id in viewer.withheld else f"your review, {viewer.person}"
         # who wrote it is no secret, but whether people have confirmed it is
         is_stress = entry.triple is not None and entry.triple.metadata.generated_by is not None
         return {**describe_content(entry), **hidden, "isStress": is_stress, "next": following}
     return {
         **describe_content(entry),
-        "state": standing.state,
-        "resolution": standing.resolution,
-        "author": standing.author,
-        "reviewedBy": standing.reviewed_by,
-        "openFlags": {name: standing.current.reviews[name].verdict for name in sorted(standing.current.open_flags)},
+        "state": review_status.state,
+        "resolution": review_status.resolution,
+        "author": review_status.author,
+        "reviewedBy": review_status.reviewed_by,
+        "openFlags": {
+            name: review_status.current.reviews[name].verdict for name in sorted(review_status.current.open_flags)
+        },
         "isStress": entry.is_stress,
         "next": describe_missing(entry),
     }

@@ -156,7 +156,7 @@ def _join_answer(triple: GoldTriple) -> str:
 
 def is_numeric(entry: TripleEntry, category: Category | str | None = None) -> bool:
     """Return whether the numeric rule applies: a flag is numeric, or the person who settles it says so."""
-    current = entry.standing.current
+    current = entry.review_status.current
     return category == Category.NUMERIC or any(
         current.reviews[name].category is Category.NUMERIC for name in current.flaggers
     )

@@ -51,13 +51,13 @@ class TripleEntry(Struct):
     triple: GoldTriple | None
     document: YamlFile | None
     events: Sequence[EventFile]
-    standing: ReviewStatus
+    review_status: ReviewStatus
     content_hash: str = ""
 
     @property
     def state(self) -> State:
         """The state of the triple."""
-        return self.standing.state
+        return self.review_status.state
 
     @property
     def is_stress(self) -> bool:
@@ -73,7 +73,7 @@ class TripleEntry(Struct):
     @property
     def reference(self) -> str:
         """The id and the revision, as slices list it; the id alone if no event records the content."""
-        return f"{self.id}@{self.standing.revision}" if self.standing.revision else self.id
+        return f"{self.id}@{self.review_status.revision}" if self.review_status.revision else self.id
 
     @property
     def customer(self) -> str | None:
@@ -307,14 +307,14 @@ def _make_entry(
 ) -> TripleEntry:
     content_hash = hash_content(triple)
     if has_events:
-        standing = compute_review_status([one.event for one in events], content_hash, config.people)
+        review_status = compute_review_status([one.event for one in events], content_hash, config.people)
     else:
-        standing = _read_standing(triple)
-    return TripleEntry(name, path, triple, document, events, standing, content_hash)
+        review_status = _read_review_status(triple)
+    return TripleEntry(name, path, triple, document, events, review_status, content_hash)
 
 
-def _read_standing(triple: GoldTriple) -> ReviewStatus:
-    """Return the standing of a triple without events: accepted if its metadata names two reviewers besides the author.
+def _read_review_status(triple: GoldTriple) -> ReviewStatus:
+    """Return the status of a triple without events: accepted if its metadata names two reviewers besides the author.
 
     The metadata has to have a resolution that accepts the triple.
     """
@@ -334,8 +334,8 @@ def _read_tombstone(root: Path, name: str, problems: list[Problem]) -> dict[str,
         fix = f"restore triples/{name}.yaml from git; `evalspec gold retire` takes a triple out of the set"
         problems.append(Problem(message, fix, show(root / EVENTS / name)))
         return {}
-    standing = ReviewStatus(State.REVOKED, revoked[0].event.revision, resolution="revoked")
-    return {name: TripleEntry(name, root / TRIPLES / f"{name}.yaml", None, None, events, standing)}
+    review_status = ReviewStatus(State.REVOKED, revoked[0].event.revision, resolution="revoked")
+    return {name: TripleEntry(name, root / TRIPLES / f"{name}.yaml", None, None, events, review_status)}
 
 
 def _apply_grants(entry: TripleEntry, grants: Mapping[str, Grant], today: date) -> TripleEntry:
@@ -347,7 +347,7 @@ def _apply_grants(entry: TripleEntry, grants: Mapping[str, Grant], today: date) 
         metadata = entry.triple.metadata.model_copy(update={"customer": customer})
         cause = explain_no_permission(metadata, grants, today)
         if cause is not None:
-            entry.standing = replace(entry.standing, state=State.REVOKED, resolution=cause)
+            entry.review_status = replace(entry.review_status, state=State.REVOKED, resolution=cause)
     return entry
 
 

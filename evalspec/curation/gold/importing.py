@@ -169,7 +169,7 @@ def _keep_reviews(
     if unknown:
         done.left_reviews[entry.id] = f"{', '.join(unknown)} is not one of the people in set.yaml"
         return
-    current = entry.standing.current
+    current = entry.review_status.current
     for reviewer in sorted(reviewers - current.reviews.keys()):
         if reviewer in current.writers:
             done.left_reviews[entry.id] = f"{reviewer} is the author here, and nobody reviews their own triple"

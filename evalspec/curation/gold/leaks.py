@@ -62,7 +62,7 @@ def list_ended_grants(found: GoldSet) -> Iterator[Problem]:
     ended = {customer for customer, grant in found.grants.items() if grant.revoked_at is None}
     for entry in found.entries.values():
         for customer in entry.customers & ended if entry.state is State.REVOKED else ():
-            key = customer, entry.standing.resolution or State.REVOKED
+            key = customer, entry.review_status.resolution or State.REVOKED
             causes[key] = causes.get(key, 0) + 1
     for (customer, cause), count in causes.items():
         if cause == State.REVOKED:

@@ -93,11 +93,11 @@ def _check_events(entry: TripleEntry) -> Iterator[Problem]:
         if one.path.name != event_name(one.event):
             message = "the event was edited after it was written"
             yield Problem(message, "restore it from git", show(one.path))
-    for fault in entry.standing.faults:
+    for fault in entry.review_status.faults:
         path = next(one.path for one in entry.events if one.event is fault.event)
         yield Problem(f"the event does not count: {fault.reason}", "remove it in a commit of its own", show(path))
     is_revoked = any(one.event.kind is Kind.REVOKE for one in entry.events)
-    if entry.triple is not None and not entry.standing.revision and not is_revoked:
+    if entry.triple is not None and not entry.review_status.revision and not is_revoked:
         yield _explain_foreign_content(entry)
     if entry.triple is None or entry.document is None:
         return
@@ -131,9 +131,8 @@ def _list_rivals(entry: TripleEntry) -> Iterator[Problem]:
     claims = _list_latest_authoring(entry)
     kept = {one.event.by for one in claims if one.event.content_hash == entry.content_hash}
     if kept and len({one.event.content_hash for one in claims}) > 1:
-        message = (
-            f"{_name_rivals(claims)} wrote revision {entry.standing.revision}; the file has what {kept.pop()} wrote"
-        )
+        wrote = f"{_name_rivals(claims)} wrote revision {entry.review_status.revision}"
+        message = f"{wrote}; the file has what {kept.pop()} wrote"
         fix = f"if something is missing, add it and run: evalspec gold revise {entry.id}"
         yield Problem(message, fix, show(entry.path))
 
@@ -182,9 +181,9 @@ def _check_customer(entry: TripleEntry, metadata: TripleMetadata, document: Yaml
 
 def _check_numbers(entry: TripleEntry, found: GoldSet) -> Iterator[Problem]:
     """Yield the differences of an answer that was upheld in a numeric dispute although the block says otherwise."""
-    if not entry.is_accepted or entry.standing.resolution != "upheld" or entry.document is None:
+    if not entry.is_accepted or entry.review_status.resolution != "upheld" or entry.document is None:
         return
-    settled = [event.category for event in entry.standing.current.events if event.verdict == DisputeOutcome.UPHELD]
+    settled = [event.category for event in entry.review_status.current.events if event.verdict == DisputeOutcome.UPHELD]
     if not is_numeric(entry, Category.NUMERIC if Category.NUMERIC in settled else None):
         return
     for difference in check_numbers(found.root, entry).differences:

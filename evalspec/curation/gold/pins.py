@@ -9,7 +9,7 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import counted
 from evalspec.curation.gold.authoring import find_edited
-from evalspec.curation.gold.block_checks import STALE, BlockCheck, Fit, check_blocks
+from evalspec.curation.gold.block_checks import STALE, BlockCheck, BlockStatus, check_blocks
 from evalspec.curation.gold.blocks import key_of, read_documents, render_document, replace_blocks, store_text
 from evalspec.curation.gold.files import show
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set
@@ -53,37 +53,37 @@ def compare_set(found: GoldSet, documents: Mapping[str, Document], shown_as: str
     Raises:
         InvalidInput: The documents have none of the blocks.
     """
-    living = list_living(found)
+    living = list_active(found)
     checks = {entry.id: check_blocks(entry.triple, documents) for entry in living if entry.triple}
     _refuse_other_corpus([one for own in checks.values() for one in own], documents, shown_as)
-    by_fit: dict[Fit, dict[str, list[BlockCheck]]] = defaultdict(dict)
+    by_status: dict[BlockStatus, dict[str, list[BlockCheck]]] = defaultdict(dict)
     for name, own in checks.items():
         for one in own:
-            by_fit[one.fit].setdefault(name, []).append(one)
+            by_status[one.status].setdefault(name, []).append(one)
     marked = [entry.id for entry in living if entry.state is State.STALE]
-    stale = {name: [one for one in own if one.fit in STALE] for name, own in checks.items() if name not in marked}
+    stale = {name: [one for one in own if one.status in STALE] for name, own in checks.items() if name not in marked}
     return SetCheck(
         found,
         {name: own for name, own in stale.items() if own},
         marked,
-        by_fit[Fit.UNPINNED],
-        by_fit[Fit.UNKNOWN],
+        by_status[BlockStatus.UNPINNED],
+        by_status[BlockStatus.UNKNOWN],
         len(living),
     )
 
 
-def list_living(found: GoldSet) -> list[TripleEntry]:
+def list_active(found: GoldSet) -> list[TripleEntry]:
     """Return the triples that have not ended, with their content."""
-    return [entry for entry in found.entries.values() if is_living(entry)]
+    return [entry for entry in found.entries.values() if is_active_entry(entry)]
 
 
-def is_living(entry: TripleEntry) -> bool:
+def is_active_entry(entry: TripleEntry) -> bool:
     """Return whether a triple has not ended, and has its content."""
     return entry.state in _LIVING and entry.triple is not None
 
 
 def _refuse_other_corpus(checks: Sequence[BlockCheck], documents: Mapping[str, Document], shown_as: str) -> None:
-    if checks and all(one.fit is Fit.VANISHED for one in checks):
+    if checks and all(one.status is BlockStatus.VANISHED for one in checks):
         example = f"the set has '{checks[0].block.block_id}', the corpus '{next(iter(documents), '')}'"
         message = f"no block of the set is in this corpus: {example}"
         raise InvalidInput(Problem(message, "name the corpus that the set was made for", shown_as))
@@ -118,7 +118,7 @@ def mark_stale(root: Path | str, checked: SetCheck, by: str, *, at: str | None =
     marked, left = [], {}
     for name, own in checked.stale.items():
         entry = checked.found.find(name)
-        if not entry.standing.revision:
+        if not entry.review_status.revision:
             left[name] = "the content was edited by hand, so it has no revision to mark"
             continue
         note = ", ".join(one.render() for one in own)
@@ -147,7 +147,7 @@ def pin(
     """
     root, documents = Path(root), read_documents(Path(corpus))
     found = open_set(root)
-    entries = [found.find(name) for name in names] if names else list_living(found)
+    entries = [found.find(name) for name in names] if names else list_active(found)
     wanted, left = [], {}
     for entry in entries:
         why = _explain_no_pin(entry, documents, by, is_named=bool(names), reviewed=reviewed)
@@ -184,16 +184,16 @@ def revise_computed(
 
 def explain_no_revision(entry: TripleEntry) -> str | None:
     """Return why no revision of a triple can be computed, whatever its blocks are; None if one can be."""
-    if not is_living(entry):
+    if not is_active_entry(entry):
         return f"the triple is {entry.state}"
-    if not entry.standing.revision:
+    if not entry.review_status.revision:
         return f"its content was edited by hand; record that first: evalspec gold revise {entry.id}"
     return None
 
 
 def explain_unsettled(entry: TripleEntry, by: str) -> str | None:
     """Return why a person may not revise a disputed triple without reading it; None if they may."""
-    current = entry.standing.current
+    current = entry.review_status.current
     if entry.state is not State.DISPUTED or by in current.writers | current.flaggers:
         return None
     return "it is disputed, and a revision would settle that; only its author and the flagger may"
@@ -213,7 +213,7 @@ def _explain_no_pin(
     if absent:
         return f"the corpus does not have {', '.join(absent)}"
     unsettled = explain_unsettled(entry, by)
-    if unsettled is None and entry.standing.current.reviews and not (is_named or reviewed):
+    if unsettled is None and entry.review_status.current.reviews and not (is_named or reviewed):
         return "it has reviews, which would start again"
     return unsettled
 
@@ -223,7 +223,7 @@ def _list_to_pin(triple: Triple | None, documents: Mapping[str, Document], *, re
     if triple is None:
         return []
     checks = check_blocks(triple, documents) if renew else ()
-    changed = [one.block for one in checks if one.fit is Fit.CHANGED]
+    changed = [one.block for one in checks if one.status is BlockStatus.CHANGED]
     return [block for block in triple.blocks if block.version is None] + changed
 
 

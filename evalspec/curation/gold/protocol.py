@@ -129,7 +129,7 @@ def revise_triple(
         if not is_computed:
             refuse_dead_end(entry, by, config.people, "revision")
         changed = _keep_authorship(entry, triple)
-        if entry.standing.revision and hash_content(changed) == entry.content_hash:
+        if entry.review_status.revision and hash_content(changed) == entry.content_hash:
             message = "question, blocks and answer are unchanged, so there is nothing to review"
             raise InvalidInput(Problem(message, "edit other metadata in the file itself", show(entry.path)))
         latest = max((one.event.revision for one in entry.events), default=0)
@@ -142,11 +142,11 @@ def revise_triple(
 def _find_recorded(entry: TripleEntry, people: Collection[str]) -> TripleEntry:
     """Return an entry as it was before its file was edited by hand, which settles no dispute and revives nothing."""
     written = [one.event for one in entry.events if one.event.kind in AUTHORING]
-    if entry.standing.revision or not written:
+    if entry.review_status.revision or not written:
         return entry
     before = max(written, key=lambda event: event.revision).content_hash
-    standing = compute_review_status([one.event for one in entry.events], before, people)
-    return replace(entry, standing=standing, content_hash=before)
+    review_status = compute_review_status([one.event for one in entry.events], before, people)
+    return replace(entry, review_status=review_status, content_hash=before)
 
 
 def _keep_authorship(entry: TripleEntry, triple: GoldTriple) -> GoldTriple:
@@ -169,7 +169,7 @@ def refuse_dead_end(entry: TripleEntry, by: str, people: Collection[str], what: 
     Raises:
         InvalidInput: Another writer would leave too few people besides those who have written it.
     """
-    writers = entry.standing.current.writers
+    writers = entry.review_status.current.writers
     left = set(people) - writers
     if not writers & set(people) or by in writers or len(left) < CONFIRMATIONS or len(left - {by}) >= CONFIRMATIONS:
         return
@@ -205,14 +205,14 @@ def review(
         InvalidInput: The person wrote the triple or has reviewed it, or the triple is not open for reviews.
     """
     entry = read_entry(root, name)
-    reviews = entry.standing.current.reviews
+    reviews = entry.review_status.current.reviews
     is_repeated = by in reviews and (verdict is None or reviews[by].kind is Kind.FLAG)
     if is_repeated and entry.state in _DECIDED_BY_REVIEWS:  # the state would show what others said
-        message = f"{by} has reviewed revision {entry.standing.revision} already ({reviews[by].kind})"
+        message = f"{by} has reviewed revision {entry.review_status.revision} already ({reviews[by].kind})"
         raise InvalidInput(Problem(message, "revise the triple to have it reviewed again", show(entry.path)))
     _refuse_state(entry, Kind.CONFIRM if verdict is None else Kind.FLAG)
-    if by in entry.standing.current.list_people(Kind.ADJUDICATE):
-        message = f"{by} adjudicated revision {entry.standing.revision}, which a review would take back"
+    if by in entry.review_status.current.list_people(Kind.ADJUDICATE):
+        message = f"{by} adjudicated revision {entry.review_status.revision}, which a review would take back"
         raise InvalidInput(Problem(message, "let another person review it", show(entry.path)))
     seen = _can_see_others(entry) or None
     if verdict is None:
@@ -222,7 +222,7 @@ def review(
 
 def _can_see_others(entry: TripleEntry) -> bool:
     """Return whether a reviewer may know what others said: two reviews are shown to everybody, and so are decisions."""
-    current = entry.standing.current
+    current = entry.review_status.current
     settling = current.has(Kind.RESOLVE) or current.has(Kind.ADJUDICATE)
     return len(current.reviews) >= CONFIRMATIONS or settling
 
@@ -250,7 +250,7 @@ def resolve(
     """
     require_person(read_config(root), by)
     entry = read_entry(root, name)
-    current = entry.standing.current
+    current = entry.review_status.current
     kind = Kind.RESOLVE if by in current.writers | current.reviews.keys() else Kind.ADJUDICATE
     if kind is Kind.ADJUDICATE:
         _refuse_adjudication(entry, by, outcome)
@@ -305,16 +305,18 @@ def record(root: Path, entry: TripleEntry, kind: Kind, by: str, **more: Any) -> 
     _refuse_state(entry, kind)
     at = more.pop("at", None) or render_now()
     more["note"] = redact_note(root, more.get("note"))
-    head = {"kind": kind, "revision": entry.standing.revision or 1, "content_hash": entry.content_hash}
+    head = {"kind": kind, "revision": entry.review_status.revision or 1, "content_hash": entry.content_hash}
     event = make_event({**head, "by": by, "at": at, **more})
-    standing = compute_review_status([*(one.event for one in entry.events), event], entry.content_hash, config.people)
-    _refuse_faulty(entry, event, standing)
+    review_status = compute_review_status(
+        [*(one.event for one in entry.events), event], entry.content_hash, config.people
+    )
+    _refuse_faulty(entry, event, review_status)
     write_event(root, entry.id, event)
     return read_entry(root, entry.id)
 
 
 def require_events(root: Path) -> None:
-    """Refuse to act on a set without events: the first one would end the standing of all other triples.
+    """Refuse to act on a set without events: the first one would end the review status of all other triples.
 
     Raises:
         InvalidInput: There are triples, but no events.
@@ -332,16 +334,16 @@ def _refuse_state(entry: TripleEntry, kind: Kind) -> None:
     if entry.state not in _POSSIBLE[kind]:
         possible = " or ".join(sorted(_POSSIBLE[kind]))
         message = f"cannot {kind} a triple that is {entry.state}; it has to be {possible}"
-        if entry.state is State.REVOKED and entry.standing.resolution != State.REVOKED:
-            message = f"cannot {kind} a triple without permission: {entry.standing.resolution}"
+        if entry.state is State.REVOKED and entry.review_status.resolution != State.REVOKED:
+            message = f"cannot {kind} a triple without permission: {entry.review_status.resolution}"
         raise InvalidInput(Problem(message, f"see: evalspec gold log {entry.id}", show(entry.path)))
-    if not entry.standing.revision and kind is not Kind.REVISE and kind is not Kind.REVOKE:
+    if not entry.review_status.revision and kind is not Kind.REVISE and kind is not Kind.REVOKE:
         message = "the content was edited by hand, so it has no revision"
         raise InvalidInput(Problem(message, f"record it: evalspec gold revise {entry.id}", show(entry.path)))
 
 
-def _refuse_faulty(entry: TripleEntry, event: Event, standing: ReviewStatus) -> None:
-    for fault in standing.faults:
+def _refuse_faulty(entry: TripleEntry, event: Event, review_status: ReviewStatus) -> None:
+    for fault in review_status.faults:
         if fault.event is event:
             raise InvalidInput(Problem(fault.reason, f"see: evalspec gold log {entry.id}", show(entry.path)))
 

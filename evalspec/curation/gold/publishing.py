@@ -103,14 +103,14 @@ def name_annotators(entries: Sequence[TripleEntry]) -> dict[str, str]:
 
 
 def _list_people(entry: TripleEntry) -> Iterator[str]:
-    yield from entry.standing.reviewed_by or _list_written(entry, "reviewed_by")
+    yield from entry.review_status.reviewed_by or _list_written(entry, "reviewed_by")
     author = _find_author(entry)
     if author is not None:
         yield author
 
 
 def _find_author(entry: TripleEntry) -> str | None:
-    return entry.standing.author or (entry.triple.metadata.added_by if entry.triple else None)
+    return entry.review_status.author or (entry.triple.metadata.added_by if entry.triple else None)
 
 
 def _list_written(entry: TripleEntry, key: str) -> list[str]:
@@ -128,9 +128,9 @@ def to_public(entry: TripleEntry, names: Mapping[str, str]) -> dict[str, Any]:
         metadata["added_by"] = names[author]
     if entry.triple.metadata.added_at is not None:
         metadata["added_at"] = entry.triple.metadata.added_at[:_DAY]
-    reviewers = entry.standing.reviewed_by or _list_written(entry, "reviewed_by")
+    reviewers = entry.review_status.reviewed_by or _list_written(entry, "reviewed_by")
     metadata["reviewed_by"] = sorted((names[one] for one in reviewers), key=lambda name: int(name.rpartition("-")[2]))
-    metadata["resolution"] = entry.standing.resolution
+    metadata["resolution"] = entry.review_status.resolution
     public = {"id": entry.id, **{key: value for key, value in plain.items() if key != "id"}, "metadata": metadata}
     return to_plain(PublicTriple.model_validate(public)) | {"metadata": metadata}
 

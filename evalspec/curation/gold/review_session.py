@@ -12,10 +12,10 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.case_queue import CaseQueue
 from evalspec.curation.gold.gold_set import EventFile, TripleEntry, read_entry, read_set
 from evalspec.curation.gold.protocol import require_events, review
+from evalspec.curation.gold.retraction import ask_git, retract
 from evalspec.curation.gold.reviewers import describe_missing, explain_no_review, list_reviewable
 from evalspec.curation.gold.schema import Category, Event, Flag, Kind
 from evalspec.curation.gold.states import State
-from evalspec.curation.gold.taking_back import ask_git, take_back
 
 
 class Reviewed(Struct, frozen=True):
@@ -53,7 +53,7 @@ class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
         if first is not None:
             _require_reviewable(self.found.find(first), by)
             waiting = [first, *(name for name in waiting if name != first)]
-        reviewed = sum(by in entry.standing.current.reviews for entry in self.found.entries.values())
+        reviewed = sum(by in entry.review_status.current.reviews for entry in self.found.entries.values())
         super().__init__(waiting, earlier=reviewed)
 
     def count_decisions(self) -> Mapping[str, int]:
@@ -84,7 +84,7 @@ class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
             raise InvalidInput(Problem(message, "read it again"))
         chosen = None if category is None else Category(category)
         entry = review(self.root, name, self.by, verdict, category=chosen, note=note)
-        own = entry.standing.current.reviews[self.by]
+        own = entry.review_status.current.reviews[self.by]
         path = next(one.path for one in entry.events if one.event == own)
         before = self.settle()
         self._add(name, Reviewed(own, path, path.read_bytes(), entry))
@@ -96,16 +96,16 @@ class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
         return None if reviewed is None else describe_outcome(reviewed.entry)
 
     def _withdraw(self, done: Reviewed) -> TripleEntry:
-        return take_back(self.root, done.entry.id, EventFile(done.event, done.path), done.content, ask_git)
+        return retract(self.root, done.entry.id, EventFile(done.event, done.path), done.content, ask_git)
 
 
 def describe_outcome(entry: TripleEntry) -> ReviewOutcome:
     """Return what became of a triple, for people who have reviewed it. For a disputed one, who should talk."""
-    standing = entry.standing
-    summary = ": ".join(filter(None, [standing.describe(), describe_missing(entry)]))
+    review_status = entry.review_status
+    summary = ": ".join(filter(None, [review_status.describe(), describe_missing(entry)]))
     said = []
     if entry.state in (State.DISPUTED, State.DROPPED):
-        said = [_render_review(event) for _, event in sorted(standing.current.reviews.items())]
+        said = [_render_review(event) for _, event in sorted(review_status.current.reviews.items())]
     return ReviewOutcome(entry.reference, entry.state, summary, said)
 
 

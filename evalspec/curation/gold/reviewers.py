@@ -15,23 +15,23 @@ SHOWN_STATES = (TO_REVIEW, *map(str, State))
 
 def explain_no_review(entry: TripleEntry, by: str) -> str | None:
     """Return why a person cannot review a triple now, None if they can."""
-    current = entry.standing.current
+    current = entry.review_status.current
     if by in current.writers:
         return "nobody reviews their own triple"
     if by in current.reviews:  # before the state, which says what others said
         return f"{by} has reviewed it"
     if entry.state not in OPEN:
         return f"the triple is {entry.state}"
-    if not entry.standing.revision:
+    if not entry.review_status.revision:
         return "the content was edited by hand, so it has no revision to review"
     if by in current.list_people(Kind.ADJUDICATE):
         return f"{by} adjudicated it"
     return None
 
 
-def explain_no_settling(entry: TripleEntry, by: str) -> str | None:
+def explain_unresolvable(entry: TripleEntry, by: str) -> str | None:
     """Return why a person cannot settle a dispute now, None if they can: as writer, flagger, or a third person."""
-    current = entry.standing.current
+    current = entry.review_status.current
     if entry.state is not State.DISPUTED:
         return f"the triple is {entry.state}"
     if by in current.writers | current.flaggers:
@@ -43,7 +43,7 @@ def explain_no_settling(entry: TripleEntry, by: str) -> str | None:
 
 def wants_reviews(entry: TripleEntry) -> bool:
     """Return whether a triple has fewer reviews than it needs, so that those it has are hidden from reviewers."""
-    return entry.state in OPEN and len(entry.standing.current.reviews) < CONFIRMATIONS
+    return entry.state in OPEN and len(entry.review_status.current.reviews) < CONFIRMATIONS
 
 
 def is_blind(entry: TripleEntry, person: str | None) -> bool:
@@ -55,18 +55,18 @@ def list_reviewable(found: GoldSet, by: str) -> list[TripleEntry]:
     """Return the triples that a person can review: assigned ones first, then those with the fewest missing reviews."""
 
     def rank(entry: TripleEntry) -> tuple[bool, int, str]:
-        assigned = {event.to for event in entry.standing.current.events if event.kind is Kind.ASSIGN}
-        return by not in assigned, -len(entry.standing.current.reviews), entry.id
+        assigned = {event.to for event in entry.review_status.current.events if event.kind is Kind.ASSIGN}
+        return by not in assigned, -len(entry.review_status.current.reviews), entry.id
 
     open_entries = (entry for entry in found.entries.values() if explain_no_review(entry, by) is None)
-    wanted = [entry for entry in open_entries if len(entry.standing.current.reviews) < CONFIRMATIONS]
+    wanted = [entry for entry in open_entries if len(entry.review_status.current.reviews) < CONFIRMATIONS]
     return sorted(wanted, key=rank)
 
 
 def describe_missing(entry: TripleEntry) -> str:
     """Return what a triple needs next, in words."""
-    current = entry.standing.current
-    if entry.state is State.PENDING and not entry.standing.revision:
+    current = entry.review_status.current
+    if entry.state is State.PENDING and not entry.review_status.revision:
         return "record the edited content as a revision"
     if entry.state is State.PENDING:
         missing = CONFIRMATIONS - len(current.in_favour)
@@ -85,7 +85,7 @@ def describe_missing(entry: TripleEntry) -> str:
 
 def is_dead_end(entry: TripleEntry) -> bool:
     """Return whether a pending triple needs more reviews than there are people who may review it."""
-    current, candidates = entry.standing.current, entry.standing.candidates
+    current, candidates = entry.review_status.current, entry.review_status.candidates
     if entry.state is not State.PENDING or candidates is None:
         return False
     return CONFIRMATIONS - len(current.in_favour) > len(candidates)
@@ -94,6 +94,6 @@ def is_dead_end(entry: TripleEntry) -> bool:
 def _describe_dead_end(entry: TripleEntry) -> str:
     if not is_dead_end(entry):
         return ""
-    able = " and ".join(sorted(entry.standing.candidates or ()))
+    able = " and ".join(sorted(entry.review_status.candidates or ()))
     who = f"only {able} can give one" if able else "nobody can give one"
     return f", but {who}: add people to {SET_FILE}"

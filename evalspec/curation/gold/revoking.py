@@ -149,13 +149,13 @@ def find_exceptions(found: GoldSet, content: Content) -> list[Path]:
     return [path for path, allowed in read if allowed.triple in content.ids]
 
 
-def bury(found: GoldSet, entry: TripleEntry, by: str, today: date) -> None:
+def write_tombstone(found: GoldSet, entry: TripleEntry, by: str, today: date) -> None:
     """Replace a triple by a tombstone: its events without notes and hashes, and one that says that it is revoked.
 
     A set without events gets no tombstone. The file of the triple is deleted last.
     """
     if found.has_events:
-        bury_notes(found, entry)
+        write_tombstones(found, entry)
         if not any(one.event.kind is Kind.REVOKE for one in entry.events):
             revision = max((one.event.revision for one in entry.events), default=1)
             values = {"kind": Kind.REVOKE, "revision": revision, "content_hash": NO_HASH, "by": by}
@@ -164,7 +164,7 @@ def bury(found: GoldSet, entry: TripleEntry, by: str, today: date) -> None:
     delete_triple(path, entry.id)
 
 
-def bury_notes(found: GoldSet, entry: TripleEntry) -> None:
+def write_tombstones(found: GoldSet, entry: TripleEntry) -> None:
     """Remove notes and hashes from the events of a triple. A merge may add some to a tombstone."""
     for one in entry.events:
         if not is_bare(one.event):

@@ -234,7 +234,7 @@ class Person(Strict):
 class Targets(Strict):
     """The intended composition. `source`: shares by source. `tolerance`: largest accepted difference of a share.
 
-    `cell`: number of triples in each cell of domain × difficulty × failure mode below which the cell is thin.
+    `cell`: number of triples in each cell of domain × difficulty × failure mode below which the cell is sparse.
     """
 
     source: dict[TripleSource, Share] = Field(

@@ -67,7 +67,7 @@ class Pool(Struct, frozen=True):
     used: int
 
 
-class Drawn(Struct, frozen=True):
+class DrawnSlice(Struct, frozen=True):
     """A slice that was just drawn. `pool`: what it was drawn from. `strata`: by stratum, size in the pool and slice."""
 
     slice: Slice
@@ -89,7 +89,7 @@ def list_held_out(found: GoldSet) -> list[TripleEntry]:
     return [entry for entry in found.list_accepted() if is_held_out(entry.id, found.config.rules.held_out)]
 
 
-def draw_slice(root: Path | str, name: str, size: int, by: str, *, seed: int = 0, at: str | None = None) -> Drawn:
+def draw_slice(root: Path | str, name: str, size: int, by: str, *, seed: int = 0, at: str | None = None) -> DrawnSlice:
     """Draw a slice from the accepted triples outside the held-out share, and write slices/<name>.yaml.
 
     The draw is stratified by domain × difficulty × source: places in proportion to the strata by largest remainder, at
@@ -103,7 +103,7 @@ def draw_slice(root: Path | str, name: str, size: int, by: str, *, seed: int = 0
         return _draw(open_set(root), name, size, by, seed, at)
 
 
-def _draw(found: GoldSet, name: str, size: int, by: str, seed: int, at: str | None) -> Drawn:
+def _draw(found: GoldSet, name: str, size: int, by: str, seed: int, at: str | None) -> DrawnSlice:
     require_person(found.config, by)
     slices = read_slices(found.root)
     _refuse_name(name, slices, found.root)
@@ -129,7 +129,7 @@ def _draw(found: GoldSet, name: str, size: int, by: str, seed: int, at: str | No
     )
     write_record(found.root / SLICES / f"{name}.yaml", file)
     drawn = {stratum: (len(entries), places[stratum]) for stratum, entries in sorted(strata.items())}
-    return Drawn(Slice(file, [by_id[one] for one in chosen], {}), pool, drawn)
+    return DrawnSlice(Slice(file, [by_id[one] for one in chosen], {}), pool, drawn)
 
 
 def read_slices(root: Path) -> dict[str, SliceFile]:
@@ -253,7 +253,7 @@ def _explain_missing(found: GoldSet, name: str, revision: int) -> str | None:
     entry = found.entries.get(name)
     if entry is None:
         return REMOVED
-    if entry.standing.revision != revision:
+    if entry.review_status.revision != revision:
         return str(entry.state) if entry.state in (State.REVOKED, State.RETIRED, State.DROPPED) else REVISED
     if not entry.is_accepted:
         return str(entry.state)

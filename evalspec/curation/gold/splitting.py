@@ -120,7 +120,7 @@ def split(
         raise InvalidInput(Problem(message, fix, show(entry.path)))
     if len(parts) < 2:
         raise InvalidInput(Problem("a split needs at least two parts", "repeat --claim", field="--claim"))
-    current = entry.standing.current
+    current = entry.review_status.current
     if by not in current.writers | current.flaggers:
         who = " or ".join(sorted(current.writers | current.flaggers))
         raise InvalidInput(Problem("only the author and the flagger split a triple", f"{who} can", show(entry.path)))
@@ -135,7 +135,7 @@ def split(
     for child, triple in children:
         if known[child] is None:
             refuse_taken(root, child, triple, by)
-    authors = sorted(current.writers, key=lambda one: (one != entry.standing.author, one))
+    authors = sorted(current.writers, key=lambda one: (one != entry.review_status.author, one))
     added = [known[child] or add_triple(root, child, triple, by, at, authors=authors) for child, triple in children]
     ids = [child for child, _ in children]
     record(

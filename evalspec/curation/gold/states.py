@@ -173,7 +173,7 @@ class ReviewStatus(Struct, frozen=True):
 
 
 def compute_review_status(events: Sequence[Event], content_hash: str, people: Collection[str]) -> ReviewStatus:
-    """Return the standing of a triple. `events`: of all revisions, in any order. `people`: of set.yaml.
+    """Return the review status of a triple. `events`: of all revisions, in any order. `people`: of set.yaml.
 
     Only events of the latest revision count, and only if they are about this content. Content of no revision has been
     reviewed by nobody, so it is pending. A revocation counts whatever the content is.

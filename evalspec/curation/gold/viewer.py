@@ -7,10 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
+from evalspec.curation.gold.retraction import find_last_reviews
 from evalspec.curation.gold.reviewers import SHOWN_STATES, TO_REVIEW, is_blind, wants_reviews
 from evalspec.curation.gold.schema import Event
 from evalspec.curation.gold.states import REVIEWING, SETTLING, compute_review_status
-from evalspec.curation.gold.taking_back import find_last_reviews
 
 REVIEWED = "reviewed by you"
 """What a person sees in place of a triple's state while their review of it can be taken back."""
@@ -44,7 +44,7 @@ class Viewer(Struct, frozen=True):
 
     def hides(self, event: Event, entry: TripleEntry) -> bool:
         """Return whether an event is hidden: a review by somebody else, or what it led to."""
-        is_current = event.kind in _SAID and event.revision == entry.standing.revision
+        is_current = event.kind in _SAID and event.revision == entry.review_status.revision
         return is_current and event.by != self.person and self.is_blind(entry)
 
     def count_states(self, found: GoldSet) -> Mapping[str, int]:
@@ -64,8 +64,8 @@ class Viewer(Struct, frozen=True):
         events = [one for one in entry.events if not self.hides(one.event, entry)]
         if len(events) == len(entry.events):
             return entry
-        standing = compute_review_status([one.event for one in events], entry.content_hash, found.config.people)
-        return replace(entry, events=events, standing=standing)
+        review_status = compute_review_status([one.event for one in events], entry.content_hash, found.config.people)
+        return replace(entry, events=events, review_status=review_status)
 
 
 EVERYTHING = Viewer()

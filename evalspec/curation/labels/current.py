@@ -51,13 +51,13 @@ def is_informed(others: Iterable[Label], labeller: str) -> bool:
 
     `others`: all labels on the target, withdrawn ones included.
     """
-    standing = set[str]()
+    active = set[str]()
     for label in sort_labels(others):
         if label.verdict is LabelVerdict.WITHDRAWN:
-            standing.discard(label.labeller)
+            active.discard(label.labeller)
         else:
-            standing.add(label.labeller)
-        if labeller in standing and len(standing) > 1:
+            active.add(label.labeller)
+        if labeller in active and len(active) > 1:
             return True
     return False
 

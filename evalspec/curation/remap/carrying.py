@@ -197,7 +197,7 @@ def _refresh_metadata(
     removed = False
     for known in formats:
         if known.refresh_metadata is not None:
-            with DATASETS.blaming(known.name):
+            with DATASETS.attribute_errors(known.name):
                 removed |= known.refresh_metadata(sample, metadata, documents, is_moved)
     if is_moved:
         metadata = {key: value for key, value in metadata.items() if value or not sample.metadata.get(key)}

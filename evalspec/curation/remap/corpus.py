@@ -58,7 +58,7 @@ def load_corpus(path: Path, shown_as: str, problems: list[Problem], warnings: li
         return Corpus(file, shown_as, (), ())
     before = len(problems)
     name, form = next((known for known in _list_forms() if file.suffix in known[1].suffixes), ("", TEXT_LINES))
-    with DATASETS.blaming(name):
+    with DATASETS.attribute_errors(name):
         documents = form.read(file, shown_as, ReadingNotes(problems, warnings)) or ()
         if len(problems) == before:
             if not documents:

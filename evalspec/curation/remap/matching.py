@@ -20,16 +20,16 @@ from msgspec import Struct
 from evalspec.curation.remap.corpus import Chunk
 from evalspec.curation.remap.shared_text import (
     SHINGLE,
+    CommonSubstring,
     Interval,
     MatchMethod,
     Overlap,
-    Stretch,
     compose,
-    list_stretches,
+    list_common_substrings,
     measure,
     measure_repeat,
-    squeeze,
-    unsqueeze,
+    remove_whitespace,
+    restore_whitespace,
 )
 
 _MOST = 0.9
@@ -76,14 +76,14 @@ def compute_matches(
     Spans are used if they match, otherwise the text: in the same page, else in the same file, else anywhere. `old` is
     the whole corpus, in order, so that neighbours help to identify a text.
     """
-    texts = {chunk.id: squeeze(chunk.text) for chunk in new}
+    texts = {chunk.id: remove_whitespace(chunk.text) for chunk in new}
     spans = _index_spans(new)
     matches: dict[str, Match] = {}
     unfound: list[int] = []
     for index, chunk in enumerate(old):
         if judged is not None and chunk.id not in judged:
             continue
-        if texts.get(chunk.id) == squeeze(chunk.text):
+        if texts.get(chunk.id) == remove_whitespace(chunk.text):
             matches[chunk.id] = _same(chunk)
             continue
         beside = spans.get((chunk.path, chunk.page), ())
@@ -152,7 +152,7 @@ def _contradict(old: Chunk, new: Chunk, shared: int) -> bool:
     """Return whether two chunks that should share `shared` characters share hardly any. False if `shared` is small."""
     if shared < 2 * SHINGLE or not old.text.strip() or not new.text.strip():
         return False
-    first, second = squeeze(old.text), squeeze(new.text)
+    first, second = remove_whitespace(old.text), remove_whitespace(new.text)
     places = range(len(first) - SHINGLE + 1)
     found = measure((place, place + SHINGLE) for place in places if first[place : place + SHINGLE] in second)
     return found < _CONTRADICTION * shared * len(first) / len(old.text)
@@ -171,8 +171,8 @@ def _choose(old: str, found: Sequence[Overlap], length: int, min_overlap: float)
     while _measure(chosen) < _MOST * held:
         chosen.append(max(rest, key=lambda overlap: _measure([*chosen, overlap])))
         rest.remove(chosen[-1])
-    standing = tuple(overlap for overlap in found if overlap in chosen)
-    return Match(old, standing, best, held / length, _measure(chosen) / length)
+    kept = tuple(overlap for overlap in found if overlap in chosen)
+    return Match(old, kept, best, held / length, _measure(chosen) / length)
 
 
 def _measure(overlaps: Iterable[Overlap]) -> int:
@@ -193,7 +193,7 @@ _PLACES: tuple[Callable[[Chunk, Chunk], bool], ...] = (
 
 
 class _Joined(Struct, frozen=True):
-    """The joined squeezed texts of chunks. `spans`: the interval of each chunk, with nondecreasing starts and ends."""
+    """The joined texts of chunks, without whitespace. `spans`: the interval of each, both nondecreasing."""
 
     text: str
     chunks: Sequence[Chunk]
@@ -228,9 +228,9 @@ def match_by_text(
         return
     before, after = _join(old, " "), _join(new, "\n")
     spans = [before.spans[index] for index in indices]
-    stretches: list[list[Stretch]] = [[] for _ in spans]
+    stretches: list[list[CommonSubstring]] = [[] for _ in spans]
     scale = len(after.text) / len(before.text)
-    found = list_stretches(before.text, after.text, spans)
+    found = list_common_substrings(before.text, after.text, spans)
     for stretch in sorted(found, key=lambda stretch: (-stretch.length, abs(stretch.new - scale * stretch.old))):
         for own in stretches[_touching(spans, stretch.in_old)]:
             own.append(stretch)
@@ -241,10 +241,10 @@ def match_by_text(
 def _join(chunks: Sequence[Chunk], separator: str) -> _Joined:
     """Return the joined texts. Characters that overlapping neighbours share occur once.
 
-    The separator of pages and files is a blank, which squeezed texts do not contain. It differs between the corpora, so
-    that no stretch extends beyond it.
+    The separator of pages and files is a blank, which texts without whitespace do not contain. It differs between the
+    corpora, so that no common substring extends beyond it.
     """
-    texts = [squeeze(chunk.text) for chunk in chunks]
+    texts = [remove_whitespace(chunk.text) for chunk in chunks]
     places = [(chunk.path, chunk.page) for chunk in chunks]
     pieces: list[str] = []
     spans: list[Interval] = []
@@ -277,14 +277,14 @@ def _touching(spans: Sequence[Interval], part: Interval) -> slice:
     return slice(bisect_right(spans, part[0], key=itemgetter(1)), bisect_left(spans, part[1], key=itemgetter(0)))
 
 
-def _widen(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> Iterator[list[Overlap]]:
+def _widen(old: Chunk, span: Interval, stretches: Sequence[CommonSubstring], new: _Joined) -> Iterator[list[Overlap]]:
     for is_near in _PLACES:
         near = [stretch for stretch in stretches if is_near(old, new.chunk_at(stretch.new))]
         if near:
             yield _find_overlaps(old, span, near, new)
 
 
-def _find_overlaps(old: Chunk, span: Interval, stretches: Sequence[Stretch], new: _Joined) -> list[Overlap]:
+def _find_overlaps(old: Chunk, span: Interval, stretches: Sequence[CommonSubstring], new: _Joined) -> list[Overlap]:
     """Return the overlaps with the chunks of stretches. Those in the best stretch's document take precedence."""
     best, *others = sorted(stretches, key=lambda stretch: -measure([_cut(stretch.in_old, span)]))
     is_repeated = any((other.old, other.length) == (best.old, best.length) for other in others)
@@ -308,19 +308,19 @@ def _in_order(touched: Iterable[tuple[Interval, Chunk]]) -> Iterable[Chunk]:
 
 def _build_overlap(old: Chunk, new: Chunk, pieces: Sequence[_Piece]) -> Overlap:
     first, second = compose(old.text), compose(new.text)
-    parts, others = unsqueeze(first, second, ((piece.of_old, piece.of_new) for piece in pieces))
+    parts, others = restore_whitespace(first, second, ((piece.of_old, piece.of_new) for piece in pieces))
     doubtful = all(piece.doubtful for piece in pieces)
     return Overlap(
         new.id, MatchMethod.TEXT, tuple(parts), measure(parts) / len(first), measure(others) / len(second), doubtful
     )
 
 
-def _choose_stretches(span: Interval, stretches: Iterable[Stretch]) -> list[Stretch]:
+def _choose_stretches(span: Interval, stretches: Iterable[CommonSubstring]) -> list[CommonSubstring]:
     """Return the stretches that together cover what all of them cover, preferring the first ones.
 
     A stretch that adds nothing to better ones is a phrase that both texts happen to use.
     """
-    chosen: list[Stretch] = []
+    chosen: list[CommonSubstring] = []
     covered = 0
     for stretch in stretches:
         together = measure(_cut(each.in_old, span) for each in [*chosen, stretch])
@@ -332,7 +332,7 @@ def _choose_stretches(span: Interval, stretches: Iterable[Stretch]) -> list[Stre
     return chosen
 
 
-def _is_elsewhere(stretch: Stretch, best: Stretch, span: Interval, new: _Joined) -> bool:
+def _is_elsewhere(stretch: CommonSubstring, best: CommonSubstring, span: Interval, new: _Joined) -> bool:
     """Return whether a stretch is in another document than the best one, or far from it if files are unknown."""
     path, main = new.chunk_at(stretch.new).path, new.chunk_at(best.new).path
     return path != main or (path is None and abs(stretch.shift - best.shift) > span[1] - span[0])
@@ -348,8 +348,8 @@ def find_holders(old: Chunk, new: Sequence[Chunk]) -> list[Overlap]:
     The narrowest scope with such chunks is used. Chunks that contain nothing else are preferred. The overlaps are
     doubtful unless there is a single chunk that contains nothing else.
     """
-    text, whole = squeeze(old.text), (0, len(compose(old.text)))
-    texts = [(chunk, squeeze(chunk.text)) for chunk in new] if text else []
+    text, whole = remove_whitespace(old.text), (0, len(compose(old.text)))
+    texts = [(chunk, remove_whitespace(chunk.text)) for chunk in new] if text else []
     for is_near in _PLACES:
         near = [(chunk, other) for chunk, other in texts if text in other and is_near(old, chunk)]
         found = [(chunk, other) for chunk, other in near if text == other] or near

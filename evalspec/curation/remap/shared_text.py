@@ -12,19 +12,19 @@ from evalspec.base.foreign_text import normalize
 SHINGLE = 16
 """Length in characters below which a stretch is no evidence, because any two texts of a language share such."""
 _STEP = 8
-"""Distance of the shingles looked up in the old text. Stretches of 23 characters are always found."""
+"""Distance of the shingles looked up in the old text. Substrings of 23 characters are always found."""
 _REPEAT = 8
 """Characters from which the end of a chunk and the beginning of the next one are equal by design."""
 _CONTEXT = 256
 """Characters on either side of a passage that help to find it, such as the last word of a document."""
 _COMMON = 64
-"""A shingle at more places is a heading or a footer. It can extend a stretch, but not start one."""
+"""A shingle at more places is a heading or a footer. It can extend a common substring, but not start one."""
 
 Interval = tuple[int, int]
 """The first character and the one after the last."""
 
 
-class Stretch(NamedTuple):
+class CommonSubstring(NamedTuple):
     """The same characters at two places, with different characters (or an end) on both sides."""
 
     old: int
@@ -47,15 +47,15 @@ def compose(text: str) -> str:
     return normalize("NFC", text)
 
 
-def squeeze(text: str) -> str:
+def remove_whitespace(text: str) -> str:
     """Return the text for comparison: composed, and without blanks, which chunkers drop and parsers change."""
     return "".join(compose(text).split())
 
 
-def unsqueeze(
+def restore_whitespace(
     first: str, second: str, pairs: Iterable[tuple[Interval, Interval]]
 ) -> tuple[list[Interval], list[Interval]]:
-    """Return where shared squeezed parts are in the two composed texts, with surrounding blanks that both have."""
+    """Return where shared parts without whitespace are in the two composed texts, with blanks that both have around."""
     bounds = [
         [-1, *(place for place, character in enumerate(text) if not character.isspace()), len(text)]
         for text in (first, second)
@@ -78,17 +78,17 @@ def measure_repeat(before: str, text: str) -> int:
     return len(before) - start if start >= 0 else 0
 
 
-def list_stretches(old: str, new: str, wanted: Iterable[Interval]) -> list[Stretch]:
+def list_common_substrings(old: str, new: str, wanted: Iterable[Interval]) -> list[CommonSubstring]:
     """Return all stretches that two texts share and that touch the wanted parts of the old one or their context."""
     seeds = _find_seeds(old, wanted)
     reached: dict[int, int] = {}
-    found: list[Stretch] = []
+    found: list[CommonSubstring] = []
     for place in range(len(new) - SHINGLE + 1):
         for start in seeds.get(new[place : place + SHINGLE], ()):
             if reached.get(place - start, -1) < start:
                 back = _measure_back(old, start, new, place)
                 length = back + _measure_common(old, start, new, place)
-                found.append(Stretch(start - back, place - back, length))
+                found.append(CommonSubstring(start - back, place - back, length))
                 reached[place - start] = start - back + length
     return found
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -175,23 +175,41 @@ class DatasetParts(Struct, frozen=True):
     log_use: Callable[[Path, str], Any]
 
 
+class SampleReader(Protocol):
+    """Reads the samples of a dataset."""
+
+    def __call__(self, source: Source, notes: ReadingNotes, /) -> Iterator[Sample]:
+        """Yield the samples of a source, each with its line; add to the notes what is wrong and what else there is.
+
+        Wrong content is a problem in the notes, never an exception, so that all problems are reported at once.
+        """
+        ...
+
+
+class SampleWriter(Protocol):
+    """Writes a dataset."""
+
+    def __call__(self, content: DatasetContent, path: Path, /) -> Written:
+        """Write a content to a path (a file, or a folder if the format has several files) and count what was written.
+
+        What the format cannot hold is left out; `list_losses` says so before.
+        """
+        ...
+
+
 class DatasetFormat(Struct, frozen=True):
     """A file format, with everything else that evalspec knows about its system."""
 
     name: str
     summary: str
     """One line for help and lists."""
-    read: Callable[[Source, ReadingNotes], Iterator[Sample]]
-    """Yield the samples of a source; add to the notes what is wrong and what else the files hold."""
+    read: SampleReader
     recognises: Callable[[Path, bytes], bool]
     """Whether a file has this format, from its path and its first 64 KiB (unpacked if it is gzipped)."""
     list_losses: Callable[[DatasetContent], list[str]] = lambda _: []
     """Return a line for each thing in a content that the format cannot hold."""
-    write: Callable[[DatasetContent, Path], Written] | None = None
-    """Write the rest to a path (a file, or a folder if the format has several files) and count what was written.
-
-    None if evalspec only reads the format.
-    """
+    write: SampleWriter | None = None
+    """None if evalspec only reads the format."""
     is_generic: bool = False
     """Whether files of other systems may look the same, so that the other formats are tried first."""
     columns: Collection[str] = ()

@@ -30,7 +30,7 @@ class Condition(Struct, frozen=True):
 
     def matches(self, sample: Sample) -> bool:
         """Return whether a sample meets the condition. A sample without the key meets only `!=`."""
-        found = any(not self.values.isdisjoint(spell_value(value)) for value in list_values(sample, self.key))
+        found = any(not self.values.isdisjoint(list_spellings(value)) for value in list_values(sample, self.key))
         return found is not self.is_negated
 
 
@@ -99,12 +99,12 @@ def filter_samples(samples: Iterable[Sample], conditions: Collection[Condition])
 def find_stratum(sample: Sample, keys: Sequence[str]) -> tuple[str, ...]:
     """Return the stratum of a sample: the text of its value of each key, sorted if there are several."""
     return tuple(
-        json.dumps(sorted(spell_value(value)[0] for value in list_values(sample, key)), ensure_ascii=False)
+        json.dumps(sorted(list_spellings(value)[0] for value in list_values(sample, key)), ensure_ascii=False)
         for key in keys
     )
 
 
-def spell_value(value: Any) -> Sequence[str]:
+def list_spellings(value: Any) -> Sequence[str]:
     """Return the spellings of a metadata value in conditions and slice names, first the one of reports."""
     if value is None or isinstance(value, bool):
         text = json.dumps(value)

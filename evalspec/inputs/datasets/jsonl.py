@@ -36,7 +36,7 @@ from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.model import HIGHEST_GRADE, Message, Sample
 from evalspec.model.base import built
-from evalspec.model.samples import spell_input
+from evalspec.model.samples import render_input
 
 PlainText = Annotated[str, Meta(min_length=1)]
 Role = Literal["system", "user", "assistant", "tool"]
@@ -245,7 +245,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     expected = (record.expected,) if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
     asked = _user_input(record.input)
-    content = {"input": spell_input(asked), "expected": record.expected, "context": record.context}
+    content = {"input": render_input(asked), "expected": record.expected, "context": record.context}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
@@ -302,7 +302,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
     groups, contexts, references = sample.groups, sample.retrieved_contexts, sample.reference_contexts
     return {
         "id": sample.id,
-        "input": spell_input(sample.user_input),
+        "input": render_input(sample.user_input),
         "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
         "context": None if contexts is None else list(contexts),
         "reference_contexts": None if references is None else list(references),

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
 from evalspec.base.jsonl import HEAD_BYTES, is_packed, read_head
+from evalspec.base.registry import returned
 from evalspec.base.trust import Refused, require_file
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.corpus import read_documents_beside
@@ -132,7 +133,7 @@ def load_ground_truth(
     source, notes = Source(path, shown_as), ReadingNotes(problems, warnings)
     found = find_format(source, None, notes) if path.is_dir() else None
     if selection is None and found is not None and found.read_judgements is not None:
-        with DATASETS.blaming(found.name):
+        with DATASETS.attribute_errors(found.name):
             return found.read_judgements(source, notes)
     data = load_dataset(source)
     problems.extend(data.problems)
@@ -219,15 +220,17 @@ def _choose_for_fields(source: Source, found: DatasetFormat | None, notes: Readi
 
 
 def _recognises(dataset_format: DatasetFormat, path: Path, head: bytes) -> bool:
-    with DATASETS.blaming(dataset_format.name):
+    with DATASETS.attribute_errors(dataset_format.name):
         return dataset_format.recognises(path, head)
 
 
 def _read(dataset_format: DatasetFormat, source: Source, notes: ReadingNotes, gather: _Gather) -> Sequence[Sample]:
     judged: dict[str, None] = {}
     has_other_corpus = source.corpus is not None and not dataset_format.has_corpus
-    with DATASETS.blaming(dataset_format.name):
+    with DATASETS.attribute_errors(dataset_format.name):
         read = dataset_format.read(source, notes)
+        if DATASETS.is_plugin(dataset_format.name):
+            read = (returned(sample, Sample) for sample in read)
         samples = gather(_note_judged(read, judged) if has_other_corpus else read, dataset_format)
     if has_other_corpus:
         read_documents_beside(source, judged, notes)

@@ -60,7 +60,7 @@ class FileRow(NamedTuple):
     is_cells: bool = False
 
 
-class Peek(Struct, frozen=True):
+class FormatProbe(Struct, frozen=True):
     """The beginning of a file. `columns`: of its first record; empty if unknown."""
 
     container: Container
@@ -68,18 +68,18 @@ class Peek(Struct, frozen=True):
 
 
 @lru_cache(maxsize=32)
-def peek(path: Path, head: bytes) -> Peek:
+def probe(path: Path, head: bytes) -> FormatProbe:
     """Return the container and the columns of a file from its path and its first bytes. Folders have no `head`."""
     container = detect_container(path, head)
     if container is Container.CELLS:
-        return Peek(container, frozenset(list_header(path, head)))
+        return FormatProbe(container, frozenset(list_header(path, head)))
     if container in (Container.TABLE, Container.FOLDER):
-        return Peek(container, _peek_table(path, container))
+        return FormatProbe(container, _peek_table(path, container))
     if container is Container.LIST:
-        return Peek(container, frozenset(keys_at(head, (0,))))
+        return FormatProbe(container, frozenset(keys_at(head, (0,))))
     if container is Container.DOCUMENT:
-        return Peek(container, frozenset(keys_at(head, (_find_list_key(head), 0))))
-    return Peek(container, frozenset(keys_at(head)) if container is Container.LINES else frozenset())
+        return FormatProbe(container, frozenset(keys_at(head, (_find_list_key(head), 0))))
+    return FormatProbe(container, frozenset(keys_at(head)) if container is Container.LINES else frozenset())
 
 
 def _peek_table(path: Path, container: Container) -> frozenset[str]:
@@ -115,7 +115,7 @@ def _find_list_key(head: bytes) -> str:
 
 def find_object_keys(path: Path, head: bytes, column: str) -> set[str]:
     """Return the keys of an object in a column of the first JSON record; empty if its value is no object."""
-    container = peek(path, head).container
+    container = probe(path, head).container
     if container is Container.LINES:
         return keys_at(head, (column,))
     return keys_at(head, (0, column)) if container is Container.LIST else set()

@@ -18,11 +18,11 @@ from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.filters import ABSENT, find_path, find_value
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, problem_at
-from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, probe, read_rows
 from evalspec.inputs.datasets.record_names import NAME_INPUT
 from evalspec.inputs.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
 from evalspec.model import AgentReply, Sample
-from evalspec.model.samples import spell_input
+from evalspec.model.samples import render_input
 
 _HEAD = re.compile(r"""\$(?:\.([A-Za-z_]\w*)|\[["']([^"']+)["']\])""")
 _SINGULAR = re.compile(r"""\$(?:\.[A-Za-z_]\w*|\[["'][^"']+["']\]|\[-?\d+\])*""")
@@ -161,7 +161,7 @@ def has_columns(*wanted: Collection[str]) -> Callable[[Any, bytes], bool]:
     """Return a function that recognises files whose first record has one column of each of `wanted`."""
 
     def recognise(path: Any, head: bytes) -> bool:
-        columns = peek(path, head).columns
+        columns = probe(path, head).columns
         return all(not columns.isdisjoint(names) for names in wanted)
 
     return recognise
@@ -352,7 +352,7 @@ def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int,
         # a new run of the system changes the passages of its replies, and must not change the id
         expected = answers[0] if len(answers) == 1 else list(answers) or ""
         given = None if has_reply or contexts is None else list(contexts)
-        name = content_id({"input": spell_input(question), "expected": expected, "context": given})
+        name = content_id({"input": render_input(question), "expected": expected, "context": given})
     return Sample(
         id=name,
         user_input=question,

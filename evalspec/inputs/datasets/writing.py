@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import copy_to_stream, exchange, is_stream, put_in_place, resolve_place
+from evalspec.base.registry import returned
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, Written
 
 _FILE_SUFFIXES = (".json", ".jsonl", ".csv", ".yaml", ".yml", ".parquet", ".tsv", ".txt", ".gz")
@@ -53,7 +54,7 @@ def accept_losses(target: DatasetFormat, content: DatasetContent, source: Path, 
 
 def list_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
     """Return what the format cannot represent of a content that was read from `source`."""
-    with _unencodable_text_told(source), DATASETS.blaming(target.name):
+    with _unencodable_text_told(source), DATASETS.attribute_errors(target.name):
         return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.list_losses(content)]
 
 
@@ -76,8 +77,8 @@ def write_dataset(target: DatasetFormat, content: DatasetContent, destination: P
         ):
             written = Path(folder) / "new" / destination.name
             written.parent.mkdir()
-            with DATASETS.blaming(target.name):
-                counts = write(content, written)
+            with DATASETS.attribute_errors(target.name):
+                counts = returned(write(content, written), Written)
             if streamed and not written.is_dir():
                 copy_to_stream(written, destination)
             else:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalspec.inputs.datasets.record_files import peek
+from evalspec.inputs.datasets.record_files import probe
 from evalspec.inputs.datasets.record_form import RecordForm, has_columns
 from evalspec.inputs.datasets.record_writing import Writer, make_format
 
@@ -21,7 +21,7 @@ _OTHERS = ("retrieval_gt", "reference_contexts", "documents", "relevant", "user_
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    return _is_asked(path, head) and peek(path, head).columns.isdisjoint(_OTHERS)
+    return _is_asked(path, head) and probe(path, head).columns.isdisjoint(_OTHERS)
 
 
 AZURE = make_format(

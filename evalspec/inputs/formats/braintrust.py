@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalspec.inputs.datasets.record_files import Container, find_object_keys, peek
+from evalspec.inputs.datasets.record_files import Container, find_object_keys, probe
 from evalspec.inputs.datasets.record_form import RecordForm, has_columns
 from evalspec.inputs.datasets.record_names import ANSWER, ANSWERS, CONTEXTS, QUESTIONS, REPLIES, nest, nest_each
 from evalspec.inputs.datasets.record_writing import Writer, make_format
@@ -41,7 +41,7 @@ _has_both = has_columns({"input"}, {"expected", "output"})
 def _recognises(path: Path, head: bytes) -> bool:
     if _is_exported(path, head):
         return True
-    is_json = peek(path, head).container in (Container.LINES, Container.LIST)
+    is_json = probe(path, head).container in (Container.LINES, Container.LIST)
     return is_json and _has_both(path, head) and bool(find_object_keys(path, head, "input"))
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalspec.inputs.datasets.record_files import Container, peek
+from evalspec.inputs.datasets.record_files import Container, probe
 from evalspec.inputs.datasets.record_form import REPLY_FIELDS, RecordForm, Variant, has_columns
 from evalspec.inputs.datasets.record_names import (
     ANSWER,
@@ -48,12 +48,12 @@ _asks = has_columns(QUESTIONS)
 
 def _is_table(path: Path, head: bytes) -> bool:
     is_named = Path(path.name.removesuffix(".gz")).suffix in (".csv", ".tsv")
-    return bool(head) and peek(path, head).container is Container.CELLS and (is_named or _asks(path, head))
+    return bool(head) and probe(path, head).container is Container.CELLS and (is_named or _asks(path, head))
 
 
 def _has_records(path: Path, head: bytes) -> bool:
     """Return whether a file has records, but not those of the native format."""
-    found = peek(path, head)
+    found = probe(path, head)
     if found.container in (Container.TABLE, Container.FOLDER):
         return bool(found.columns)
     if found.container in (Container.CELLS, Container.OTHER) or not _asks(path, head):

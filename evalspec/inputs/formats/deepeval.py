@@ -10,7 +10,7 @@ from typing import Any
 
 from evalspec.base.errors import Problem
 from evalspec.inputs.datasets.base import ReadingNotes, Source
-from evalspec.inputs.datasets.record_files import Container, FileRow, peek, read_rows
+from evalspec.inputs.datasets.record_files import Container, FileRow, probe, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm, Variant, has_columns
 from evalspec.inputs.datasets.record_values import BadValue, parse_cell
 from evalspec.inputs.datasets.record_writing import Writer, make_format
@@ -97,7 +97,7 @@ _is_conversation = has_columns({_SCENARIO, _TURNS}, {_OUTCOME, "user_description
 
 def _recognises(path: Path, head: bytes) -> bool:
     # in JSON Lines, input and expected_output alone are the native format, which accepts both names
-    is_lines = peek(path, head).container is Container.LINES
+    is_lines = probe(path, head).container is Container.LINES
     return _is_marked(path, head) or _is_conversation(path, head) or (not is_lines and _is_golden(path, head))
 
 

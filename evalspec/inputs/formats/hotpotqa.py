@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.inputs.datasets.base import DatasetFormat, ReadingNotes, Source
-from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, probe, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm
 from evalspec.inputs.datasets.record_values import BadValue
 from evalspec.model import Document, Sample
@@ -86,7 +86,7 @@ def _list_quietly(value: Any) -> list[tuple[str, str]]:
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    return peek(path, head).columns >= _COLUMNS
+    return probe(path, head).columns >= _COLUMNS
 
 
 HOTPOTQA = DatasetFormat(

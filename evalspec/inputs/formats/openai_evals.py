@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evalspec.inputs.datasets.record_files import Container, peek
+from evalspec.inputs.datasets.record_files import Container, probe
 from evalspec.inputs.datasets.record_form import RecordForm, Variant, has_columns
 from evalspec.inputs.datasets.record_names import ANSWER, ANSWERS, CONTEXTS, QUESTIONS, nest, nest_each
 from evalspec.inputs.datasets.record_writing import Writer, make_format
@@ -29,7 +29,7 @@ _has_ideal = has_columns({"input"}, {"ideal"})
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    is_json = peek(path, head).container in (Container.LINES, Container.LIST, Container.DOCUMENT)
+    is_json = probe(path, head).container in (Container.LINES, Container.LIST, Container.DOCUMENT)
     return is_json and (_has_items(path, head) or _has_ideal(path, head))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from evalspec.inputs.datasets.record_files import peek
+from evalspec.inputs.datasets.record_files import probe
 from evalspec.inputs.datasets.record_form import RecordForm, Variant, has_columns
 from evalspec.inputs.datasets.record_writing import Writer, make_format
 
@@ -52,7 +52,7 @@ _OTHERS: Collection[str] = ("documents", "documents_sentences", "input", "vars",
 def _recognises(path: Path, head: bytes) -> bool:
     if _is_named(path, head):
         return True
-    return _is_old(path, head) and peek(path, head).columns.isdisjoint(_OTHERS)
+    return _is_old(path, head) and probe(path, head).columns.isdisjoint(_OTHERS)
 
 
 RAGAS = make_format(

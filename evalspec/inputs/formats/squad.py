@@ -8,7 +8,7 @@ from evalspec.base.jsonl import read_head
 from evalspec.inputs.datasets.base import DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.json_document import JsonDocument, keys_at, read_json_document
 from evalspec.inputs.datasets.located import problem_at
-from evalspec.inputs.datasets.record_files import FileRow, peek, read_rows
+from evalspec.inputs.datasets.record_files import FileRow, probe, read_rows
 from evalspec.inputs.datasets.record_form import RecordForm
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Sample
@@ -43,7 +43,7 @@ def _is_articles(head: bytes) -> bool:
 
 
 def _recognises(path: Path, head: bytes) -> bool:
-    columns = peek(path, head).columns
+    columns = probe(path, head).columns
     return _is_articles(head) or (columns >= _ROW_COLUMNS and columns.isdisjoint({"contexts", "ground_truth"}))
 
 

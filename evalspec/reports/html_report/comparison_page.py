@@ -19,7 +19,7 @@ def render_view_html(view: View, title: str) -> str:
     notes = [("notes", "Notes")] if fitted.notes else []
     content = group(
         _draw_header(fitted, links),
-        draw_navigation(shown, *notes, with_keys=True),
+        draw_navigation(shown, links, *notes, with_keys=True),
         draw_comparison(fitted, shown, links),
     )
     return render_document(title, content, _SCRIPTS)

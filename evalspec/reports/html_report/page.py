@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from evalspec.base.plural import counted
 from evalspec.model import Run, VerdictStatus
+from evalspec.reports.affected_samples import find_affected
 from evalspec.reports.base import StoredExchanges
-from evalspec.reports.concerned import find_concerned
 from evalspec.reports.html_report.document import (
     ReportLinks,
     read_script,
@@ -17,7 +17,6 @@ from evalspec.reports.html_report.page_data import Chunks, PageData, pack, to_js
 from evalspec.reports.html_report.samples import describe_dataset, describe_samples
 from evalspec.reports.html_report.texts import Texts, pack_texts
 from evalspec.reports.markup.elements import Element, about, el, group, name, render
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.run import (
     draw_headline,
     draw_navigation,
@@ -28,6 +27,7 @@ from evalspec.reports.markup.run import (
 )
 from evalspec.reports.markup.run_content import BASELINE, RunContent, build_whole_content
 from evalspec.reports.markup.shown import lay_out_whole
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import draw_panel
 from evalspec.reports.view.parts import TONES
 from evalspec.reports.view.run import build_view
@@ -49,8 +49,8 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
     Raises:
         ValueError: the texts are not in the order of the samples.
     """
-    foreign, room = PageData(_LONGEST_NAME), Room(None)
-    concerned = find_concerned(run)
+    foreign, room = PageData(_LONGEST_NAME), TextBudget(None)
+    concerned = find_affected(run)
     numbers = range(len(run.datasets))
     columns = pack(to_json([describe_samples(run, number, concerned, foreign) for number in numbers]))
     content = build_whole_content(run, build_view(run), concerned)
@@ -78,7 +78,7 @@ def _draw(run: Run, content: RunContent, texts: Texts | None) -> Element:
     charts = {one.dataset: one for one in content.charts}
     return group(
         _draw_header(run, content, texts, links),
-        draw_navigation(shown, ("samples", "Samples"), ("run", "Run"), with_keys=True),
+        draw_navigation(shown, links, ("samples", "Samples"), ("run", "Run"), with_keys=True),
         draw_sections(shown, links, charts),
         draw_panel("samples", "Samples", None, el("noscript", el("p", "The samples need JavaScript."))),
         draw_run(content, links),

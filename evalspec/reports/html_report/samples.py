@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus
-from evalspec.reports.concerned import Concerned, find_blamed
+from evalspec.reports.affected_samples import AffectedSamples, find_failure_causes
 from evalspec.reports.findings import is_beyond, limits_of, metrics_of
 from evalspec.reports.html_report.page_data import PageData, to_tree
 from evalspec.reports.markup.elements import group
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.samples import draw_columns
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.worst import list_worst
 
 
-def describe_dataset(dataset: DatasetResult, room: Room) -> dict[str, Any]:
+def describe_dataset(dataset: DatasetResult, room: TextBudget) -> dict[str, Any]:
     """Return what the table of the samples of a dataset needs at first: its titles, as elements."""
     metrics = metrics_of(dataset)
     return {
@@ -24,7 +24,9 @@ def describe_dataset(dataset: DatasetResult, room: Room) -> dict[str, Any]:
     }
 
 
-def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None], foreign: PageData) -> dict[str, Any]:
+def describe_samples(
+    run: Run, number: int, concerned: Sequence[AffectedSamples | None], foreign: PageData
+) -> dict[str, Any]:
     """Return the columns of a dataset, with an entry per sample. `foreign` prepares ids and tags for the page.
 
     `values` are by metric. `beyond` lists the samples whose score fails a
@@ -35,7 +37,7 @@ def describe_samples(run: Run, number: int, concerned: Sequence[Concerned | None
     samples = dataset.samples
     metrics = metrics_of(dataset)
     limits = limits_of(dataset)
-    ranks = {trouble.id: rank for rank, trouble in enumerate(list_worst(dataset, find_blamed(run)[number]))}
+    ranks = {trouble.id: rank for rank, trouble in enumerate(list_worst(dataset, find_failure_causes(run)[number]))}
     beyond = [
         [n for n, sample in enumerate(samples) if is_beyond(sample, metric, sample.scores.get(metric), limits)]
         for metric in metrics

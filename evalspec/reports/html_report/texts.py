@@ -13,9 +13,9 @@ from evalspec.reports.findings import limits_of, metrics_of
 from evalspec.reports.html_report.document import ReportLinks
 from evalspec.reports.html_report.page_data import Chunks, PageData, to_tree
 from evalspec.reports.markup.elements import chip, el, group, name
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.sample_content import Limits, show_sample
 from evalspec.reports.markup.samples import draw_cells, draw_place, draw_sample
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.rows import AttemptRow, read_attempts
 
 _SHORTEST_CUT = 100
@@ -120,13 +120,13 @@ def _draw(
     rows: Sequence[AttemptRow], sample: Sample | None, limits: Limits, texts: Sequence[str], links: ReportLinks
 ) -> list[Any]:
     """Return what is shown of a sample as elements: its row of the table, what is beside its title, its content."""
-    dataset, result, room = rows[0].dataset, rows[0].sample, Room(None)
+    dataset, result, room = rows[0].dataset, rows[0].sample, TextBudget(None)
     shown = show_sample(dataset.name, result, sample, rows, limits, is_marked=False)
     rate = result.pass_rate if dataset.repeats is not None else None
     state = [chip(*shown.state), el("small", f"passes {rate * 100:,.0f} %") if rate is not None else None]
     link = el("a", name(result.id), href=links.sample(dataset.name, result.id))
-    row = draw_cells(
-        [link, el("span", class_="question", dir="auto")], state, shown.scores, shown.latency, result.tags, room
-    )
+    link_and_question = [link, el("span", class_="question", dir="auto")]
+    has_limits = any(limits.values())
+    row = draw_cells(link_and_question, state, shown.scores, shown.latency, result.tags, room, is_short=has_limits)
     content = group(draw_sample(shown, room))
     return [to_tree(row), to_tree(draw_place(shown, dataset.file, room)), to_tree(content, texts)]

@@ -18,7 +18,7 @@ from evalspec.reports.markup.views import (
     draw_shown,
     draw_words,
 )
-from evalspec.reports.view.parts import Tone, View, Words
+from evalspec.reports.view.parts import Role, Tone, View, Words
 
 _REASONS_AT_ONCE = 8
 _OUTCOMES = {Tone.FAIL: "fail", Tone.WARN: "incomplete", Tone.PASS: "pass"}
@@ -61,14 +61,17 @@ def name_parts(shown: Sequence[ShownSection]) -> list[str]:
     return [f"{key}-{keys[:place].count(key)}" for place, key in enumerate(keys)]
 
 
-def draw_navigation(shown: Sequence[ShownSection], *others: tuple[str, str], with_keys: bool = False) -> Element:
+def draw_navigation(
+    shown: Sequence[ShownSection], links: Links, *others: tuple[str, str], with_keys: bool = False
+) -> Element:
     """Return links to the parts of a page. `others`: ids and titles of further parts. `with_keys`: and to its keys."""
-    links = [
-        el("a", draw_words(one.section.title), href=f"#{id}") for id, one in zip(name_parts(shown), shown, strict=True)
+    parts = [
+        el("a", draw_words(one.section.title, links), href=f"#{id}")
+        for id, one in zip(name_parts(shown), shown, strict=True)
     ]
     more = [el("a", title, href=f"#{id}") for id, title in others]
     keys = el("button", "?", type="button", class_="keys", aria_label="Keys", data_help=True, hidden=True)
-    return el("nav", links, more, with_keys and keys, class_="parts", aria_label="Parts of this page")
+    return el("nav", parts, more, with_keys and keys, class_="parts", aria_label="Parts of this page")
 
 
 def draw_sections(
@@ -88,7 +91,7 @@ def draw_sections(
         outcome = _find_outcome(one) if is_dataset else None
         title = [group(draw_words(one.section.title, links))]
         title += [chip(outcome, "", _OUTCOMES[outcome])] if outcome else []
-        file = found.file and name(cut(found.file, 160)) if found else None
+        file = found.file and name(cut(found.file, links.longest[Role.NAME])) if found else None
         inner = one.sections
         yield draw_panel(
             id,

@@ -8,7 +8,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from evalspec.model import DatasetResult, JudgeUsage, Run, Threshold
-from evalspec.reports.concerned import Concerned
+from evalspec.reports.affected_samples import AffectedSamples
 from evalspec.reports.findings import limits_of
 from evalspec.reports.markup.distributions import describe_charts
 from evalspec.reports.view.fit import Limits, fit_view
@@ -75,7 +75,7 @@ class RunContent(Struct, frozen=True):
     concerned: tuple[ReasonSamples | None, ...] = ()
 
 
-def build_content(run: Run, concerned: Sequence[Concerned | None]) -> RunContent:
+def build_content(run: Run, concerned: Sequence[AffectedSamples | None]) -> RunContent:
     """Return what the service keeps of a run for its page. `concerned`: the samples of each reason."""
     found = build_whole_content(run, build_view(run), concerned, _IN_INDEX)
     charts = tuple(
@@ -86,7 +86,7 @@ def build_content(run: Run, concerned: Sequence[Concerned | None]) -> RunContent
 
 
 def build_whole_content(
-    run: Run, view: View, concerned: Sequence[Concerned | None], limits: Limits = _IN_REPORT
+    run: Run, view: View, concerned: Sequence[AffectedSamples | None], limits: Limits = _IN_REPORT
 ) -> RunContent:
     """Return everything that a report shows of a run. `limits`: how much of the view."""
     return RunContent(
@@ -121,7 +121,7 @@ def _sort_baseline(view: View) -> View:
     return replace(view, sections=tuple(sections))
 
 
-def _describe_concerned(run: Run, found: Concerned) -> ReasonSamples:
+def _describe_concerned(run: Run, found: AffectedSamples) -> ReasonSamples:
     dataset = run.datasets[found.dataset]
     first = tuple(dataset.samples[place].id for place in found.places[:_LINKED])
     return ReasonSamples(len(found.places), found.complete, dataset.name, first)

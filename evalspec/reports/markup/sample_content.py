@@ -180,7 +180,7 @@ def _list_facts(row: AttemptRow) -> list[tuple[str, str]]:
     facts += [(f"{stage} time", render_latency(time)) for stage, time in row.attempt.timings_ms.items()]
     if reply is not None and reply.usage is not None:
         facts.append(("tokens", f"{reply.usage.input_tokens:,} in, {reply.usage.output_tokens:,} out"))
-    finish = reply.finish_reason if reply is not None else row.attempt.finish_reason
+    finish = row.attempt.finish_reason
     return facts + ([("finish reason", finish)] if finish else [])
 
 

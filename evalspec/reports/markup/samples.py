@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from evalspec.base.plural import counted
 from evalspec.reports.markup.elements import Element, Nodes, chip, definitions, el, folded, name
 from evalspec.reports.markup.evidence import ShownEvidence, ShownVerdict, VerdictList
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.sample_content import (
     Chip,
     DocumentList,
@@ -15,6 +14,7 @@ from evalspec.reports.markup.sample_content import (
     ShownSample,
     ShownScore,
 )
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import data_cell, frame_table, head_cell, row_head
 
 _NOT_KEPT = "not kept (--no-content)"
@@ -25,7 +25,7 @@ Forms = Callable[[int, str | None, int], Nodes]
 """Returns the form to label an attempt, or one of its scores: by number of the attempt, metric, number of the score."""
 
 
-def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> Iterator[Nodes]:
+def draw_sample(sample: ShownSample, room: TextBudget, forms: Forms | None = None) -> Iterator[Nodes]:
     """Yield question, attempts, reference passages and metadata of a sample."""
     several = len(sample.attempts) > 1
     if sample.error and several:
@@ -44,7 +44,7 @@ def draw_sample(sample: ShownSample, room: Room, forms: Forms | None = None) -> 
         yield _block("Metadata", draw_facts(sample.metadata, room))
 
 
-def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element:
+def draw_place(sample: ShownSample, file: str | None, room: TextBudget) -> Element:
     """Return what is beside the title of a sample: state, dataset, place in its file, latency, tags."""
     place = file and f"{file}:{sample.line}" if sample.line is not None else file
     line = f"line {sample.line}" if sample.line is not None and not file else None
@@ -55,15 +55,15 @@ def draw_place(sample: ShownSample, file: str | None, room: Room) -> Element:
 
 
 def _block(title: str, *content: Nodes) -> Element:
-    return el("section", el("h3", title), content, class_="block")
+    return el("section", el("h2", title), content, class_="block")
 
 
-def draw_facts(facts: Iterable[tuple[str, str]], room: Room) -> Element:
+def draw_facts(facts: Iterable[tuple[str, str]], room: TextBudget) -> Element:
     """Return data with its names."""
     return definitions((room.clip(key), room.prose(value, "data", _PASSAGE)) for key, value in facts)
 
 
-def draw_question(sample: ShownSample, room: Room) -> Nodes:
+def draw_question(sample: ShownSample, room: TextBudget) -> Nodes:
     """Return the question, or the messages of a conversation."""
     if not sample.turns:
         return _muted(_NOT_KEPT)
@@ -81,7 +81,7 @@ def draw_question(sample: ShownSample, room: Room) -> Nodes:
     return el("ol", turns, class_="conversation")
 
 
-def _draw_attempts(sample: ShownSample, room: Room) -> Element:
+def _draw_attempts(sample: ShownSample, room: TextBudget) -> Element:
     """Return the scores of all attempts beside each other, and those of all together."""
     metrics = [score.metric for score in sample.scores]
     head: list[Nodes] = [
@@ -97,12 +97,12 @@ def _draw_attempts(sample: ShownSample, room: Room) -> Element:
     return frame_table("Attempts", head, rows, "tight")
 
 
-def _head_metric(metric: str, room: Room) -> Element:
+def _head_metric(metric: str, room: TextBudget) -> Element:
     return head_cell(name(room.clip(metric)), "number")
 
 
 def _draw_attempt_row(
-    title: str, state: Chip, scores: Sequence[ShownScore], sample: ShownSample, latency: str, room: Room
+    title: str, state: Chip, scores: Sequence[ShownScore], sample: ShownSample, latency: str, room: TextBudget
 ) -> Element:
     by_metric = {score.metric: score for score in scores}
     cells = [data_cell(_draw_value(by_metric[one.metric]), room.clip(one.metric), "number") for one in sample.scores]
@@ -118,7 +118,7 @@ def _draw_value(score: ShownScore) -> Iterator[Nodes]:
         yield el("small", score.chip[2])
 
 
-def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: Room, forms: Forms | None) -> Iterator[Nodes]:
+def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: TextBudget, forms: Forms | None) -> Iterator[Nodes]:
     several = len(sample.attempts) > 1
     if one.error:
         yield room.prose(one.error, "error", _PASSAGE)
@@ -136,9 +136,9 @@ def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: Room, forms: For
     yield definitions((room.clip(key), name(room.clip(value))) for key, value in one.facts)
 
 
-def _draw_answer(sample: ShownSample, one: ShownAttempt, room: Room) -> Nodes:
+def _draw_answer(sample: ShownSample, one: ShownAttempt, room: TextBudget) -> Nodes:
     if one.answer is not None:
-        return room.pieces(one.answer) if one.answer and one.answer[0].text else _muted("(empty)")
+        return room.pieces(one.answer)
     if one.error:
         return _muted("no usable reply")
     if one.is_retrieval:
@@ -146,14 +146,14 @@ def _draw_answer(sample: ShownSample, one: ShownAttempt, room: Room) -> Nodes:
     return _muted("not kept" if sample.has_texts else _NOT_KEPT)
 
 
-def draw_references(sample: ShownSample, references: Sequence[Marked], room: Room) -> Element:
+def draw_references(sample: ShownSample, references: Sequence[Marked], room: TextBudget) -> Element:
     """Return the expected answers."""
     none = _muted("none given" if sample.has_texts else _NOT_KEPT)
     title = "Expected answers" if len(references) > 1 else "Expected"
     return _block(title, [room.pieces(one) for one in references] or none)
 
 
-def _draw_scores(one: ShownAttempt, room: Room, forms: Forms | None) -> Iterator[Nodes]:
+def _draw_scores(one: ShownAttempt, room: TextBudget, forms: Forms | None) -> Iterator[Nodes]:
     """Yield the scores. Those within their limit come last, and are folded if there are others."""
     drawn = [
         (score, el("li", draw_score(score, room), forms and forms(one.number, score.metric, number)))
@@ -167,7 +167,7 @@ def _draw_scores(one: ShownAttempt, room: Room, forms: Forms | None) -> Iterator
         yield folded(f"{counted(len(met), 'score')} within the limit", el("ul", met, class_="scores"))
 
 
-def draw_score(score: ShownScore, room: Room) -> Iterator[Nodes]:
+def draw_score(score: ShownScore, room: TextBudget) -> Iterator[Nodes]:
     """Yield a score with its reason and evidence."""
     yield el(
         "div",
@@ -183,30 +183,30 @@ def draw_score(score: ShownScore, room: Room) -> Iterator[Nodes]:
         yield draw_evidence(score.evidence, room)
 
 
-def draw_evidence(evidence: ShownEvidence, room: Room) -> Element:
+def draw_evidence(evidence: ShownEvidence, room: TextBudget) -> Element:
     """Return the judge's verdicts on single statements, and other data of the metric."""
     lists = [_draw_verdicts(part, room) for part in evidence.lists]
     facts = draw_facts(evidence.facts, room) if evidence.facts else None
     return folded("Evidence", lists, facts, is_open=bool(lists))
 
 
-def _draw_verdicts(part: VerdictList, room: Room) -> Nodes:
+def _draw_verdicts(part: VerdictList, room: TextBudget) -> Nodes:
     items, more = room.items(part.verdicts, lambda one: _draw_verdict(one, room))
-    return [part.title and el("h4", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
+    return [part.title and el("h3", name(room.clip(part.title))), el("ol", items, class_="verdicts"), more]
 
 
-def _draw_verdict(one: ShownVerdict, room: Room) -> Element:
+def _draw_verdict(one: ShownVerdict, room: TextBudget) -> Element:
     remarks = [room.prose(text, "muted") for text in (one.reason, *one.others) if text]
     return el("li", one.word and chip(one.tone, one.mark, one.word), one.text and room.prose(one.text), remarks)
 
 
-def draw_documents(found: DocumentList, room: Room) -> Element:
+def draw_documents(found: DocumentList, room: TextBudget) -> Element:
     """Return retrieved documents, best first, with what the ground truth says of them."""
     items, more = room.items(found.documents, lambda one: _draw_document(one, room))
     return _block(found.title, el("ol", items, class_="contexts") if items else _muted("none"), more)
 
 
-def _draw_document(one: ShownDocument, room: Room) -> Element:
+def _draw_document(one: ShownDocument, room: TextBudget) -> Element:
     said = [
         one.id is not None and name(room.clip(one.id), "identifier"),
         one.chip and chip(*one.chip),
@@ -216,7 +216,7 @@ def _draw_document(one: ShownDocument, room: Room) -> Element:
     return el("li", el("div", said, class_="score"), text)
 
 
-def _draw_missed(one: ShownDocument, room: Room) -> Element:
+def _draw_missed(one: ShownDocument, room: TextBudget) -> Element:
     grade = one.chip and el("span", " ", one.chip[2], class_="muted")
     return el("li", name(room.clip(one.id or ""), "identifier"), grade)
 
@@ -225,7 +225,7 @@ def _muted(text: str) -> Element:
     return el("p", text, class_="muted")
 
 
-def draw_columns(metrics: Sequence[str], room: Room) -> Iterator[Nodes]:
+def draw_columns(metrics: Sequence[str], room: TextBudget) -> Iterator[Nodes]:
     """Yield the titles of a table of samples."""
     yield head_cell("sample", "sample")
     yield head_cell("status", "state")
@@ -236,15 +236,30 @@ def draw_columns(metrics: Sequence[str], room: Room) -> Iterator[Nodes]:
 
 
 def draw_cells(
-    link: Nodes, state: Nodes, scores: Sequence[ShownScore], latency: str, tags: Sequence[str], room: Room
+    link: Nodes,
+    state: Nodes,
+    scores: Sequence[ShownScore],
+    latency: str,
+    tags: Sequence[str],
+    room: TextBudget,
+    *,
+    is_short: bool = False,
 ) -> Element:
-    """Return the row of a sample in a table. `link`: to the sample, with its question."""
+    """Return the row of a sample in a table. `link`: to the sample, with its question.
+
+    `is_short`: whether a phone leaves out the latency, and scores that are neither failed nor beyond a limit.
+    """
+    calm = "number calm" if is_short else "number"
+
+    def kind_of(score: ShownScore) -> str:
+        return "number" if score.chip and score.chip[0] in ("fail", "warn") else calm
+
     return el(
         "tr",
         row_head(link, "sample"),
         data_cell(state, kind="state"),
-        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), "number") for one in scores],
-        data_cell(latency, "latency", "number"),
+        [data_cell(_draw_value(one) if one.is_known else None, room.clip(one.metric), kind_of(one)) for one in scores],
+        data_cell(latency, "latency", calm),
         data_cell([name(room.clip(tag), "tag") for tag in tags], kind="tags"),
         role="row",
         data_row=True,

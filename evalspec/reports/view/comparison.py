@@ -168,10 +168,10 @@ def _metrics_table(
         names("metric"),
         *([names("run")] if several else []),
         *numbers(*sides, "delta"),
-        Column("range" if several else "", right=True, room=_WIDE),
-        Column("pairs", right=True, room=_WIDE if several else _NARROW),
+        Column("range" if several else "", right=True, min_width=_WIDE),
+        Column("pairs", right=True, min_width=_WIDE if several else _NARROW),
         Column(wrap=Wrap.WORDS),
-        Column(wrap=Wrap.WORDS, room=_WIDEST if several else _WIDE, below=not several),
+        Column(wrap=Wrap.WORDS, min_width=_WIDEST if several else _WIDE, below=not several),
     )
     rows = [_metric_row(runs, change, several=several) for metric in changes.values() for runs, change in metric]
     return Table(columns, tuple(rows))

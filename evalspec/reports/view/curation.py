@@ -11,7 +11,7 @@ from evalspec.model import (
     FlagAlarm,
     FlagRate,
     Objection,
-    SettlingTime,
+    ResolutionTime,
     SourceShare,
 )
 from evalspec.reports.view.agreement import (
@@ -102,7 +102,7 @@ def build_curation(gold: Curation) -> Iterator[Section]:
     yield Section("agreement", ("Agreement",), tuple(_agreement_parts(gold)), "the agreement")
     for role in _UNITS:
         yield from _build_flags(role, [rate for rate in gold.flag_rates if rate.role == role], gold.false_alarms)
-    yield _build_disputes(gold.disputes, gold.settling)
+    yield _build_disputes(gold.disputes, gold.resolution_time)
     yield from _build_dropped(gold.dropped)
     yield _build_sources(gold)
     yield _build_coverage(gold.coverage)
@@ -177,12 +177,12 @@ def _months_table(rates: Sequence[FlagRate]) -> Table:
     return Table(columns, tuple(rows))
 
 
-def _build_disputes(disputes: Sequence[DisputeSummary], settling: SettlingTime) -> Section:
+def _build_disputes(disputes: Sequence[DisputeSummary], resolution_time: ResolutionTime) -> Section:
     total = sum(one.disputes for one in disputes)
     parts: list[Part] = []
     if disputes:
         parts.append(Table(_DISPUTE_COLUMNS, tuple(map(_dispute_row, disputes))))
-        parts.append(quiet(_say_settling(settling)))
+        parts.append(quiet(_describe_resolution_time(resolution_time)))
     return Section("disputes", (f"Disputes ({total:,})",), tuple(parts), "the disputes")
 
 
@@ -191,17 +191,17 @@ def _dispute_row(one: DisputeSummary) -> Row:
     return row(cell(one.category or "without a category"), cell(f"{one.disputes:,}"), cell(outcomes))
 
 
-def _say_settling(settling: SettlingTime) -> str:
-    if not settling.known and not settling.unknown:
-        return f"open: {settling.still_open:,}"
+def _describe_resolution_time(resolution_time: ResolutionTime) -> str:
+    if not resolution_time.known and not resolution_time.unknown:
+        return f"open: {resolution_time.still_open:,}"
     said = "time from the first flag to the end: "
-    if settling.median is None or settling.longest is None:
+    if resolution_time.median is None or resolution_time.longest is None:
         said += "unknown"
     else:
-        said += f"median {_duration(settling.median)}, longest {_duration(settling.longest)}"
-        said += f" ({counted(settling.known, 'dispute')})"
-    said += f"; unknown, because the times contradict: {settling.unknown:,}" if settling.unknown else ""
-    return said + (f"; open: {settling.still_open:,}" if settling.still_open else "")
+        said += f"median {_duration(resolution_time.median)}, longest {_duration(resolution_time.longest)}"
+        said += f" ({counted(resolution_time.known, 'dispute')})"
+    said += f"; unknown, because the times contradict: {resolution_time.unknown:,}" if resolution_time.unknown else ""
+    return said + (f"; open: {resolution_time.still_open:,}" if resolution_time.still_open else "")
 
 
 def _build_dropped(dropped: Sequence[DroppedTriple]) -> Iterator[Section]:
@@ -248,24 +248,24 @@ def _build_coverage(coverage: Coverage) -> Section:
     parts = tuple(_coverage_parts(coverage))
     if not coverage.cells:
         title = "Coverage"
-    elif coverage.thin is None:
+    elif coverage.sparse is None:
         title = f"Coverage: {counted(coverage.cells, 'cell')}"
     else:
-        title = f"Coverage: {len(coverage.thin):,} of {counted(coverage.cells, 'cell')} thin"
+        title = f"Coverage: {len(coverage.sparse):,} of {counted(coverage.cells, 'cell')} sparse"
     return Section("coverage", (title,), parts, "the coverage")
 
 
 def _coverage_parts(coverage: Coverage) -> Iterator[Part]:
-    if coverage.thin is None:
-        yield quiet("the thin cells are omitted (--no-content)")
-    elif coverage.thin:
+    if coverage.sparse is None:
+        yield quiet("the sparse cells are omitted (--no-content)")
+    elif coverage.sparse:
         columns = (*(names(key) for key in coverage.keys), *numbers("triples"))
         rows = (
             row(*(cell(*name(one.values[key])) for key in coverage.keys), cell(f"{one.count:,}"))
-            for one in coverage.thin
+            for one in coverage.sparse
         )
         yield Table(columns, tuple(rows))
-        yield quiet(f"a cell is thin below {counted(coverage.needed, 'accepted triple')}")
+        yield quiet(f"a cell is sparse below {counted(coverage.needed, 'accepted triple')}")
     if not coverage.keys:
         yield quiet("no accepted triple has a domain, difficulty or failure mode")
     yield from map(quiet, _say_unplaced(coverage.unplaced))

@@ -14,7 +14,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.reports.view.curation import describe_gold
-from evalspec.reports.view.failures import FailureTexts, build_failures, describe_trouble
+from evalspec.reports.view.failures import FailureTexts, build_failures, describe_failure
 from evalspec.reports.view.parts import (
     TONES,
     Cell,
@@ -319,7 +319,7 @@ def build_worst(
 
 
 def _trouble_row(trouble: FailedSample) -> Row:
-    what = name(trouble.metric) if trouble.metric else describe_trouble(trouble)
+    what = name(trouble.metric) if trouble.metric else describe_failure(trouble)
     more = f" +{len(trouble.others)} more" if trouble.others else ""
     unknown = "failed" if trouble.metric else UNKNOWN
     value = unknown if trouble.value is None or trouble.passed else render_value(trouble.metric or "", trouble.value)

@@ -53,7 +53,7 @@ def _build_entry(trouble: FailedSample, attempts: Sequence[StoredExchange], file
     lines = (*_text_lines(shown.exchange), *_reason_lines(trouble, shown))
     several = (f", attempt {number} of {len(attempts)}",) if len(attempts) > 1 else ()
     place = (", ", Foreign(f"{file}:{trouble.line}")) if file and trouble.line else ()
-    return Entry(Foreign(trouble.id, Role.SAMPLE), (*describe_trouble(trouble), *several, *place), Tone.FAIL, lines)
+    return Entry(Foreign(trouble.id, Role.SAMPLE), (*describe_failure(trouble), *several, *place), Tone.FAIL, lines)
 
 
 def _choose(trouble: FailedSample, attempts: Sequence[StoredExchange]) -> tuple[int, StoredExchange]:
@@ -71,7 +71,7 @@ def _choose(trouble: FailedSample, attempts: Sequence[StoredExchange]) -> tuple[
     return best + 1, attempts[best]
 
 
-def describe_trouble(trouble: FailedSample) -> Words:
+def describe_failure(trouble: FailedSample) -> Words:
     """Return why a sample failed: `Recall@5 0.500 is below 0.95`."""
     if trouble.passed:
         return (f"{trouble.passed.count(True)} of {counted(len(trouble.passed), 'attempt')} passed",)

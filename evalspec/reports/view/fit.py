@@ -83,7 +83,7 @@ def _fit_table(table: Table, limits: Limits, most: int | None) -> Sequence[Part]
 def _find_columns(columns: Sequence[Column], limits: Limits) -> list[int]:
     wide = limits.width is None
     told = [place for place, one in enumerate(columns) if limits.minor or not one.minor]
-    fitting = [place for place in told if wide or columns[place].room <= (limits.width or 0)]
+    fitting = [place for place in told if wide or columns[place].min_width <= (limits.width or 0)]
     extras, _ = _cut([place for place in fitting if columns[place].extra], limits.extras)
     return [place for place in fitting if not columns[place].extra or place in extras]
 

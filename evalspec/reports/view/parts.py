@@ -88,7 +88,7 @@ class Wrap(StrEnum):
 class Column(Struct, frozen=True, omit_defaults=True):
     """One column.
 
-    `right`: align to the right, as for numbers. `room`: minimum width of a report in characters to show the column.
+    `right`: align to the right, as for numbers. `min_width`: of a report that shows the column, in characters.
     `below`: in narrower reports, show its cells as lines under the table. `extra`: one of several similar columns; a
     report shows the first few. `aside`: the first to move under its row if a table is too wide. `minor`: reports may
     omit the column.
@@ -97,7 +97,7 @@ class Column(Struct, frozen=True, omit_defaults=True):
     title: Piece = ""
     right: bool = False
     wrap: Wrap = Wrap.NEVER
-    room: int = 0
+    min_width: int = 0
     below: bool = False
     extra: bool = False
     aside: bool = False

@@ -146,10 +146,10 @@ def build_missing(diagnosis: Diagnosis | None, most: int = 100) -> Iterator[Sect
 def _query_entry(found: QueryDiagnosis, depth: int) -> Entry:
     said = f"{found.wanted - len(found.missing):,} of {found.wanted:,} found"
     missing = tuple(_say_missing(one, found.searched, depth) for one in found.missing)
-    intruders: tuple[Words, ...] = tuple(
+    distractors: tuple[Words, ...] = tuple(
         (f"{one.rank:,}. ", Foreign(one.document), f" ({_say_grade(one.grade)})") for one in found.pushed_out_by
     )
-    lines = [Line(("missing",), missing), *([Line(("pushed out by",), intruders)] if intruders else [])]
+    lines = [Line(("missing",), missing), *([Line(("pushed out by",), distractors)] if distractors else [])]
     return Entry(Foreign(found.query, Role.SAMPLE), (said,), lines=tuple(lines))
 
 

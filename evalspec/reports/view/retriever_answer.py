@@ -56,7 +56,7 @@ def build_headline(verdict: VerdictStatus, *, partial: bool) -> tuple[Cell, ...]
     return cell(verdict.replace("_", " "), tone=TONES[verdict]), *left_out
 
 
-def say_answers(answers: Sequence[str]) -> tuple[Line, ...]:
+def render_answers_lead(answers: Sequence[str]) -> tuple[Line, ...]:
     """Return the chosen retrievers as lines."""
     return tuple(Line((Foreign(answer),), tone=Tone.PASS) for answer in answers)
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from evalspec.base.plural import counted
-from evalspec.model import JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
-from evalspec.reports.concerned import find_blamed
+from evalspec.model import ComparedWith, JudgeUsage, RegressionOutcome, Run, VerdictStatus, describe_reuse
+from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.view.curation import build_gold
 from evalspec.reports.view.dataset import build_dataset, build_worst
 from evalspec.reports.view.failures import FailureTexts
@@ -70,7 +70,7 @@ def _build_datasets(run: Run, texts: FailureTexts) -> Iterator[Section]:
     """Yield the sections of the datasets. Parts of those with which nothing is wrong are minor."""
     broken = find_broken(run)
     is_explained = run.verdict not in (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE) or any(broken.values())
-    for dataset, blamed in zip(run.datasets, find_blamed(run), strict=True):
+    for dataset, blamed in zip(run.datasets, find_failure_causes(run), strict=True):
         is_minor = is_explained and bool(dataset.thresholds) and not (broken[dataset.name] or blamed)
         worst = build_worst(dataset, list_worst(dataset, blamed), texts, is_minor=is_minor)
         yield build_dataset(dataset, broken[dataset.name], worst)
@@ -140,7 +140,7 @@ def _build_regressions(regressions: Sequence[RegressionOutcome]) -> Section:
 def _regression_row(found: RegressionOutcome) -> Row:
     metric = found.metric or ""
     place = (*name(found.dataset), ": ") if found.dataset else ()
-    what = (*name(metric), " (anchor)" if found.against == "anchor" else "") if metric else (found.title,)
+    what = (*name(metric), " (anchor)" if found.against is ComparedWith.ANCHOR else "") if metric else (found.title,)
     return row(
         cell(*place, *what),
         cell(render_known(metric, found.baseline)),

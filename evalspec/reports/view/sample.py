@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
 from evalspec.model import DatasetResult, Exchange, Run, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
-from evalspec.reports.concerned import find_loss
+from evalspec.reports.affected_samples import find_loss
 from evalspec.reports.findings import limits_of_replies, scores_beyond_limits
 from evalspec.reports.rows import AttemptRow
 from evalspec.reports.view.failures import build_answers, explain_score, join_words, name_contexts

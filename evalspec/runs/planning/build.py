@@ -17,7 +17,13 @@ from evalspec.inputs.user_code.modules import claim_module, is_imported_here, re
 from evalspec.model import Need
 from evalspec.runs.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
-from evalspec.runs.planning.inputs import existing_baseline, list_inputs, list_removed, read_gate_baseline
+from evalspec.runs.planning.inputs import (
+    existing_baseline,
+    find_policy,
+    list_inputs,
+    list_removed,
+    read_gate_baseline,
+)
 from evalspec.runs.planning.options import SAME, RunOptions
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.planning.services import (
@@ -33,7 +39,7 @@ from evalspec.runs.planning.services import (
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.call_thread import find_owner
-from evalspec.targets.agents.replay import Replies, find_reply, list_strangers, load_recorded
+from evalspec.targets.agents.replay import Replies, find_reply, list_unknown_replies, load_recorded
 from evalspec.targets.agents.user_agent import describe_misfit, is_agent
 
 if TYPE_CHECKING:
@@ -151,7 +157,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         loaded=loaded,
         options=options,
         datasets=datasets,
-        policy=loaded.manifest.spec.evaluation.ci_gate,
+        policy=find_policy(loaded, checked),
         services=draft.services,
         judge=judge,
         url=url,
@@ -224,7 +230,7 @@ def _replies(draft: Draft) -> Replies | None:
 def _warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
     """Warn about recorded replies that match no sample, a sign of the wrong file."""
     known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
-    strangers = list_strangers(replies, known)
+    strangers = list_unknown_replies(replies, known)
     if strangers:
         shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
         message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"

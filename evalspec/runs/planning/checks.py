@@ -20,7 +20,7 @@ from evalspec.model import Need, Sample, StatedLimit
 from evalspec.runs.planning.copies import CopyFinder, set_unit
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, ResolvedRetriever, keep_samples, needs_of, start_draft
-from evalspec.runs.planning.inputs import check_baseline
+from evalspec.runs.planning.inputs import check_baseline, list_columns
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.retrievers import (
@@ -277,7 +277,7 @@ def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
 def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     evaluation = draft.loaded.manifest.spec.evaluation
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
-    check_baseline(draft, {name for dataset in checked for name in dataset.metrics})
+    check_baseline(draft, list_columns(checked))
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {name: one.definition.statistic for dataset in checked for name, one in dataset.metrics.items()}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Document, Need, RetrieverSettings, Sample, StatedLimit, Threshold
+from evalspec.model import Document, LimitStatus, Need, RetrieverSettings, Sample, StatedLimit, Threshold
 from evalspec.model.fingerprints import PartDigest
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import resolve_judge
@@ -92,8 +92,6 @@ class PlannedRetriever(Struct, frozen=True):
         return isinstance(self.target, HttpTarget) and self.target.http.url is None
 
 
-Status = Literal["overridden", "lifted"]
-
 Identity = tuple[str, str, str | None]
 """What a limit is about: printed name of the metric, statistic, slice. A limit overrides those of the same identity."""
 
@@ -104,7 +102,7 @@ NOT_READ = LoadedDataset("", DatasetContent(()), "", (), ())
 class Decision(Struct):
     """What a dataset, or the evaluation, says on an identity. `is_used`: it overrides or lifts a limit."""
 
-    status: Status
+    status: LimitStatus
     place: str
     problem: Problem
     is_used: bool = False
@@ -184,7 +182,7 @@ class PlannedDataset(Struct):
         """Add a limit to those stated, and to the thresholds if it is enforced."""
         name, stat, slice = identity
         stated = StatedLimit(
-            metric=name, stat=stat, slice=slice, min=limit.min, max=limit.max, place=place, status="enforced"
+            metric=name, stat=stat, slice=slice, min=limit.min, max=limit.max, place=place, status=LimitStatus.ENFORCED
         )
         if (decision := self.decided.get(identity)) is not None:
             decision.is_used = True
@@ -192,7 +190,7 @@ class PlannedDataset(Struct):
         elif self.survey.has_slice(slice):
             self.thresholds.append(limit)
         elif self.available:
-            stated = replace(stated, status="dead")
+            stated = replace(stated, status=LimitStatus.DEAD)
         self.limits.append(stated)
         return stated
 

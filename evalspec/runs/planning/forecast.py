@@ -23,7 +23,7 @@ from evalspec.model.forecasts import (
 from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
-from evalspec.runs.planning.inputs import list_removed
+from evalspec.runs.planning.inputs import find_policy, list_removed
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.selecting import select_datasets
@@ -63,7 +63,7 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     datasets = select_datasets(draft, list_removed(wanted, baseline.run if baseline else None))
-    policy = loaded.manifest.spec.evaluation.ci_gate
+    policy = find_policy(loaded, checked)
     outlined = _outline_run(datasets, options)
     planned = [_leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
     run = baseline.run if baseline else None
@@ -171,8 +171,8 @@ def _count_units_needed(attempts: int, policy: CiGate, options: RunOptions) -> i
     """Return how many units must change for a drop to be significant. `attempts`: of each sample in the baseline."""
     if policy.alpha is None:
         return None
-    luck = Design(attempts, options.repeat, policy.alpha).luck
-    return SignificanceRules(policy.alpha, two_sided=False).count_needed(luck=luck)
+    chance = Design(attempts, options.repeat, policy.alpha).chance
+    return SignificanceRules(policy.alpha, two_sided=False).count_needed(chance=chance)
 
 
 def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:

@@ -3,10 +3,10 @@
 The gate's baseline is one of these files. This module also checks that it is readable.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -14,6 +14,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.base.output_files import Input
 from evalspec.base.trust import Act, explain
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
 from evalspec.inputs.manifest.references import UnresolvedReference
 from evalspec.inputs.manifest.schema import EvaluationConfig
@@ -24,6 +25,9 @@ from evalspec.model.fingerprints import Fingerprint
 from evalspec.runs.planning.command_files import find_command_files
 from evalspec.runs.planning.draft import Draft, PlannedDataset
 from evalspec.runs.planning.options import SAME
+
+if TYPE_CHECKING:
+    from evalspec.scoring.metrics.columns import Definitions
 
 _FILE = "$file:"
 _GATE_PLACE: Place = ("spec", "evaluation", "ciGate")
@@ -159,8 +163,23 @@ def list_removed(datasets: Sequence[PlannedDataset], baseline: Run | None) -> Se
     return found
 
 
-def check_baseline(draft: Draft, metrics: Collection[str]) -> None:
-    """Check that the baseline is readable and that `maxDrop` contains only computed metrics.
+def list_columns(datasets: Sequence[PlannedDataset]) -> "Definitions":
+    """Return the definition of each metric that a dataset computes, by column."""
+    return {name: metric.definition for dataset in datasets for name, metric in dataset.metrics.items()}
+
+
+def find_policy(loaded: LoadedManifest, datasets: Sequence[PlannedDataset]) -> CiGate:
+    """Return the gate's settings. Names in `maxDrop` have no defaults of parameters."""
+    policy = loaded.manifest.spec.evaluation.ci_gate
+    if policy.baseline is None:
+        return policy
+    from evalspec.verdict.comparison.drops import name_columns
+
+    return name_columns(policy, list_columns(datasets))
+
+
+def check_baseline(draft: Draft, metrics: "Definitions") -> None:
+    """Check that the baseline is readable and that `maxDrop` contains only computed metrics, given by column.
 
     A missing file is a warning: before the first run, there is nothing to promote.
     """

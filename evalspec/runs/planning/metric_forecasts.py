@@ -192,7 +192,7 @@ def _compute_detectable(
     """Return the range of the smallest drop that the gate's own test detects in four of five runs, or a reason."""
     scores, unit = evidence.scores, "cluster" if evidence.scores.is_clustered else "sample"
     count = counted(scores.count_units, unit)
-    needed = evidence.rules.count_needed(evidence.tests, design.luck)
+    needed = evidence.rules.count_needed(evidence.tests, design.chance)
     if design.level is not None and scores.count_units < needed:
         return None, f"{count} cannot show a change at alpha {evidence.rules.alpha:g}: at least {needed} are needed"
     if not noise.models[1].variance:

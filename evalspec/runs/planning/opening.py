@@ -34,7 +34,7 @@ from evalspec.runs.planning.services import (
 from evalspec.runs.planning.trust_checks import check_trust
 from evalspec.targets.retrievers.agent import RERANK
 from evalspec.targets.retrievers.base import Deletes, Ingests, Reranks, Retriever
-from evalspec.targets.retrievers.http_target_checks import tells_scope
+from evalspec.targets.retrievers.http_target_checks import reports_scope
 from evalspec.targets.retrievers.ingest_plan import DEFAULT_BATCH_SIZE, Cleanup, IngestPlan, plan_ingest
 from evalspec.targets.retrievers.loaders import count_assets, load_documents, open_loader
 from evalspec.targets.retrievers.opening import open_retriever, store_address
@@ -178,7 +178,7 @@ def _plan_ingest(
         batch_size=http.ingest.batch_size if http and http.ingest else DEFAULT_BATCH_SIZE,
         cleanup=Cleanup(options.cleanup),
         allow_custom_prefix=options.allow_custom_prefix,
-        ids_need_prefix=http is not None and not tells_scope(http),
+        ids_need_prefix=http is not None and not reports_scope(http),
     )
 
 

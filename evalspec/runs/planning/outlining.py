@@ -65,7 +65,7 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
 
 
 def _choose_slices(config: DatasetConfig, no_content: bool) -> tuple[str, ...] | None:
-    """Return the keys to slice results by; None for all with few values. Values are content, so tags stand in."""
+    """Return the keys to slice results by; None for all with few values. Values are content, so tags replace them."""
     if config.slices is None:
         return (TAGS,) if no_content else None
     return tuple(config.slices)
@@ -88,7 +88,7 @@ def _describe_curation(compute: Callable[[], Curation], no_content: bool) -> Cur
     """Return agreement and quality without notes, which may quote the set, and without values if texts are omitted."""
     found = compute()
     bare = (replace(one, flags=tuple(replace(flag, note=None) for flag in one.flags)) for one in found.dropped)
-    coverage = replace(found.coverage, thin=None) if no_content else found.coverage
+    coverage = replace(found.coverage, sparse=None) if no_content else found.coverage
     return replace(found, dropped=tuple(bare), coverage=coverage)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from evalspec.inputs.datasets.base import list_relevant
-from evalspec.inputs.datasets.filters import TAGS, spell_value
+from evalspec.inputs.datasets.filters import TAGS, list_spellings
 from evalspec.model import Need, Sample
 from evalspec.runs.planning.survey import Survey
 
@@ -123,7 +123,7 @@ class Profiler(Struct):
         if known is None:
             return
         if isinstance(value, str | int | bool):
-            known[spell_value(value)[0][:_LONGEST_VALUE]] += 1
+            known[list_spellings(value)[0][:_LONGEST_VALUE]] += 1
         if not isinstance(value, str | int | bool) or len(known) > _MOST_VALUES:
             self.values[key] = None
 

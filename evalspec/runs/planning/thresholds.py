@@ -14,13 +14,58 @@ from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Direction, Need, Threshold
-from evalspec.runs.planning.doubts import list_doubts
-from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset, Status
+from evalspec.model import Direction, LimitStatus, Need, Threshold
+from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.scoring.metrics.columns import canonical_spec, find_column
 from evalspec.verdict.outline import close
+
+
+def list_suspicious_limits(metric: Metric, limits: Sequence[Threshold]) -> Iterator[tuple[int, str, str]]:
+    """Yield the suspicious thresholds on a metric: index, message and fix."""
+    for index, limit in enumerate(limits):
+        found = _find_idle(metric, limit) or _find_unusual(metric, limit)
+        if found:
+            yield index, *found
+    higher, low_and_high = metric.definition.direction is Direction.HIGHER, None not in metric.bounds
+    stated = [limit.min if higher else limit.max for limit in limits]
+    if limits and low_and_high and not _is_own(metric) and stated.count(None) == len(stated):
+        side, better, other = ("maximum", "higher", "min") if higher else ("minimum", "lower", "max")
+        message = f"{metric.name} has only a {side}, but {better} is better: only bad replies pass"
+        yield 0, message, f"use {other}, or add {other}"
+
+
+def _find_idle(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
+    """Return message and fix if a threshold is at the end of the metric's range, so no value can fail it."""
+    low, high = metric.bounds
+    may_undercut = limit.min is not None and (low is None or limit.min > low)
+    may_exceed = limit.max is not None and (high is None or limit.max < high)
+    if may_undercut or may_exceed:
+        return None
+    return f"no value of {metric.name} can fail this threshold", "tighten or remove it"
+
+
+def _find_unusual(metric: Metric, limit: Threshold) -> tuple[str, str] | None:
+    """Return message and fix if a threshold accepts a bad mean. Thresholds on other statistics are not checked."""
+    least, most = metric.definition.usual_limits
+    best = metric.bounds[1 if metric.definition.direction is Direction.HIGHER else 0]
+    if limit.stat not in (None, "mean"):
+        return None
+    for side, value, is_odd in (
+        ("minimum", limit.min, least is not None and limit.min is not None and limit.min < least),
+        ("maximum", limit.max, most is not None and limit.max is not None and limit.max > most),
+    ):
+        if is_odd and value is not None:
+            message = f"a {side} of {value:g} on {metric.name} accepts most failures; its best value is {best:g}"
+            return message, f"did you mean {1 - value:g}?"
+    return None
+
+
+def _is_own(metric: Metric) -> bool:
+    entry = metric.settings.get("entry", {})
+    return bool(entry.get("rubric") or entry.get("scorer"))
+
 
 _NO_LIFT = "remove it, or write the slice and stat of the threshold that it is meant for"
 
@@ -52,7 +97,7 @@ class ThresholdFinder(Struct):
             for index, limit in enumerate(given):
                 where = self._place_of(index, (*place, key))
                 problem = self.loaded.problem(where, f"null lifts no threshold of dataset '{dataset.name}'", _NO_LIFT)
-                status: Status = "lifted" if limit.lifts else "overridden"
+                status = LimitStatus.LIFTED if limit.lifts else LimitStatus.OVERRIDDEN
                 identity = dataset.identify(name, limit)
                 if limit.lifts and identity in bound:
                     _add_new(problem, self.finder.problems)
@@ -77,7 +122,7 @@ class ThresholdFinder(Struct):
     def check_lifts(self, dataset: PlannedDataset) -> None:
         """Reject each null that lifts nothing."""
         for decision in dataset.decided.values() if dataset.available else ():
-            if decision.status == "lifted" and not decision.is_used:
+            if decision.status is LimitStatus.LIFTED and not decision.is_used:
                 _add_new(decision.problem, self.finder.problems)
 
     def shared(self, datasets: Sequence[PlannedDataset], limits: Mapping[str, Sequence[Limit]]) -> None:
@@ -105,7 +150,7 @@ class ThresholdFinder(Struct):
         """Let the evaluation's thresholds override those of the datasets' files."""
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
-            decision = Decision("overridden", self._shown_place(where), self.loaded.problem(where, ""))
+            decision = Decision(LimitStatus.OVERRIDDEN, self._shown_place(where), self.loaded.problem(where, ""))
             for dataset in datasets:
                 dataset.decided.setdefault(dataset.identify(name, limit), decision)
 
@@ -200,7 +245,7 @@ class ThresholdFinder(Struct):
             for dataset in datasets
         ]
         causes = {f"{one.status} by {one.by}": None for one in found if one.by}
-        if causes and all(one.status != "enforced" for one in found):
+        if causes and all(one.status is not LimitStatus.ENFORCED for one in found):
             self._add(place, f"this threshold is enforced in no dataset: {', '.join(causes)}", "remove it")
 
     def _refuse_looser(
@@ -228,7 +273,7 @@ class ThresholdFinder(Struct):
     def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
         bound = [(index, limit) for index, limit in enumerate(limits) if not limit.lifts]
         thresholds = [to_threshold(metric, limit, self._confidence) for _, limit in bound]
-        for number, message, fix in list_doubts(metric, thresholds):
+        for number, message, fix in list_suspicious_limits(metric, thresholds):
             where = self._place_of(bound[number][0], place)
             _add_new(self.loaded.problem(where, message, fix), self.warnings)
 

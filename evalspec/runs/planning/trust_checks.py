@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
-from evalspec.base.trust import Act, explain, in_force
+from evalspec.base.trust import Act, current_trust, explain
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.references import References, RefusedReference, UnresolvedReference
 from evalspec.inputs.manifest.yaml_source import Place, find_texts
@@ -42,7 +42,7 @@ _VARIABLES = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY"}
 
 def check_trust(draft: Draft) -> None:
     """Refuse forbidden values of the manifest, for any selection of datasets."""
-    if not in_force().is_limited:
+    if not current_trust().is_limited:
         return
     asks_agent = draft.needs_url
     command = draft.loaded.manifest.spec.api.command
@@ -64,7 +64,7 @@ def check_trust(draft: Draft) -> None:
 
 def check_services(draft: Draft, needs: Collection[Need]) -> None:
     """Refuse default judges and embeddings whose host and variables come from the environment."""
-    if not in_force().is_limited:
+    if not current_trust().is_limited:
         return
     evaluation = draft.loaded.manifest.spec.evaluation
     if Need.JUDGE in needs:

@@ -31,7 +31,7 @@ from evalspec.model import (
 )
 from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
-from evalspec.runs.runner.doubts import list_doubts
+from evalspec.runs.runner.doubtful_measurements import list_doubtful_measurements
 from evalspec.runs.runner.fingerprint import public_part
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.runs.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
@@ -114,7 +114,7 @@ def conclude(
         notes=tuple(notes),
         has_texts=outline.has_texts,
         regressions=regressions,
-        measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubts(datasets, outline)),
+        measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubtful_measurements(datasets, outline)),
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
         datasets=datasets,

@@ -9,7 +9,7 @@ from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
-from evalspec.scoring.metrics.base import Metric
+from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.verdict.stats import compute_statistic
 
 _ROUNDING = 1e-9
@@ -115,7 +115,7 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
     except BaseException as error:
         if ends_the_run(error):
             raise
-        return _failed(error)
+        return _failed(metric, error)
     return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result, grading)
 
 
@@ -128,13 +128,19 @@ async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -
     except BaseException as error:
         if ends_the_run(error):
             raise
-        return _failed(error)
+        return _failed(metric, error)
 
 
-def _failed(error: BaseException) -> Score:
+def _failed(metric: Metric, error: BaseException) -> Score:
     """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
     cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
-    return Score.failed(str(error) if isinstance(error, MetricError) else describe_exception(error), cause)
+    message = str(error) if isinstance(error, MetricError) else describe_exception(error)
+    return Score.failed(_name_plugin(metric, message), cause)
+
+
+def _name_plugin(metric: Metric, message: str) -> str:
+    origin = METRICS.origin(metric.definition.name)
+    return f"{origin}: {message}" if origin else message
 
 
 def _within_bounds(metric: Metric, score: Score) -> Score:
@@ -145,6 +151,6 @@ def _within_bounds(metric: Metric, score: Score) -> Score:
     above = high is not None and score.value > high + _ROUNDING
     if below or above:
         shown = ", ".join("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
-        return Score.failed(f"{metric.name} gave {score.value:g}, outside its range [{shown}]")
+        return Score.failed(_name_plugin(metric, f"{metric.name} gave {score.value:g}, outside its range [{shown}]"))
     inside = min(max(score.value, score.value if low is None else low), score.value if high is None else high)
     return score if inside == score.value else replace(score, value=inside)  # a rounding error beyond the end

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import name_some
 from evalspec.base.text import strip_userinfo
-from evalspec.base.trust import in_force
+from evalspec.base.trust import current_trust
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.model import Run
 from evalspec.model.fingerprints import AgentDigest, Fingerprint
@@ -288,7 +288,7 @@ def describe_resume(plan: Plan, run_id: str, *more: str) -> str:
     """Return the command that resumes a run, with the same restrictions on trust."""
     url = ("--url", strip_userinfo(plan.options.url)) if plan.options.url else ()
     return shlex.join(
-        ["evalspec", "evaluate", str(plan.loaded.path), *url, *in_force().to_options(), "--resume", run_id, *more]
+        ["evalspec", "evaluate", str(plan.loaded.path), *url, *current_trust().to_options(), "--resume", run_id, *more]
     )
 
 

@@ -117,7 +117,7 @@ def _open_own_agent(
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
     agent = UserAgent(plan.agent)
 
-    async def ask_and_say(target: JobTarget[Job]) -> None:
+    async def query_and_report(target: JobTarget[Job]) -> None:
         is_complete = False
         try:
             await target.ask()
@@ -127,7 +127,7 @@ def _open_own_agent(
                 progress.say(notice)  # there is no report
 
     pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0)
-    return JobTarget(name, pool, jobs, ask_and_say, own_notes=agent.notices)
+    return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 
 
 def open_pool(

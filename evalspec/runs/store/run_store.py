@@ -228,7 +228,7 @@ class RunStore:
                 latest.unlink()
 
 
-def read_moment(folder: Path) -> datetime | None:
+def read_timestamp(folder: Path) -> datetime | None:
     """Return when a run was started, from the name of its folder. None: this is no run, or the name is not a time."""
     found = _ID.fullmatch(folder.name)
     try:

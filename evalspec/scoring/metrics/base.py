@@ -155,7 +155,7 @@ def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: 
         InvalidInput: the metric cannot be built, or a metric of another package raised.
     """
     context.services.check_installed(definition.name, needs)
-    with METRICS.blaming(definition.name):
+    with METRICS.attribute_errors(definition.name):
         return definition.build(context) if definition.build else None
 
 

@@ -4,7 +4,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, SupportsFloat, TypeVar, overload
+from typing import Any, Protocol, SupportsFloat, TypeVar, overload
 
 from evalspec.base.errors import MetricError
 from evalspec.inputs.user_code.calls import describe_value
@@ -12,7 +12,22 @@ from evalspec.model import LARGEST_VALUE, Cause, Exchange, Need, Score
 from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.parameters import POSITIONAL, read_parameters
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+
+class MetricFunction(Protocol):
+    """Scores replies. It may be async."""
+
+    def __call__(self, exchange: Exchange, /, *context: Any, **parameters: Any) -> Any:
+        """Return a number, a bool, a Score, or None for "not applicable". `context`: a BuildContext, if it takes one.
+
+        `parameters`: keyword-only arguments of type `str`, `int`, `float`, `bool` or `Literal`.
+
+        Raises:
+            MetricError: the exchange cannot be scored. The score is failed, with this message.
+        """
+        ...
+
+
+Function = TypeVar("Function", bound=MetricFunction)
 
 _GIVEN: Mapping[Need, tuple[Callable[[Exchange], object], str]] = {
     Need.EXPECTED: (lambda exchange: exchange.sample.references or None, "the sample has no expected answer"),

@@ -6,10 +6,9 @@
 
 import json
 import re
-import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Argument
-from inspect import Signature, signature
+from inspect import Signature, signature, unwrap
 from math import isfinite
 from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -115,7 +114,7 @@ def read_parameters(function: Callable[..., Any]) -> tuple[Parameter, ...]:
     found = signature(function)
     names = {name: one.annotation for name, one in found.parameters.items() if one.kind is Argument.KEYWORD_ONLY}
     try:
-        types = get_type_hints(SimpleNamespace(__annotations__=names), vars(sys.modules[function.__module__]))
+        types = get_type_hints(SimpleNamespace(__annotations__=names), getattr(unwrap(function), "__globals__", {}))
     except NameError:  # an annotation as text that names what only type checkers import
         types = names
     typed = [one.replace(annotation=types.get(name, one.annotation)) for name, one in found.parameters.items()]

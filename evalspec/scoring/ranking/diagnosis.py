@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from evalspec.model import (
     AlwaysRetrieved,
     Diagnosis,
-    Intruder,
+    Distractor,
     MissingDocument,
     NeverRetrieved,
     QueryDiagnosis,
@@ -79,12 +79,12 @@ def _diagnose(
     first = missing[0].rank if missing else None
     above = deep[: first - 1] if first is not None and first > len(top) else top
     relevant = {document for group in wanted for document in group}
-    intruders = (
-        Intruder(document, rank, _grade(grades, document))
+    distractors = (
+        Distractor(document, rank, _grade(grades, document))
         for rank, document in enumerate(above, 1)
         if document not in relevant
     )
-    return QueryDiagnosis(query, len(wanted), len(deep), tuple(missing), tuple(intruders) if missing else ())
+    return QueryDiagnosis(query, len(wanted), len(deep), tuple(missing), tuple(distractors) if missing else ())
 
 
 def _find_missing(

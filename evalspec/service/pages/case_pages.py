@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.case_queue import CaseQueue
-from evalspec.reports.markup.room import Room
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.runs.store.files import DiskFull
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit
@@ -72,7 +72,7 @@ class CasePage(Struct, frozen=True):
 
     def render(self, template: str, visit: Visit, **values: Any) -> HTMLResponse:
         """Return the page. `template`: of the kind of case. `values`: what only that one shows."""
-        room = Room(self.text_bytes, self.whole_link)
+        room = TextBudget(self.text_bytes, self.whole_link)
         given = {"page": self, "shown": self.shown, "room": room, "whole_link": self.whole_link}
         return render_page(template, visit, self.refusal.status, **given, **values)
 

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.reports.markup.elements import Element, group
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.run import draw_comparison
 from evalspec.reports.markup.shown import Layout, lay_out
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import LONGEST
 from evalspec.reports.view.parts import Role
 from evalspec.service import jobs
@@ -132,7 +132,7 @@ def _render(visit: Visit, baseline: str, candidates: Sequence[str], outcome: Com
         layout=layout,
         flips=_show_candidates(visit, content) if content else [],
         sections=_draw_sections(visit, content, layout) if content else None,
-        room=Room(_TEXT_BYTES),
+        room=TextBudget(_TEXT_BYTES),
         force_link=visit.link("/compare", baseline=baseline, candidate=",".join(candidates), force="1"),
         this_link=visit.link("/compare", baseline=baseline, candidate=",".join(candidates)),
     )

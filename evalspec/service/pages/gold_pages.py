@@ -16,8 +16,8 @@ from evalspec.curation.gold.schema import Category, DisputeOutcome, Event, Kind
 from evalspec.curation.gold.states import SETTLING
 from evalspec.curation.gold.viewer import SEEN_STATES
 from evalspec.curation.gold.wording import CATEGORIES
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.shown import Layout, lay_out, lay_out_section
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.view.curation import build_curation_view
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.gold_api import MOST_WORDS, Note
@@ -169,7 +169,7 @@ def _render_triple(
         links=links,
         most_words=MOST_WORDS,
         whole_link=whole_link,
-        room=Room(_TEXT_BYTES, whole_link),
+        room=TextBudget(_TEXT_BYTES, whole_link),
         may_review=visit.may("review"),
         errors=refusal.errors,
         note=refusal.form.note,
@@ -189,7 +189,7 @@ def settle_dispute(
     """Uphold or drop a disputed triple. `shown`: the events that the person saw: nobody upholds unseen flags."""
     found, person, entry = _open_triple(visit, name, id)
     done = see_other(SetLinks(visit, name).triple(id))
-    if any(_is_decision(event, person, outcome, entry) for event in entry.standing.current.events):
+    if any(_is_decision(event, person, outcome, entry) for event in entry.review_status.current.events):
         return done
     require_no_withheld(entry, find_caller_viewer(found, visit.access))
     decide = partial(resolve, found.root, id, person, outcome, category=category, note=note)
@@ -229,7 +229,7 @@ def revise_disputed(
 def _is_revision(entry: TripleEntry, person: str, words: Mapping[str, Any]) -> bool:
     """Return whether the person has just written these words: a form that was sent twice."""
     written = [one.event for one in entry.events if one.event.kind is Kind.REVISE]
-    own = bool(written) and written[-1].by == person and written[-1].revision == entry.standing.revision
+    own = bool(written) and written[-1].by == person and written[-1].revision == entry.review_status.revision
     return own and all(getattr(entry.triple, key) == value for key, value in words.items())
 
 
@@ -237,7 +237,7 @@ def _is_decision(event: Event, person: str, outcome: DisputeOutcome, entry: Trip
     """Return whether an event is this decision about the flags that there are now: a form that was sent twice."""
     if event.kind not in SETTLING or event.by != person or event.verdict != outcome:
         return False
-    return outcome is not DisputeOutcome.UPHELD or event.settles == entry.standing.current.list_flags()
+    return outcome is not DisputeOutcome.UPHELD or event.settles == entry.review_status.current.list_flags()
 
 
 def _open_triple(visit: Visit, name: str, id: str) -> tuple[GoldSet, str, TripleEntry]:

@@ -9,7 +9,7 @@ from evalspec.curation.gold.disputes import check_numbers, is_numeric
 from evalspec.curation.gold.files import compute_hash
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.passages import BlockText, find_shared, read_block_text
-from evalspec.curation.gold.reviewers import describe_missing, explain_no_settling, list_reviewable
+from evalspec.curation.gold.reviewers import describe_missing, explain_unresolvable, list_reviewable
 from evalspec.curation.gold.schema import Event, Flag, Kind
 from evalspec.curation.gold.states import State
 from evalspec.curation.gold.viewer import Viewer
@@ -148,7 +148,7 @@ def show_set(project: Project, found: GoldSet, viewer: Viewer) -> ShownSet:
         person=person,
         triples=len(entries),
         waiting=len(list_reviewable(found, person)) if person else 0,
-        done=sum(person in entry.standing.current.reviews for entry in entries),
+        done=sum(person in entry.review_status.current.reviews for entry in entries),
         to_settle=sum(can_settle(entry, viewer) for entry in entries),
         states=tuple(viewer.count_states(found).items()),
         problems=tuple(problems[:_PROBLEMS_SHOWN]),
@@ -160,7 +160,7 @@ def can_settle(entry: TripleEntry, viewer: Viewer) -> bool:
     """Return whether a person can settle a dispute that they may see."""
     if viewer.person is None or viewer.is_blind(entry):
         return False
-    return explain_no_settling(entry, viewer.person) is None
+    return explain_unresolvable(entry, viewer.person) is None
 
 
 def list_triple(entry: TripleEntry, viewer: Viewer) -> ListedTriple:
@@ -169,7 +169,7 @@ def list_triple(entry: TripleEntry, viewer: Viewer) -> ListedTriple:
     state = viewer.show_state(entry)
     return ListedTriple(
         entry.id,
-        entry.standing.revision,
+        entry.review_status.revision,
         entry.triple.question if entry.triple is not None and has_content else None,
         state,
         _TONES.get(entry.state, "none") if state == entry.state else "none",
@@ -186,7 +186,7 @@ def show_triple(project: Project, root: Path, entry: TripleEntry, *, whole: bool
     texts = [read_block_text(root, block) for block in triple.blocks[:_BLOCKS_SHOWN]]
     return ShownTriple(
         entry.id,
-        entry.standing.revision,
+        entry.review_status.revision,
         entry.content_hash,
         triple.question,
         triple.expected_answer,
@@ -257,11 +257,11 @@ def show_dispute(root: Path, entry: TripleEntry, viewer: Viewer) -> ShownDispute
     """Return the dispute about a triple. None: there is none, or the person may not see it."""
     if entry.state is not State.DISPUTED or viewer.is_blind(entry):
         return None
-    current, person = entry.standing.current, viewer.person
+    current, person = entry.review_status.current, viewer.person
     flags = [event for event in current.events if event.kind is Kind.FLAG]
     named = dict.fromkeys(event.category for event in flags if event.category is not None)
     is_third = person not in current.writers | current.reviews.keys()
-    refusal = "you are not one of the people of the set" if person is None else explain_no_settling(entry, person)
+    refusal = "you are not one of the people of the set" if person is None else explain_unresolvable(entry, person)
     return ShownDispute(
         tuple(map(show_event, flags)),
         tuple((CATEGORIES[category], RULES[category]) for category in named if category in RULES),

@@ -142,10 +142,10 @@ def show_form(
 def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
     doubt = "" if match is LabelMatch.COUNTS else str(match)
     at = render_label_time(label.at)
-    return ShownLabel(label.labeller, say_verdict(label), label.verdict.is_good, label.note, at, doubt)
+    return ShownLabel(label.labeller, render_verdict(label), label.verdict.is_good, label.note, at, doubt)
 
 
-def say_verdict(label: Label) -> str:
+def render_verdict(label: Label) -> str:
     """Return a verdict with the score that the person would have given."""
     return str(label.verdict) if label.value is None else f"{label.verdict} ({label.value:.4g})"
 

@@ -26,7 +26,7 @@ from evalspec.service.pages.case_pages import (
     Refusal,
     find_refusal,
 )
-from evalspec.service.pages.label_views import LabelForm, list_metrics, say_verdict, show_form
+from evalspec.service.pages.label_views import LabelForm, list_metrics, render_verdict, show_form
 from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.visits import Reviewer, Visit, see_other
@@ -259,4 +259,4 @@ def _find_last(opened: OpenLabelling) -> LastDecision | None:
     if row is None:
         return None
     action = opened.link_case(row.position, newest.attempt, newest.metric)
-    return LastDecision(newest.sample, say_verdict(newest), action, {"verdict": str(LabelVerdict.WITHDRAWN)})
+    return LastDecision(newest.sample, render_verdict(newest), action, {"verdict": str(LabelVerdict.WITHDRAWN)})

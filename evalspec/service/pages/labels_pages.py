@@ -11,14 +11,14 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.tables import COLUMNS
 from evalspec.model.labels import Label
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.shown import lay_out
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.indexed_run import open_indexed_run
 from evalspec.service.labelling import SUFFIXES, import_content, read_shown_labels, read_stats
-from evalspec.service.pages.label_views import list_metrics, render_label_time, say_verdict
+from evalspec.service.pages.label_views import list_metrics, render_label_time, render_verdict
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other
@@ -132,7 +132,7 @@ def _render(
         errors=(errors or [])[:_ERRORS_SHOWN],
         more_errors=max(len(errors or ()) - _ERRORS_SHOWN, 0),
         columns=COLUMNS,
-        room=Room(_TEXT_BYTES),
+        room=TextBudget(_TEXT_BYTES),
     )
 
 
@@ -149,7 +149,7 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         label.attempt,
         label.metric,
         "" if label.metric is None or label.shown_value is None else render_value(label.metric, label.shown_value),
-        say_verdict(label),
+        render_verdict(label),
         label.verdict.is_good,
         label.labeller,
         label.note,

@@ -10,10 +10,10 @@ from msgspec import Struct
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.gold_set import TripleEntry
 from evalspec.curation.gold.protocol import review
+from evalspec.curation.gold.retraction import LastReview, find_last_reviews, retract_last
 from evalspec.curation.gold.review_session import ReviewSession
 from evalspec.curation.gold.reviewers import explain_no_review
 from evalspec.curation.gold.schema import Category, Event, Flag
-from evalspec.curation.gold.taking_back import LastReview, find_last_reviews, take_last_back
 from evalspec.curation.gold.wording import CATEGORIES, FLAGS
 from evalspec.service.gold_api import Verdict
 from evalspec.service.gold_people import find_project_set, find_project_triple, require_caller_person
@@ -90,7 +90,7 @@ def record_review(
     opened = _open_review(visit, name)
     entry = find_project_triple(opened.session.root, id)
     flag = None if verdict == "confirm" else Flag(verdict)
-    own = entry.standing.current.reviews.get(opened.session.by)
+    own = entry.review_status.current.reviews.get(opened.session.by)
     if own is None or not _is_same(own, flag, category, note):
         about = None if flag is None else category
         record = partial(review, opened.session.root, id, opened.session.by, flag, category=about, note=note)
@@ -111,7 +111,7 @@ def undo_review(name: str, visit: Reviewer, event: Id) -> Response:
     """Take the latest review back, and show its triple again. `event`: the name of its file."""
     opened = _open_review(visit, name)
     try:
-        entry = take_last_back(opened.session.found, opened.session.by, event)
+        entry = retract_last(opened.session.found, opened.session.by, event)
     except InvalidInput as error:
         return _render(opened, opened.session.open(), refusal=Refusal(describe_errors(error, visit)))
     return see_other(opened.links.part("/review", id=entry.id))

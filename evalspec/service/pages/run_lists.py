@@ -79,7 +79,7 @@ def list_run(entry: RunEntry) -> ListedRun:
     """Return the row of a run."""
     return ListedRun(
         entry.id,
-        render_moment(entry.moment),
+        render_timestamp(entry.moment),
         str(entry.status),
         entry.verdict,
         entry.partial,
@@ -180,6 +180,6 @@ def draw_trend(
     return TrendDrawing(lines, last, tuple(place(0, limit)[1] for limit in near))
 
 
-def render_moment(moment: float) -> str:
+def render_timestamp(moment: float) -> str:
     """Return a time as `2026-11-23 06:15 UTC`."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -26,7 +26,7 @@ from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
 from evalspec.service.jobs import Job
-from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_moment
+from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_timestamp
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
@@ -223,7 +223,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         visit,
         run_id=run_id,
         heading=(content.agent if content else None) or "Run",
-        started=render_moment(entry.moment) if entry.moment else None,
+        started=render_timestamp(entry.moment) if entry.moment else None,
         state=_describe_state(entry, content),
         content=content,
         said=[cell for cell in content.view.headline[1:] if cell.words != name(content.agent or "")] if content else [],
@@ -302,7 +302,7 @@ def _draw_sections(visit: Visit, run_id: str, content: RunContent, layout: Layou
 
     others = [("others", "Others")] if layout.linked else []
     return group(
-        draw_navigation(layout.sections, *others, ("run", "Run")),
+        draw_navigation(layout.sections, links, *others, ("run", "Run")),
         draw_sections(layout.sections, links, _choose_charts(content, layout), link_samples),
     )
 

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from evalspec.reports.markup.elements import Element, chip, el
 from evalspec.reports.markup.elements import name as isolate
-from evalspec.reports.markup.room import Room
 from evalspec.reports.markup.run_content import MOST_REASONS, RunContent
 from evalspec.reports.markup.sample_content import Limits, find_state, render_latency, show_scores
 from evalspec.reports.markup.samples import draw_cells, draw_columns
+from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import frame_table
 from evalspec.reports.view.parts import Words
 from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
@@ -87,7 +87,7 @@ def _draw_table(
     metrics: list[str],
     chosen: Mapping[str, str],
 ) -> Element:
-    room, kept = Room(_TEXT_BYTES), {f"in_{key}": value for key, value in chosen.items()}
+    room, kept = TextBudget(_TEXT_BYTES), {f"in_{key}": value for key, value in chosen.items()}
 
     def draw_row(row: SampleRow) -> Element:
         result, limits = row.result, content.limits.get(row.dataset, {})
@@ -131,7 +131,9 @@ def show_run_sample(run_id: str, visit: Visitor, given: Annotated[dict[str, str]
         list_link=visit.link_run(run_id, "/samples", **chosen),
         previous=_link_neighbour(visit, run_id, previous, chosen),
         following=_link_neighbour(visit, run_id, following, chosen),
-        room=Room(None if "whole" in given else _TEXT_BYTES, visit.link_run(run_id, "/sample", at=position, whole=1)),
+        room=TextBudget(
+            None if "whole" in given else _TEXT_BYTES, visit.link_run(run_id, "/sample", at=position, whole=1)
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import AgentReply, Sample
-from evalspec.model.samples import spell_input
+from evalspec.model.samples import render_input
 from evalspec.targets.agents.base import add_times
 from evalspec.targets.agents.call_thread import CallThread, RaisedInThread
 from evalspec.targets.agents.results import read_result
@@ -37,7 +37,7 @@ class FunctionAgent:
         Raises:
             ServiceError: the agent raised, exceeded the timeout, or returned another type.
         """
-        question = spell_input(sample.user_input)
+        question = render_input(sample.user_input)
         async with self._agent.turns:
             if self._instance is None:
                 self._instance = await self._agent.open(self._thread)

@@ -61,7 +61,7 @@ class HttpAgent:
         Raises:
             ServiceError: there is no usable reply. The error says whether to retry.
         """
-        with WIRES.blaming(find_wire(self._target.endpoint).name, ServiceError):
+        with WIRES.attribute_errors(find_wire(self._target.endpoint).name, ServiceError):
             return await self._exchange(sample)
 
     async def aclose(self) -> None:

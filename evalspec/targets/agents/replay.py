@@ -157,7 +157,7 @@ def _by_score(scores: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(sorted(scores, key=lambda document: (scores[document], document), reverse=True))
 
 
-def list_strangers(replies: Replies, known: Collection[tuple[str, str]]) -> list[str]:
+def list_unknown_replies(replies: Replies, known: Collection[tuple[str, str]]) -> list[str]:
     """Return the ids of replies without a sample, in the order of the file. `known`: datasets and ids of samples."""
     ids = {sample_id for _dataset, sample_id in known}
     return [key[1] for key in replies if (key not in known if key[0] else key[1] not in ids)]

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.registry import Registry
+from evalspec.base.registry import Registry, returned
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
-from evalspec.model.samples import spell_input
+from evalspec.model.samples import render_input
 from evalspec.targets.agents.mapping import MappedStream, read_mapped
 
 DEFAULT_WIRE = "agentspec"
@@ -53,18 +53,41 @@ class StreamReader(Protocol):
         ...
 
 
+class RequestBuilder(Protocol):
+    """Builds requests."""
+
+    def __call__(self, sample: Sample, endpoint: ChatEndpoint, /) -> Any:
+        """Return the JSON value to send for one sample.
+
+        Raises:
+            ServiceError: the sample lacks something. The error is recorded on the sample.
+        """
+        ...
+
+
+class ReplyReader(Protocol):
+    """Reads replies."""
+
+    def __call__(self, value: Any, /) -> AgentReply:
+        """Return the parts of a JSON reply, without latency. What the reply lacks is None, never 0 or empty.
+
+        Raises:
+            ServiceError: the value has another form, or is an error. It says whether another attempt may succeed.
+        """
+        ...
+
+
 class Wire(Struct, frozen=True):
     """One protocol of a chat endpoint.
 
-    `build_request`: builds the JSON value to send for one sample. `read_reply`: reads the parts of a JSON reply
-    (without latency). `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
+    `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
     path of an endpoint without its own. `headers`: sent unless the endpoint has its own.
     """
 
     name: str
     summary: str
-    build_request: Callable[[Sample, ChatEndpoint], Any]
-    read_reply: Callable[[Any], AgentReply]
+    build_request: RequestBuilder
+    read_reply: ReplyReader
     open_stream: Callable[[], StreamReader] | None = None
     path: str | None = None
     headers: Mapping[str, str] = {}
@@ -106,7 +129,7 @@ def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
     """
     if endpoint.response is not None:
         return read_mapped(value, endpoint.response)
-    return find_wire(endpoint).read_reply(value)
+    return returned(find_wire(endpoint).read_reply(value), AgentReply)
 
 
 def open_stream(endpoint: ChatEndpoint) -> StreamReader:
@@ -127,7 +150,7 @@ def open_stream(endpoint: ChatEndpoint) -> StreamReader:
 
 def build_messages(sample: Sample) -> list[dict[str, str]]:
     """Return the conversation as role and content. A plain question is one user message."""
-    turns = spell_input(sample.user_input)
+    turns = render_input(sample.user_input)
     return [{"role": "user", "content": turns}] if isinstance(turns, str) else turns
 
 

@@ -32,7 +32,7 @@ def apply_preset(search: HttpSearch) -> HttpSearch:
     if preset is None:
         return search
     said = search.model_dump(by_alias=True, exclude_unset=True)
-    with DATASETS.blaming(search.preset or ""):
+    with DATASETS.attribute_errors(search.preset or ""):
         return HttpSearch.model_validate({**preset.parts, **said})
 
 
@@ -100,7 +100,7 @@ def check_http(options: HttpRetriever) -> list[Found]:
     ]
 
 
-def tells_scope(options: HttpRetriever) -> bool:
+def reports_scope(options: HttpRetriever) -> bool:
     """Return whether ingest sends the scope to the service. If not, the ids must begin with the scope."""
     ingest = options.ingest
     return ingest is not None and _SCOPE in list_placeholders([ingest.path, ingest.request, ingest.document])

@@ -6,15 +6,14 @@ hybrid fuses two of them by reciprocal ranks (Cormack, Clarke and Büttcher, SIG
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from inspect import iscoroutinefunction
 from math import fsum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, RetrieverError
-from evalspec.base.registry import Registry
+from evalspec.base.registry import Registry, returned
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.retriever_schema import (
     Bm25Options,
@@ -33,8 +32,21 @@ from evalspec.targets.retrievers.qdrant import QdrantRetriever
 from evalspec.targets.retrievers.vectors import DenseRetriever, TextVectors
 
 DEFAULT_RETRIES = 2
-RetrieverFactory = Callable[[Any, TextVectors], Retriever]
-"""Makes a retriever from its options and the vectors that all retrievers of a run share."""
+
+
+class RetrieverFactory(Protocol):
+    """Makes retrievers."""
+
+    def __call__(self, options: Any, vectors: TextVectors, /) -> Retriever:
+        """Return the retriever for some options, with the vectors that all retrievers of a run share.
+
+        Nothing is loaded or connected yet. Options of a plug-in are in `options.model_extra`, unchecked.
+
+        Raises:
+            InvalidInput: an option is wrong, or a package is missing.
+        """
+        ...
+
 
 RETRIEVERS: Registry[RetrieverFactory] = Registry("builtin retriever", "evalspec.retrievers")
 
@@ -101,29 +113,37 @@ def create_builtin(options: BuiltinOptions, vectors: TextVectors) -> Retriever:
         raise InvalidInput(f"unknown builtin retriever '{options.builtin}'", RETRIEVERS.hint(options.builtin))
     if not RETRIEVERS.is_plugin(options.builtin):
         return create(options, vectors)
-    with RETRIEVERS.blaming(options.builtin):
+    with RETRIEVERS.attribute_errors(options.builtin):
         return cast(Retriever, _Guarded(create(options, vectors), options.builtin))
 
 
+_METHODS = ("search", "rerank", "prepare", "ingest", "delete", "aclose")
+
+
 class _Guarded:
-    """A plugin's retriever, whose exceptions are reported with the plugin's name. It has the plugin's attributes, so
+    """A plugin's retriever, whose exceptions are reported with the plugin's name. It has the plugin's methods, so
     that `isinstance` with the protocols of retrievers.base gives the same result.
     """
 
     def __init__(self, retriever: Retriever, name: str) -> None:
-        for attribute in dir(retriever):
-            if not attribute.startswith("_"):
-                value = getattr(retriever, attribute)
-                setattr(self, attribute, _guard(value, name) if iscoroutinefunction(value) else value)
+        if not hasattr(retriever, "search"):
+            raise TypeError(f"it returned {type(retriever).__name__}, which has no method search")
+        for attribute in _METHODS:
+            if hasattr(retriever, attribute):
+                setattr(self, attribute, _guard(getattr(retriever, attribute), attribute, name))
 
     async def aclose(self) -> None:
         """Do nothing if the plugin has no such method."""
 
 
-def _guard(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
-    async def guarded(*given: Any, **named: Any) -> Any:
-        with RETRIEVERS.blaming(name, RetrieverError):
-            return await method(*given, **named)
+def _guard(method: Callable[..., Any], kind: str, name: str) -> Callable[..., Awaitable[Any]]:
+    async def guarded(*given: Any) -> Any:
+        with RETRIEVERS.attribute_errors(name, RetrieverError):
+            result = await returned(method(*given), Awaitable)  # type: ignore[type-abstract]
+            if kind in ("search", "rerank"):
+                hits = [returned(hit, Hit) for hit in returned(result, Retrieval).hits]
+                return replace(result, hits=tuple(hits))
+            return returned(result, Sequence) if kind == "ingest" else result  # type: ignore[type-abstract]
 
     return guarded
 

@@ -18,8 +18,8 @@ from evalspec.model.comparisons import (
     DatasetComparison,
     Delta,
     MetricChange,
+    RequiredSampleSize,
     RunPair,
-    SettlingSize,
     SliceChange,
 )
 from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
@@ -47,9 +47,9 @@ from evalspec.verdict.comparison.pairing import (
     to_paired,
 )
 from evalspec.verdict.comparison.sample_changes import list_sample_changes
-from evalspec.verdict.comparison.thin_cells import describe_thin_cells
 from evalspec.verdict.stats.paired import compute_effect_size
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice
+from evalspec.verdict.validity.cells import describe_sparse_cells
 from evalspec.verdict.validity.changes import Evidence, SignificanceRules, estimate_difference, weigh
 from evalspec.verdict.validity.estimates import FEW
 
@@ -141,8 +141,8 @@ def _compare(
     baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: SignificanceRules
 ) -> CandidateComparison:
     datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
-    thin = [
-        describe_thin_cells(pairs.after if pairs.after.gold else pairs.before, pairs.samples.both, one.metrics.values())
+    sparse = [
+        describe_sparse_cells(pairs.with_gold, pairs.samples.both, one.metrics.values())
         for pairs, one in zip(match.datasets, datasets, strict=True)
     ]
     candidate = match.candidate
@@ -150,7 +150,7 @@ def _compare(
         candidate.name,
         candidate.run.id,
         candidate.kind,
-        (*match.notes, *filter(None, thin)),
+        (*match.notes, *filter(None, sparse)),
         mismatches=match.mismatches,
         differences=tuple(list_differences(baseline.run, candidate.run)),
         datasets=datasets,
@@ -312,7 +312,7 @@ def _settle(pairs: DatasetPairs, metric: str, evidence: Evidence | None, *, size
         cohens_dz=effect.cohens_dz if effect else None,
         superiority=effect.superiority if effect else None,
         units=evidence.scores.count_units,
-        settles=_find_settling(evidence) if sized and verdict is Change.UNDECIDED else None,
+        required_size=_find_required_size(evidence) if sized and verdict is Change.UNDECIDED else None,
         confidence=evidence.rules.confidence,
     )
 
@@ -331,14 +331,14 @@ def _judge(evidence: Evidence) -> tuple[Change, str | None]:
     return (Change.IMPROVED if better else Change.DEGRADED), None
 
 
-def _find_settling(evidence: Evidence) -> SettlingSize | None:
+def _find_required_size(evidence: Evidence) -> RequiredSampleSize | None:
     """Return a change of a fiftieth of the metric's range and the pairs that would detect it, if there are fewer."""
     if evidence.scores.bounds is None:
         return None
     low, high = evidence.scores.bounds
     change = _WORTH_FINDING * (high - low)
     needed = evidence.compute_needed(change)
-    return SettlingSize(change, needed) if needed is not None and needed > len(evidence.scores) else None
+    return RequiredSampleSize(change, needed) if needed is not None and needed > len(evidence.scores) else None
 
 
 def _without_samples(before: DatasetResult, after: DatasetResult, metric: str) -> MetricChange:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.model import Confirmation, DatasetResult, RegressionOutcome, VerdictStatus
+from evalspec.model import Confirmation, ConfirmationStatus, DatasetResult, RegressionOutcome, VerdictStatus
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.verdict.comparison.baseline import Baseline, count_attempts
 from evalspec.verdict.comparison.regression import OutcomeKey, decide_regressions
@@ -16,7 +16,7 @@ from evalspec.verdict.comparison.regression import OutcomeKey, decide_regression
 ENOUGH_ATTEMPTS = 5
 """Attempts per sample in a baseline that win back the power which confirmation costs."""
 
-_STATUSES = {VerdictStatus.FAIL: "confirmed", VerdictStatus.PASS: "refuted"}
+_STATUSES = {VerdictStatus.FAIL: ConfirmationStatus.CONFIRMED, VerdictStatus.PASS: ConfirmationStatus.REFUTED}
 
 
 def confirm(
@@ -35,7 +35,7 @@ def confirm(
     if not doubted:
         return tuple(outcomes)
     if isinstance(second, str):
-        lacking = Confirmation("not confirmed", second)
+        lacking = Confirmation(ConfirmationStatus.NOT_CONFIRMED, second)
         return tuple(_apply(one, lacking, one.status) if one.rests_on_test else one for one in outcomes)
 
     def decide(policy: CiGate) -> dict[OutcomeKey, RegressionOutcome]:
@@ -51,20 +51,20 @@ def confirm(
 
 
 def _describe(second: RegressionOutcome, settled: RegressionOutcome) -> Confirmation:
-    status = _STATUSES.get(second.status, "not confirmed")
-    reason = (settled if status == "refuted" else second).reason or ""
-    return Confirmation(status, reason, second.candidate, second.delta, second.p_value, second.pairs)  # type: ignore[arg-type]
+    status = _STATUSES.get(second.status, ConfirmationStatus.NOT_CONFIRMED)
+    reason = (settled if status is ConfirmationStatus.REFUTED else second).reason or ""
+    return Confirmation(status, reason, second.candidate, second.delta, second.p_value, second.pairs)
 
 
 def _apply(outcome: RegressionOutcome, confirmation: Confirmation, settled: VerdictStatus) -> RegressionOutcome:
     """Return the outcome with its confirmation. `settled`: its status if the second attempts refute it."""
     words = {
-        "confirmed": f"; confirmed by second attempts: {confirmation.reason}",
-        "refuted": f", but not in second attempts: {confirmation.reason}",
-        "not confirmed": f"; not confirmed: {confirmation.reason}",
+        ConfirmationStatus.CONFIRMED: f"; confirmed by second attempts: {confirmation.reason}",
+        ConfirmationStatus.REFUTED: f", but not in second attempts: {confirmation.reason}",
+        ConfirmationStatus.NOT_CONFIRMED: f"; not confirmed: {confirmation.reason}",
     }
     reason = f"{outcome.reason}{words[confirmation.status]}"
-    if confirmation.status == "refuted":
+    if confirmation.status is ConfirmationStatus.REFUTED:
         return replace(outcome, status=settled, reason=reason, confirmation=confirmation, worsened={})
     return replace(outcome, reason=reason, confirmation=confirmation)
 
@@ -72,7 +72,11 @@ def _apply(outcome: RegressionOutcome, confirmation: Confirmation, settled: Verd
 def list_advice(outcomes: Sequence[RegressionOutcome], baseline: Baseline) -> list[str]:
     """Return a note for each drop that is refuted, and how more attempts in the baseline would help."""
     attempts = count_attempts(baseline.run)
-    refuted = [one for one in outcomes if one.confirmation is not None and one.confirmation.status == "refuted"]
+    refuted = [
+        one
+        for one in outcomes
+        if one.confirmation is not None and one.confirmation.status is ConfirmationStatus.REFUTED
+    ]
     told = [f"{one.label}: a drop was significant in the first attempts, but not in the second" for one in refuted]
     if not refuted or attempts >= ENOUGH_ATTEMPTS:
         return told

@@ -249,7 +249,7 @@ def _describe_doubt(one: Held, evidence: Evidence, policy: CiGate, *, few: bool)
 
 def _describe_few(evidence: Evidence) -> str:
     """Return `: only 4 clusters changed, but at least 5 are needed`; empty if enough changed."""
-    needed = evidence.rules.count_needed(luck=evidence.scores.luck)
+    needed = evidence.rules.count_needed(chance=evidence.scores.chance)
     if evidence.changed >= needed:
         return ""
     unit = "cluster" if evidence.scores.is_clustered else "sample"

@@ -1,6 +1,7 @@
 """Resolve maxDrop: the metrics that the gate compares with its baseline, and the allowed drop of each."""
 
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.gate_schema import CiGate
@@ -13,6 +14,9 @@ from evalspec.verdict.comparison.comparability import (
 )
 from evalspec.verdict.comparison.pairing import is_cost
 
+if TYPE_CHECKING:
+    from evalspec.scoring.metrics.columns import Definitions
+
 PROMOTE = "promote a new baseline"
 REJUDGE = "judge the replies of the baseline again (rescore --fresh) and promote that run"
 NO_SCORES = f"the baseline has no scores for it: {PROMOTE}"
@@ -22,25 +26,41 @@ _ROUNDING = 1e-6
 BY_VALUE = "decided by value: latencies depend on machine and load, so no test is made"
 
 
-def check_max_drop(policy: CiGate, metrics: Collection[str]) -> list[str]:
-    """Return a line, with the fix, for each name in `maxDrop` that is no computed metric."""
+def check_max_drop(policy: CiGate, metrics: "Definitions") -> list[str]:
+    """Return a line, with the fix, for each name in `maxDrop` that is no computed metric, of these by column."""
     if not isinstance(policy.max_drop, dict):
         return []
-    found = (_explain_unknown(name, sorted(set(metrics))) for name in policy.max_drop)
+    found = (_explain_unknown(name, metrics) for name in policy.max_drop)
     return [f"maxDrop: {problem}" for problem in found if problem]
 
 
-def _explain_unknown(name: str, metrics: Collection[str]) -> str | None:
+def name_columns(policy: CiGate, metrics: "Definitions") -> CiGate:
+    """Return a checked policy whose names in `maxDrop` have no defaults of parameters, which runs do not know."""
+    if not isinstance(policy.max_drop, dict) or not any("(" in name for name in policy.max_drop):
+        return policy
+    found = {name: find_metric(name, metrics, _by_name(metrics)) or name for name in policy.max_drop if "(" in name}
+    spelled = {name: column if "(" in column else f"{column}()" for name, column in found.items()}
+    drops = {spelled.get(name, name): drop for name, drop in policy.max_drop.items()}
+    return policy.model_copy(update={"max_drop": drops})
+
+
+def _by_name(metrics: "Definitions") -> "Definitions":
+    return {one.name: one for one in metrics.values()}
+
+
+def _explain_unknown(name: str, metrics: "Definitions") -> str | None:
     """Return why a name stands for no metric, with the fix; None if it does."""
     try:
-        known = find_metric(name, metrics)
+        known = find_metric(name, metrics, _by_name(metrics))
     except ValueError as error:
         return str(error).replace("; ", ". ")
     return None if known else f"no dataset computes '{name}'. {near_miss(name, metrics)}"
 
 
-def find_metric(name: str, metrics: Collection[str]) -> str | None:
+def find_metric(name: str, metrics: Collection[str], own: "Definitions | None" = None) -> str | None:
     """Return the metric of a name, which may be an alias and differ in case; None if there is none.
+
+    `own`: metrics that are not registered.
 
     Raises:
         ValueError: the name may be several metrics, or has a parameter that its metric does not have.
@@ -49,7 +69,7 @@ def find_metric(name: str, metrics: Collection[str]) -> str | None:
         return name  # without the registry of all metrics, which is slow to import
     from evalspec.scoring.metrics.columns import find_column
 
-    return find_column(name, metrics)
+    return find_column(name, metrics, own)
 
 
 def resolve_limits(policy: CiGate, baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, float]:

@@ -110,6 +110,11 @@ class DatasetPairs(Struct, frozen=True):
     cluster: str | None
     tested: Mapping[str, PairedScores]
 
+    @property
+    def with_gold(self) -> DatasetResult:
+        """The dataset that knows the gold set, if one of them does."""
+        return self.after if self.after.gold else self.before
+
 
 def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePairs:
     """Return the samples paired by id, which is unique in a dataset."""

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
+    ComparedWith,
     DatasetResult,
     RegressionOutcome,
     Run,
@@ -67,7 +68,7 @@ def decide_regressions(
         _match(baseline.run, candidate, dataset, policy, None if removed is None else removed.get(dataset.name, ()))
         for dataset in datasets
     ]
-    families = _choose(_hold_all(baseline.run, candidate, matched, policy), "baseline", only)
+    families = _choose(_hold_all(baseline.run, candidate, matched, policy), ComparedWith.BASELINE, only)
     # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
     of_anchor = policy.model_copy(update={"regression": "drop", "new_failures": None, "max_removed": 1.0})
     anchored: list[list[Held]] = []
@@ -75,12 +76,12 @@ def decide_regressions(
         old = [_match(baseline.anchor, candidate, dataset, policy) for dataset in datasets]
         anchored = _hold_all(baseline.anchor, candidate, old, of_anchor)
     is_shared = policy.regression == "drop" and any(one.paired for family in anchored for one in family)
-    anchored = _choose(anchored, "anchor", only)
+    anchored = _choose(anchored, ComparedWith.ANCHOR, only)
     outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
     if only is None:
         outcomes += list_unmeasured(baseline.run, candidate, policy)
     if policy.new_failures is not None:
-        wanted = [one for one in matched if only is None or (one.after.name, None, "baseline") in only]
+        wanted = [one for one in matched if only is None or (one.after.name, None, ComparedWith.BASELINE) in only]
         shared = policy.model_copy(update={"alpha": policy.alpha and policy.alpha / len(datasets)})
         outcomes += [_count_new_failures(baseline.run, candidate, dataset, shared) for dataset in wanted]
     outcomes += map(_as_anchored, _decide_all(anchored, of_anchor, ANCHOR_SHARE if is_shared else 1.0))
@@ -92,7 +93,9 @@ def _hold_all(baseline: Run, candidate: Run, matched: Sequence[Matched], policy:
     return [[pair_held(one, policy) for one in _hold(baseline, candidate, dataset, policy)] for dataset in matched]
 
 
-def _choose(families: Sequence[list[Held]], against: str, only: Collection[OutcomeKey] | None) -> list[list[Held]]:
+def _choose(
+    families: Sequence[list[Held]], against: ComparedWith, only: Collection[OutcomeKey] | None
+) -> list[list[Held]]:
     """Return the metrics to decide. `only`: their keys; None for all."""
     if only is None:
         return list(families)
@@ -114,9 +117,9 @@ def _decide_all(families: Sequence[Sequence[Held]], policy: CiGate, share: float
 def _as_anchored(outcome: RegressionOutcome) -> RegressionOutcome:
     """Return an outcome as that of the anchor. An anchor that cannot be compared any more decides nothing."""
     if outcome.status is not INCOMPLETE:
-        return replace(outcome, against="anchor")
+        return replace(outcome, against=ComparedWith.ANCHOR)
     reason = f"the anchor cannot be compared: {outcome.reason}"
-    return replace(outcome, against="anchor", status=NOT_GATED, reason=reason)
+    return replace(outcome, against=ComparedWith.ANCHOR, status=NOT_GATED, reason=reason)
 
 
 def _match(

@@ -80,7 +80,7 @@ def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None
     for known in DATASETS:
         if known.report is None:
             continue
-        with DATASETS.blaming(known.name):
+        with DATASETS.attribute_errors(known.name):
             if known.report.recognises(document):
                 return _build(known.report, _parse(known.report, document, shown_as), shown_as)
     return None

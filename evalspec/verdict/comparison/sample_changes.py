@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from evalspec.model import Exchange, SampleResult, Score, ScoreStatus, StoredExchange
 from evalspec.model.comparisons import (
+    AttemptNumber,
     CandidateComparison,
     Comparison,
     RankMove,
     SampleChange,
     SampleKind,
     ScoreChange,
-    ShownAttempt,
     SideBySide,
 )
 from evalspec.verdict.comparison.named_runs import NamedRun
@@ -126,7 +126,7 @@ def _read_texts(
         if pairs:
             place = _list_changed(change, pairs)
             shown = compare_texts(*(stored_exchange.exchange for stored_exchange in pairs[place]))
-            found[key] = replace(shown, attempt=ShownAttempt(place + 1, len(pairs)) if len(pairs) > 1 else None)
+            found[key] = replace(shown, attempt=AttemptNumber(place + 1, len(pairs)) if len(pairs) > 1 else None)
     return found
 
 

@@ -58,8 +58,8 @@ def _render_range(change: MetricChange, *, spanned: bool) -> str:
         level = f"{100 * change.confidence:g} %"
         return f"the {level} interval excludes 0, but the test does not confirm it ({render_p(change.p_adjusted)})"
     said = [] if spanned else [f"the change is between {render_span(change.metric, change.interval, ' and ')}"]
-    if change.settles is not None:
-        size = change.settles
+    if change.required_size is not None:
+        size = change.required_size
         said.append(f"about {size.samples:,} samples would be needed to detect a change of {size.change:g}")
     return "; ".join(said)
 

@@ -29,8 +29,8 @@ _DIGITS = 9
 _NORMAL = NormalDist()
 
 
-def compute_luck(attempts: int, own: int, margin: float = 0.0) -> float:
-    """Return the probability that a unit is as much worse as it can be by luck alone.
+def compute_chance(attempts: int, own: int, margin: float = 0.0) -> float:
+    """Return the probability that a unit is as much worse as it can be by noise alone.
 
     `attempts`, `own`: of the baseline and of the run, which are exchanged. `margin`: if the bounded test of a margin is
     made instead, its share of the largest possible difference.
@@ -97,9 +97,9 @@ class Design(Struct, frozen=True):
         return self.margin > 0 and self.reach is not None and self.level is not None
 
     @property
-    def luck(self) -> float:
-        """The probability that a unit is as much worse as it can be by luck alone."""
-        return compute_luck(
+    def chance(self) -> float:
+        """The probability that a unit is as much worse as it can be by noise alone."""
+        return compute_chance(
             self.attempts, self.own, self.margin / self.reach if self.is_bounded_test and self.reach else 0.0
         )
 

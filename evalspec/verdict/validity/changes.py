@@ -25,7 +25,7 @@ from evalspec.verdict.stats.detection import (
 )
 from evalspec.verdict.stats.max_t import Family, compute_max_t
 from evalspec.verdict.stats.paired import Alternative, compute_randomisation_test
-from evalspec.verdict.stats.power import compute_luck
+from evalspec.verdict.stats.power import compute_chance
 from evalspec.verdict.validity.coverage import exceeds_share
 from evalspec.verdict.validity.estimates import Bounds, Estimate, estimate
 
@@ -76,10 +76,10 @@ class PairedScores(Struct, frozen=True, dict=True):
         return self.margin > 0 and self.bounds is not None
 
     @property
-    def luck(self) -> float:
-        """The probability that a unit is as much worse as it can be by luck alone."""
+    def chance(self) -> float:
+        """The probability that a unit is as much worse as it can be by noise alone."""
         margin = self.margin / self.reach[1] if self.is_bounded_test and self.reach else 0.0
-        return compute_luck(len(self.attempts[0]) - self.own if self.attempts else 1, self.own, margin)
+        return compute_chance(len(self.attempts[0]) - self.own if self.attempts else 1, self.own, margin)
 
     @property
     def clusters(self) -> Sequence[Hashable] | None:
@@ -119,13 +119,13 @@ class SignificanceRules(Struct, frozen=True):
         """The number of directions that are tested."""
         return 2 if self.two_sided else 1
 
-    def count_needed(self, tests: int = 1, luck: float = 0.5) -> int:
+    def count_needed(self, tests: int = 1, chance: float = 0.5) -> int:
         """Return the smallest number of changed units that can reach alpha.
 
-        n units agree by luck with probability luck^n: n signs with 2^-n. For several tests this is Bonferroni's bound:
-        maxT may need fewer units if metrics rise and fall together, but never fewer than a single test.
+        n units agree by chance with probability chance^n: n signs with 2^-n. For several tests this is Bonferroni's
+        bound: maxT may need fewer units if metrics rise and fall together, but never fewer than a single test.
         """
-        return 1 + math.floor(math.log(max(tests, 1) * self.sides / self.alpha) / -math.log(luck))
+        return 1 + math.floor(math.log(max(tests, 1) * self.sides / self.alpha) / -math.log(chance))
 
 
 class Evidence(Struct, frozen=True, dict=True):
@@ -153,7 +153,7 @@ class Evidence(Struct, frozen=True, dict=True):
     @property
     def units_needed(self) -> int:
         """The smallest number of independent units that can reach alpha, if all of them change in one direction."""
-        return self.rules.count_needed(self.tests, self.scores.luck)
+        return self.rules.count_needed(self.tests, self.scores.chance)
 
     @cached_property
     def changed(self) -> int:

@@ -1,6 +1,7 @@
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ class Shops:
     hostile: list[str]
     slow_agent: FaultyAgent
 
-    def headers(self, *namespaces: str, scopes=("admin",), user=USER) -> dict[str, str]:
+    def headers(self, *namespaces: str, scopes: Sequence[str] = ("admin",), user: str = USER) -> dict[str, str]:
         token = self.server.token(*scopes, user=user, namespaces=namespaces or ("shop",))
         return {"Authorization": f"Bearer {token}"}
 
@@ -48,11 +49,11 @@ class Shops:
 class Opened:
     """One page, and what happened on it that must not."""
 
-    page: object
+    page: Any
     url: str
     troubles: list[str]
 
-    def go(self, path: str) -> object:
+    def go(self, path: str) -> Any:
         response = self.page.goto(self.url + path)
         self.page.wait_for_load_state("load")
         return response
@@ -64,8 +65,8 @@ class Opened:
 
 
 @pytest.fixture(scope="session")
-def shops(tmp_path_factory):
-    root: Path = tmp_path_factory.mktemp("shops")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shops]:
+    root = tmp_path_factory.mktemp("shops")
     shop, docs = write_shop(root / "shop"), write_hostile_shop(root / "docs", HOSTILE)
     (root / "empty").mkdir()
     agent = FaultyAgent()
@@ -88,11 +89,13 @@ def shops(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(browser, shops):
+def opened(browser: Any, shops: Shops) -> Callable[..., AbstractContextManager[Opened]]:
     """Opens pages as an admin of some namespaces; at the end nothing may have happened that must not."""
 
     @contextmanager
-    def open_pages(*namespaces, scopes=("admin",), user=USER, **context):
+    def open_pages(
+        *namespaces: str, scopes: Sequence[str] = ("admin",), user: str = USER, **context: Any
+    ) -> Iterator[Opened]:
         headers = shops.headers(*namespaces, scopes=scopes, user=user)
         with browser.new_context(extra_http_headers=headers, **context) as browsing:
             browsing.set_default_timeout(PATIENCE)
@@ -102,7 +105,7 @@ def opened(browser, shops):
             yield found
             assert found.troubles == []
 
-    def _is_own(url) -> bool:
+    def _is_own(url: str) -> bool:
         return url.startswith(f"{shops.server.url}/")
 
     return open_pages

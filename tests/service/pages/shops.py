@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -60,17 +61,17 @@ def write_shop(folder: Path, samples: int = 24) -> Path:
     metrics = ["exact_match", "rouge", {"name": "cites", "scorer": "own_metrics:cites"}, "latency_p95", "error_rate"]
     gate = {"minCoverage": 0.5, "maxErrorRate": 0.5}
     limits = {"rouge": 0.75, "cites": {"min": 0.6}, "latency_p95": {"max": 60_000}}
-    datasets = [
+    datasets: list[dict[str, Any]] = [
         {"name": "answers", "path": "$file:answers.jsonl", "metrics": metrics, "thresholds": limits},
         {"name": "rankings", "path": "$file:rankings.jsonl", "metrics": ["Recall@5", "nDCG@5", "RR"]},
     ]
     return _write_manifest(folder, datasets, ciGate=gate)
 
 
-def run_shop(folder: Path, wrong: int = 4, **options) -> Run:
+def run_shop(folder: Path, wrong: int = 4, **options: Any) -> Run:
     """A run in which every `wrong`th answer is wrong, and one question has no answer."""
 
-    def answer(question: str) -> dict:
+    def answer(question: str) -> dict[str, Any]:
         number = int("".join(character for character in question if character.isdigit()))
         if number == 7:
             raise ConnectionError("[Errno 111] the agent hung up <b>rudely</b>")
@@ -136,11 +137,11 @@ def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
     return _write_manifest(folder, [dataset, *others], name="<script>alert(1)</script> bot")
 
 
-def run_hostile_shop(folder: Path, *, other: str = "", **options) -> Run:
+def run_hostile_shop(folder: Path, *, other: str = "", **options: Any) -> Run:
     """A run whose replies repeat the question in every field. A second attempt fails with an error of the same text."""
     seen: set[str] = set()
 
-    def answer(messages) -> dict:
+    def answer(messages: Any) -> dict[str, Any]:
         text = messages if isinstance(messages, str) else messages[-1]["content"]
         if text in seen:
             raise ValueError(text)
@@ -170,11 +171,11 @@ def label_hostile_shop(folder: Path, run: str, texts: dict[str, str], viewer: st
     write_labels(folder / ".evalspec", run, made)
 
 
-def _write_lines(path: Path, samples: list[dict]) -> None:
+def _write_lines(path: Path, samples: list[dict[str, Any]]) -> None:
     path.write_text("".join(f"{json.dumps(sample)}\n" for sample in samples), encoding="utf-8")
 
 
-def _write_manifest(folder: Path, datasets: list[dict], name: str = "support-bot", **evaluation) -> Path:
+def _write_manifest(folder: Path, datasets: list[dict[str, Any]], name: str = "support-bot", **evaluation: Any) -> Path:
     manifest = {
         "apiVersion": "agentspec.io/v1",
         "kind": "AgentSpec",

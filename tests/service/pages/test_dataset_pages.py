@@ -5,15 +5,17 @@ import os
 import re
 import time
 from html import unescape
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
 
 from evalspec.api.public import validate
 from evalspec.service import dataset_checks, jobs, uploaded_datasets
-from evalspec.service.caretaker import tidy
 from evalspec.service.dataset_checks import run_dataset_check
 from evalspec.service.pages import datasets_pages
+from evalspec.service.retention import purge_expired
 from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
 from hostile_texts import HOSTILE
@@ -139,12 +141,9 @@ def test_a_large_dataset_is_checked_by_a_worker(ben, shop, engine, monkeypatch):
     (job,) = jobs.list_jobs(engine, "shop", [dataset_checks.KIND])
     claimed = jobs.claim(engine, "worker", {"shop": 2}, 30)
 
-    class Work:
-        project = Project("shop", shop)
-
-    Work.job = claimed
+    work: Any = SimpleNamespace(project=Project("shop", shop), job=claimed)
     assert claimed.id == job.id
-    jobs.finish(engine, claimed, jobs.COMPLETED, result=run_dataset_check(Work))
+    jobs.finish(engine, claimed, jobs.COMPLETED, result=run_dataset_check(work))
     assert "24 readable samples" in text_of(ben.get(path))
     (shop / "answers.jsonl").write_text('{"input": "Q", "expected": "A"}\n')
     assert "A worker checks this dataset" in ben.get(path)
@@ -238,10 +237,10 @@ def test_only_its_author_sees_an_upload_and_it_expires(ben, shop, client, engine
     for other in others:
         ben.post(f"{other}/discard")
     (staged,) = (shop / ".evalspec" / "staging").iterdir()
-    tidy(engine, settings)
+    purge_expired(engine, settings)
     assert staged.is_dir()
     os.utime(staged, (time.time() - 4000, time.time() - 4000))
-    tidy(engine, settings)
+    purge_expired(engine, settings)
     assert not staged.exists()
     ben.get(place, 404)
 

@@ -7,10 +7,10 @@ from html import unescape
 
 import pytest
 
-from evalspec.curation.gold import taking_back
+from evalspec.curation.gold import retraction
 from evalspec.curation.gold.gold_set import read_entry, read_set
 from evalspec.curation.gold.protocol import add_triple, resolve, review
-from evalspec.curation.gold.taking_back import find_last_reviews
+from evalspec.curation.gold.retraction import find_last_reviews
 from evalspec.service.tokens import Scope
 from gold_sets import make_set, make_triple
 from hostile_texts import HOSTILE
@@ -54,7 +54,7 @@ def person(client, engine):
 @pytest.fixture
 def end_undo(monkeypatch):
     """A function after which no review can be taken back, as if ten minutes had passed."""
-    return lambda: monkeypatch.setattr(taking_back, "UNDO_TIME", timedelta())
+    return lambda: monkeypatch.setattr(retraction, "UNDO_TIME", timedelta())
 
 
 def test_two_people_accept_a_triple_and_see_each_other_only_afterwards(person, root, end_undo):
@@ -195,13 +195,13 @@ def test_a_dispute_ends_with_a_revision_by_the_author_or_flagger(person, root):
     for _ in range(2):
         assert ada.fill(page, revise, **words) == place
     entry = read_entry(root, "refund")
-    assert (entry.state, entry.standing.revision) == ("pending", 2)
+    assert (entry.state, entry.review_status.revision) == ("pending", 2)
     assert (entry.triple.question, entry.triple.expected_answer) == ("How long\ndoes it take?", "Within 14 days.")
     assert entry.triple.blocks == make_triple().blocks
     assert [one.event.kind for one in entry.events][-2:] == ["resolve", "revise"]
     assert entry.events[-1].event.note == "Ben is right."
     assert "was changed after it was shown" in text_of(ada.fill(page, revise, 409, question="Another?", answer="15"))
-    assert read_entry(root, "refund").standing.revision == 2
+    assert read_entry(root, "refund").review_status.revision == 2
 
 
 def test_refusals_are_clear_pages(person, root, projects):

@@ -1,6 +1,7 @@
 """The pages in a real headless Chromium: looks, keys, filters, and texts that try to act."""
 
 import re
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
@@ -13,7 +14,7 @@ from evalspec.service.sessions import create_link
 from evalspec.service.tokens import Scope
 from hostile_texts import HOSTILE
 
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "desktop": {"viewport": {"width": 1280, "height": 900}},
     "phone": {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True},
 }

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import counted
-from evalspec.curation.gold.block_checks import STALE, Fit, check_blocks
+from evalspec.curation.gold.block_checks import STALE, BlockStatus, check_blocks
 from evalspec.curation.gold.disputes import find_categories
 from evalspec.curation.gold.files import YamlFile, list_files, read_documents, render_yaml, show, to_plain
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, read_set
@@ -143,10 +143,10 @@ def _is_current(
     if corpus is None:
         return True
     checks = check_blocks(triple, corpus)
-    stale = [one for one in checks if one.fit in STALE and (is_set or one.block.version is not None)]
+    stale = [one for one in checks if one.status in STALE and (is_set or one.block.version is not None)]
     if stale:
         excluded.changed[name] = ", ".join(one.render() for one in stale)
-    elif any(one.fit is Fit.UNKNOWN for one in checks):
+    elif any(one.status is BlockStatus.UNKNOWN for one in checks):
         excluded.unknown.append(name)
     return not stale
 
@@ -182,7 +182,7 @@ def _explain(entry: TripleEntry) -> str:
     """
     if wants_reviews(entry):
         return State.PENDING
-    cause = entry.standing.resolution if entry.state is State.REVOKED else None
+    cause = entry.review_status.resolution if entry.state is State.REVOKED else None
     return f"{entry.state} ({cause})" if cause not in (None, entry.state) else entry.state
 
 

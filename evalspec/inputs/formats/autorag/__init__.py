@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.inputs.datasets.base import CorpusForm, DatasetFormat, SearchPreset
-from evalspec.inputs.datasets.record_files import peek
+from evalspec.inputs.datasets.record_files import probe
 from evalspec.inputs.formats.autorag.compat import COMPAT
 from evalspec.inputs.formats.autorag.reading import read_autorag, read_documents
 from evalspec.inputs.formats.autorag.schema import CORPUS_FILE, PASSAGES, QA_FILE, passages_of
@@ -20,7 +20,7 @@ _CONTENTS = "retrieval_gt_contents"
 
 def _recognises(path: Path, head: bytes) -> bool:
     if head.startswith(_MAGIC) or path.suffix == ".parquet":
-        columns = peek(path, head).columns  # none if the file is damaged, which the reader reports
+        columns = probe(path, head).columns  # none if the file is damaged, which the reader reports
         return not columns or not columns.isdisjoint(_OWN_COLUMNS)
     return (path / QA_FILE).is_file()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from evalspec.inputs.datasets.base import DatasetFormat, when_used
 from evalspec.inputs.datasets.json_document import keys_at
-from evalspec.inputs.datasets.record_files import Container, peek
+from evalspec.inputs.datasets.record_files import Container, probe
 
 _LISTS = frozenset({"tests", "scenarios"})
 _OTHERS = frozenset({"prompts", "providers", "targets", "defaultTest"})
@@ -20,7 +20,7 @@ def recognises(path: Path, head: bytes) -> bool:
     """Return whether a file is promptfoo's, from its path and its first bytes."""
     if not head:
         return False
-    found = peek(path, head)
+    found = probe(path, head)
     if found.container is Container.CELLS:
         return any(name.startswith(_EXPECTED) for name in found.columns)
     if found.container is Container.OTHER:
@@ -32,7 +32,7 @@ def recognises(path: Path, head: bytes) -> bool:
 
 def is_document(path: Path, head: bytes) -> bool:
     """Return whether a file is YAML, or a configuration in JSON. Other files have a record for each test."""
-    if peek(path, head).container is Container.OTHER:
+    if probe(path, head).container is Container.OTHER:
         return True
     return path.suffix == ".json" and not keys_at(head).isdisjoint(_LISTS)
 

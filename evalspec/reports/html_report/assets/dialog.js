@@ -5,7 +5,7 @@ class SampleDialog {
   constructor(datasets, orderOf) {
     this.datasets = datasets;
     this.orderOf = orderOf;
-    this.title = el("h2", { id: "sample-title", tabindex: "-1" });
+    this.title = el("h1", { id: "sample-title", tabindex: "-1" });
     this.about = el("p", { class: "about" });
     this.content = el("div", { class: "content" });
     this.back = el("button", { type: "button", "data-previous": true, click: () => this.step(-1) }, "Previous");

@@ -242,6 +242,7 @@ class SampleTable {
   renderRow(row, number) {
     const element = build(row);
     element.prepend(el("td", { class: "number order", role: "cell", "data-title": "#" }, formatCount(number + 1)));
+    element.children[this.columns.indexOf(this.sorted.column)].classList.add("sorted");
     element.dataset.number = number;
     element.addEventListener("click", (event) => this.openRow(event, number));
     return element;

@@ -1,4 +1,4 @@
-"""The caretaker deletes what has expired: old runs and jobs, idle pushes, old tokens and audit entries."""
+"""Delete what has expired: old runs and jobs, idle pushes, old tokens and audit entries."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from sqlalchemy import Engine, delete, select
 from evalspec.api.baseline_files import find_baselines
 from evalspec.base.errors import EvalspecError, InvalidInput, StoreError
 from evalspec.model.typed_json import parse_document, read_bytes
-from evalspec.runs.store.run_store import read_moment
+from evalspec.runs.store.run_store import read_timestamp
 from evalspec.service import audit, jobs
 from evalspec.service.database import DatabaseDown, read_clock, reading, writing
 from evalspec.service.evaluation_files import evaluation_path
@@ -32,19 +32,19 @@ _PERIOD_SECONDS = 3600.0
 _DAY_SECONDS = 86_400
 
 
-def keep_house(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> None:
+def enforce_retention(engine: Engine, settings: ServiceSettings, stop: threading.Event) -> None:
     """Delete what has expired now and once an hour, until `stop` is set."""
     while not stop.is_set():
         try:
-            tidy(engine, settings)
+            purge_expired(engine, settings)
         except StoreError as error:  # the database may answer the next time
-            log_event("the caretaker failed", level=ERROR, error=str(error))
+            log_event("the retention thread failed", level=ERROR, error=str(error))
         except Exception:  # a fault must not end the deletion of personal data for good
-            log_exception("the caretaker failed")
+            log_exception("the retention thread failed")
         stop.wait(_PERIOD_SECONDS)
 
 
-def tidy(engine: Engine, settings: ServiceSettings) -> None:
+def purge_expired(engine: Engine, settings: ServiceSettings) -> None:
     """Delete what has expired. What cannot be deleted is logged and tried again the next time.
 
     Raises:
@@ -90,7 +90,7 @@ def _delete_runs(engine: Engine, project: Project, days: int) -> None:
     expired = [
         folder
         for folder in store.list_all()
-        if (moment := read_moment(folder)) is not None and moment < oldest and folder.name not in used
+        if (moment := read_timestamp(folder)) is not None and moment < oldest and folder.name not in used
     ]
     if not expired:
         return

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Cause, DatasetResult, Direction, Run, SampleResult, SampleStatus, Score, Threshold
-from evalspec.reports.concerned import find_concerned
+from evalspec.reports.affected_samples import find_affected
 from evalspec.verdict.comparison.new_failures import decide_new_failures
 from evalspec.verdict.gate import compute_outcome, compute_verdict
 from evalspec.verdict.outline import MetricOutline
@@ -34,7 +34,7 @@ def concerned(run: Run) -> list:
     """The dataset and the samples behind each reason."""
     return [
         one and (run.datasets[one.dataset].name, [run.datasets[one.dataset].samples[place].id for place in one.places])
-        for one in find_concerned(run)
+        for one in find_affected(run)
     ]
 
 
@@ -62,7 +62,7 @@ def test_what_is_undecided_beside_a_failure_is_marked_and_still_concerns_its_sam
 
 
 def test_pass_rates_and_missing_replies_concern_all_of_their_samples_though_few_are_named():
-    policy = CiGate(minPassRate=0.5, maxErrorRate=0.1)
+    policy = CiGate(min_pass_rate=0.5, max_error_rate=0.1)
     samples = [sample(f"s-{number}", 0.9, pass_rate=0.25) for number in range(7)]
     samples.append(sample("gone", Score.failed("no reply"), status=SampleStatus.FAILED, pass_rate=1.0))
     run = judge(dataset("d", samples, Threshold("m", min=0.5), policy=policy), policy=policy)
@@ -75,12 +75,12 @@ def test_pass_rates_and_missing_replies_concern_all_of_their_samples_though_few_
 
 @pytest.mark.parametrize("ids", [["a, b", "a", "b (0.5)"], ["x)", "(", ", …"], [f"q{number}" for number in range(9)]])
 def test_new_failures_are_found_by_their_names(ids):
-    policy = CiGate(baseline="main", newFailures=0, alpha=None)
+    policy = CiGate(baseline="main", new_failures=0, alpha=None)
     limit = Threshold("m", min=0.5)
     before, after = (dataset("d", [sample(id, value) for id in ids], limit) for value in (0.9, 0.1))
     found = decide_new_failures(before, after, policy)
     run = judge(replace(after, thresholds=()), policy=policy, regressions=(found,))
-    (one,) = find_concerned(run)
+    (one,) = find_affected(run)
     assert concerned(run) == [("d", ids[:5])]
     assert one.complete is (len(ids) <= 5)
 

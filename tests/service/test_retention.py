@@ -2,6 +2,7 @@
 
 import json
 import time
+from typing import Any
 
 import pytest
 from sqlalchemy import select
@@ -9,8 +10,8 @@ from sqlalchemy import select
 import evalspec
 from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
-from evalspec.service.caretaker import tidy
 from evalspec.service.database import reading, writing
+from evalspec.service.retention import purge_expired
 from evalspec.service.run_index import RunIndex
 from evalspec.service.settings import ServiceLimits, ServiceSettings
 from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
@@ -22,19 +23,20 @@ DAY = 86_400
 
 @pytest.fixture
 def evaluate(projects):
-    """A function that makes a run of namespace shop, which is so many days old. `baseline`: the last as a baseline."""
+    """A function that makes a run of namespace shop, which is so many days old, and promotes it if it is told to."""
 
-    def run(days=0):
+    def run(days=0, baseline=None):
         folder = projects["shop"]
         made = evalspec.evaluate(folder / "agent.yaml", store=folder / ".evalspec")
-        run.baseline = render_baseline(Baseline(made))
         if not days:
             return made.id
         day = time.strftime("%Y%m%d", time.gmtime(time.time() - days * DAY))
         old = f"{day}{made.id[8:]}"
         place = folder / ".evalspec/runs" / made.id
         place.rename(place.with_name(old))
-        run.baseline = run.baseline.replace(made.id, old)
+        if baseline:
+            baseline.parent.mkdir(parents=True)
+            baseline.write_text(render_baseline(Baseline(made)).replace(made.id, old))
         return old
 
     return run
@@ -46,13 +48,11 @@ def list_runs(projects):
     }
 
 
-def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
-    old, labelled, used, recent, promoted = (evaluate(days) for days in (40, 41, 43, 5, 42))
+def test_retention_deletes_old_runs_except_those_that_are_needed(projects, settings, engine, evaluate):
+    old, labelled, used, recent = (evaluate(days) for days in (40, 41, 43, 5))
+    promoted = evaluate(42, projects["shop"] / "evals/baselines/main.json")
     store = settings.projects["shop"].store
     store.label(store.runs / labelled, "before-rerank")
-    baseline = projects["shop"] / "evals/baselines/main.json"
-    baseline.parent.mkdir(parents=True)
-    baseline.write_text(evaluate.baseline)
     open_job = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits(),
                             run_id=used)  # fmt: skip
     ended = jobs.enqueue(engine, "shop", "run", {}, "a", id=jobs.create_id("run"), calls=1, limits=ServiceLimits(),
@@ -67,9 +67,9 @@ def test_the_caretaker_deletes_old_runs_except_those_that_are_needed(projects, s
         connection.execute(JOBS.update().where(JOBS.c.id.in_([ended.id, kept.id])).values(done))
     RunIndex(engine, settings.projects["shop"]).rebuild()
     limits = ServiceLimits(retention_days=30)
-    tidy(engine, ServiceSettings(settings.projects, settings.database))
+    purge_expired(engine, ServiceSettings(settings.projects, settings.database))
     assert len(list_runs(projects)) == 5, "without a retention all are kept"
-    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
+    purge_expired(engine, ServiceSettings(settings.projects, settings.database, limits=limits))
     assert list_runs(projects) == {labelled, promoted, used, recent}
     with reading(engine) as connection:
         for column in (RUNS.c.id, RUN_DATASETS.c.run_id):
@@ -88,7 +88,9 @@ def test_a_baseline_that_cannot_be_read_keeps_the_runs_of_its_namespace(projects
     other.mkdir(parents=True)
     for name in ("lock", "samples.jsonl", "run.json"):
         (other / name).write_text("")
-    tidy(engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30)))
+    purge_expired(
+        engine, ServiceSettings(settings.projects, settings.database, limits=ServiceLimits(retention_days=30))
+    )
     assert list_runs(projects) == {old}
     assert not other.exists()
     (record,) = [one for one in caplog.records if one.getMessage() == "retention failed"]
@@ -127,7 +129,7 @@ def test_old_audit_entries_are_deleted(engine, settings):
     record(engine, "old", namespace="shop")
     with writing(engine) as connection:
         connection.execute(AUDIT.update().where(AUDIT.c.action == "old").values(at=time.time() - 366 * DAY))
-    tidy(engine, settings)
+    purge_expired(engine, settings)
     (entry,) = list_entries(engine, None)
     assert entry.action == "recent"
     assert len(entry.target) == 300
@@ -177,7 +179,7 @@ def test_erasure_refuses_what_would_erase_by_accident(client):
 def test_erasure_reaches_results_and_errors_of_jobs(client, engine):
     compared = {"candidates": [{"datasets": [{"name": "qa", "samples": [{"id": "s2", "question": "x"}]}]}]}
     scores = {"overall_metrics": {"map": 0.5}, "warnings": ["1 of 2 queries failed; the first, q1: HTTP 500: Mr Darcy"]}
-    kinds = {"quoting": ("comparison", {"candidates": [], "note": "Mr  Darcy"}, None),
+    kinds: dict[str, tuple[str, Any, str]] = {"quoting": ("comparison", {"candidates": [], "note": "Mr  Darcy"}, None),
              "failed": ("run", None, "Mr Darcy"), "sample": ("comparison", compared, None),
              "scored": ("evaluation", scores, None),
              "other": ("run", {"runId": "a"}, None)}  # fmt: skip

@@ -13,7 +13,7 @@ _SHARE_STUCK = 0.9
 _FEWEST_JUDGED = 10
 
 
-def list_doubts(datasets: Sequence[DatasetResult], outline: RunOutline) -> Iterator[MeasurementChange]:
+def list_doubtful_measurements(datasets: Sequence[DatasetResult], outline: RunOutline) -> Iterator[MeasurementChange]:
     """Yield retries of the agent, equal answers to different questions, and judged metrics with a single value."""
     yield from _list_retries(datasets)
     yield from _list_same_answers(datasets)

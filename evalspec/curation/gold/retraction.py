@@ -45,7 +45,7 @@ def find_last_reviews(found: GoldSet, by: str, now: datetime | None = None) -> l
         for entry in found.entries.values()
         if entry.triple is not None and entry.state is not State.REVOKED
         for one in entry.events
-        if one.event.by == by and one.event.kind in REVIEWING and one.event.revision == entry.standing.revision
+        if one.event.by == by and one.event.kind in REVIEWING and one.event.revision == entry.review_status.revision
     ]
     found_reviews, is_open = list[LastReview](), True
     for entry, one in sorted(own, key=lambda pair: _rank(pair[1]), reverse=True):
@@ -68,7 +68,7 @@ def _is_recent(one: EventFile, now: datetime) -> bool:
     return at is not None and abs(now - at) < UNDO_TIME
 
 
-def take_back(root: Path, name: str, file: EventFile, content: bytes, explain_git: ExplainGit) -> TripleEntry:
+def retract(root: Path, name: str, file: EventFile, content: bytes, explain_git: ExplainGit) -> TripleEntry:
     """Delete the event file of a review, and return the triple without it. `content`: of the file as it was written.
 
     Raises:
@@ -79,7 +79,7 @@ def take_back(root: Path, name: str, file: EventFile, content: bytes, explain_gi
     return read_entry(root, name)
 
 
-def take_last_back(found: GoldSet, by: str, file_name: str) -> TripleEntry:
+def retract_last(found: GoldSet, by: str, file_name: str) -> TripleEntry:
     """Take the latest review of a person back, without running git. `file_name`: of its event, as the person saw it.
 
     Raises:
@@ -93,7 +93,7 @@ def take_last_back(found: GoldSet, by: str, file_name: str) -> TripleEntry:
     if not last.is_open:
         why = explain_index(last.file.path) or f"it is older than {UNDO_TIME.seconds // 60} minutes"
         raise InvalidInput(Problem(f"the review cannot be taken back: {why}", _FIX, show(last.file.path)))
-    return take_back(found.root, last.entry.id, last.file, last.file.path.read_bytes(), explain_index)
+    return retract(found.root, last.entry.id, last.file, last.file.path.read_bytes(), explain_index)
 
 
 def _refuse(root: Path, name: str, file: EventFile, content: bytes, explain_git: ExplainGit) -> None:
@@ -108,7 +108,7 @@ def _refuse(root: Path, name: str, file: EventFile, content: bytes, explain_git:
     people = read_config(root).people
     others = [one.event for one in entry.events if one.path != file.path]
     without = compute_review_status(others, entry.content_hash, people)
-    if entry.standing.revision != file.event.revision or len(without.faults) > len(entry.standing.faults):
+    if entry.review_status.revision != file.event.revision or len(without.faults) > len(entry.review_status.faults):
         raise InvalidInput(Problem("others have acted on the review", _FIX, shown_as))
     known = explain_git(file.path)
     if known is not None:

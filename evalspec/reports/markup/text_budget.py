@@ -1,6 +1,6 @@
 """Texts of samples as elements, and how many of their characters fit on a page."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TypeVar
 
@@ -27,8 +27,8 @@ class CutText(Struct, frozen=True):
     more: int
 
 
-class Room:
-    """The room for texts on one page. `left`: in bytes of HTML; None: unlimited. `whole_link`: to the whole texts."""
+class TextBudget:
+    """The budget for texts on one page. `left`: in bytes of HTML; None: unlimited. `whole_link`: to the whole texts."""
 
     def __init__(self, left: int | None, whole_link: str | None = None) -> None:
         self._left = left
@@ -59,13 +59,15 @@ class Room:
 
     def prose(self, text: str, kind: str = "", most: int = _MOST) -> Element:
         """Return a text with its original line breaks, with a link to its rest if it is cut."""
-        if not text.strip():
-            return el("p", "(empty)", class_="muted")
+        if _is_blank(text):
+            return _draw_empty()
         shown = self.take(text, most)
         return el("div", shown.text, self._link_rest(shown), class_=f"prose {kind}".strip(), dir="auto")
 
-    def pieces(self, pieces: Iterable[TextPiece], most: int = _MOST) -> Element:
+    def pieces(self, pieces: Sequence[TextPiece], most: int = _MOST) -> Element:
         """Return a text in which the words that another text lacks are marked."""
+        if _is_blank("".join(piece.text for piece in pieces)):
+            return _draw_empty()
         return el("div", [self._draw_piece(piece, most) for piece in pieces], class_="prose", dir="auto")
 
     def _draw_piece(self, piece: TextPiece, most: int) -> Iterator[Nodes]:
@@ -79,6 +81,15 @@ class Room:
         said = f"{shown.more:,} more characters"
         link = el("a", said, href=self._whole_link, data_key="w") if self._whole_link else said
         return el("span", "… ", link, class_="muted")
+
+
+def _is_blank(text: str) -> bool:
+    """Return whether nothing is seen of a text. A carriage return, for example, is seen as its escape."""
+    return not text.strip() and not visible(text).strip()
+
+
+def _draw_empty() -> Element:
+    return el("p", "(empty)", class_="muted")
 
 
 def _measure(text: str) -> int:

@@ -29,7 +29,7 @@ _MORE = ", …"
 Rule = tuple[re.Pattern[str], Callable[[SampleResult, re.Match[str]], bool]]
 
 
-class Concerned(Struct, frozen=True):
+class AffectedSamples(Struct, frozen=True):
     """The samples of a dataset that a reason is about, by their places in it. `complete`: whether these are all."""
 
     dataset: int
@@ -37,7 +37,7 @@ class Concerned(Struct, frozen=True):
     complete: bool = True
 
 
-def find_concerned(run: Run) -> list[Concerned | None]:
+def find_affected(run: Run) -> list[AffectedSamples | None]:
     """Return the samples that each reason of a run is about. None: a reason is about no samples that are known."""
     limits = {
         _name_reason(dataset, limit): (number, limit)
@@ -47,7 +47,7 @@ def find_concerned(run: Run) -> list[Concerned | None]:
 
     regressions = {one.explain(): one for one in run.regressions if one.worsened}
 
-    def resolve(reason: str) -> Concerned | None:
+    def resolve(reason: str) -> AffectedSamples | None:
         if reason in limits:
             return _of_limit(run, *limits[reason])
         return _of_regression(run, regressions[reason]) if reason in regressions else _of_samples(run, reason)
@@ -60,7 +60,7 @@ def _name_reason(dataset: DatasetResult, limit: Threshold) -> str:
     return f"{dataset.name}: {name_threshold(limit)}: {limit.reason}"
 
 
-class Blamed(Struct, frozen=True):
+class FailureCauses(Struct, frozen=True):
     """What decides a FAIL or INCOMPLETE in a dataset: its samples, by their places, and regressions."""
 
     places: set[int]
@@ -71,31 +71,31 @@ class Blamed(Struct, frozen=True):
         return bool(self.places)
 
 
-def find_blamed(run: Run) -> list[Blamed | None]:
+def find_failure_causes(run: Run) -> list[FailureCauses | None]:
     """Return what decides a FAIL or INCOMPLETE in each dataset.
 
     If the run has another verdict, it is the samples beyond a broken limit. None: there are none.
     """
     is_wrong = run.verdict in _WRONG
-    found = find_concerned(run) if is_wrong else []
+    found = find_affected(run) if is_wrong else []
     for number, dataset in enumerate(run.datasets):
         wrong = [limit for limit in dataset.thresholds if limit.status in (_WRONG if is_wrong else _WRONG[:1])]
         found += [_of_limit(run, number, limit) for limit in wrong]
     worse = [one for one in run.regressions if is_wrong and one.worsened]
-    blamed = [Blamed(set(), tuple(one for one in worse if one.dataset == part.name)) for part in run.datasets]
+    blamed = [FailureCauses(set(), tuple(one for one in worse if one.dataset == part.name)) for part in run.datasets]
     for one in filter(None, found):
         blamed[one.dataset].places.update(one.places)
     return [one if is_wrong or one else None for one in blamed]
 
 
-def _of_limit(run: Run, number: int, limit: Threshold) -> Concerned | None:
+def _of_limit(run: Run, number: int, limit: Threshold) -> AffectedSamples | None:
     """Return the samples beyond a limit, furthest first; those without a value if the limit is undecided."""
     samples = [(place, one) for place, one in enumerate(run.datasets[number].samples) if in_slice(one, limit.slice)]
     excess = {place: _excess(one, limit) for place, one in samples}
     beyond = tuple(sorted((place for place in excess if excess[place]), key=lambda place: -excess[place]))
     lacking = tuple(place for place, one in samples if _lacks(one, limit.metric))
     places = (beyond or lacking) if limit.status is VerdictStatus.FAIL else (lacking or beyond)
-    return Concerned(number, places) if places else None
+    return AffectedSamples(number, places) if places else None
 
 
 def _excess(sample: SampleResult, limit: Threshold) -> float:
@@ -109,13 +109,13 @@ def _lacks(sample: SampleResult, metric: str) -> bool:
     return score is not None and score.value is None and score.status is not ScoreStatus.NOT_APPLICABLE
 
 
-def _of_regression(run: Run, outcome: RegressionOutcome) -> Concerned | None:
+def _of_regression(run: Run, outcome: RegressionOutcome) -> AffectedSamples | None:
     """Return the samples that got worse, furthest first."""
     for number, dataset in enumerate(run.datasets):
         if dataset.name == outcome.dataset:
             lost = {place: find_loss(one, outcome) for place, one in enumerate(dataset.samples)}
             places = sorted((place for place in lost if lost[place]), key=lambda place: -lost[place])
-            return Concerned(number, tuple(places)) if places else None
+            return AffectedSamples(number, tuple(places)) if places else None
     return None
 
 
@@ -140,7 +140,7 @@ _RULES: Sequence[Rule] = (
 """The endings of reasons that apply to all samples of a dataset for which a function is true."""
 
 
-def _of_samples(run: Run, reason: str) -> Concerned | None:
+def _of_samples(run: Run, reason: str) -> AffectedSamples | None:
     """Return the samples of a reason that is not about a threshold. A dataset's name may begin with another's."""
     for number in sorted(range(len(run.datasets)), key=lambda one: -len(run.datasets[one].name)):
         dataset = run.datasets[number]
@@ -149,15 +149,15 @@ def _of_samples(run: Run, reason: str) -> Concerned | None:
     return None
 
 
-def _by_rule(dataset: DatasetResult, number: int, reason: str) -> Concerned | None:
+def _by_rule(dataset: DatasetResult, number: int, reason: str) -> AffectedSamples | None:
     for pattern, applies in _RULES:
         if found := pattern.search(reason):
             places = tuple(place for place, one in enumerate(dataset.samples) if applies(one, found))
-            return Concerned(number, places) if places else None
+            return AffectedSamples(number, places) if places else None
     return None
 
 
-def _by_name(dataset: DatasetResult, number: int, reason: str) -> Concerned | None:
+def _by_name(dataset: DatasetResult, number: int, reason: str) -> AffectedSamples | None:
     """Return the samples that a reason names in parentheses."""
     known = {sample.id: place for place, sample in enumerate(dataset.samples)} if _NAMED.search(reason) else {}
     places: dict[int, None] = {}
@@ -166,7 +166,7 @@ def _by_name(dataset: DatasetResult, number: int, reason: str) -> Concerned | No
         ids, rest = _read_ids(reason[found.end() :], known)
         places |= dict.fromkeys(known[one] for one in ids)
         complete = complete and not rest.startswith(_MORE)
-    return Concerned(number, tuple(places), complete) if places else None
+    return AffectedSamples(number, tuple(places), complete) if places else None
 
 
 def _read_ids(text: str, known: Mapping[str, int]) -> tuple[list[str], str]:

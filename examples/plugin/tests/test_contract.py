@@ -1,0 +1,38 @@
+"""The contract of each part, checked by evalspec."""
+
+from evalspec_faq import FAQ, HELPDESK, TAP, SharedWords, cites_source
+
+from evalspec.api.plugins import (
+    AgentReply,
+    Exchange,
+    Sample,
+    check_agent,
+    check_dataset_format,
+    check_metric,
+    check_reporter,
+    check_retriever,
+)
+
+
+def test_metric():
+    exchange = Exchange(Sample("s", "Who pays?"), AgentReply("You do [1]."))
+    assert check_metric(cites_source, exchange).value == 1
+    assert check_metric(cites_source, exchange, at_least=2).value == 0
+
+
+def test_dataset_format(tmp_path):
+    path = tmp_path / "questions.faq"
+    path.write_text("Q: Who pays?\nA: You do.\n\nQ: When?\nA: Now.\n")
+    assert [sample.references for sample in check_dataset_format(FAQ, path)] == [("You do.",), ("Now.",)]
+
+
+def test_reporter():
+    assert "not ok 1 - " in check_reporter(TAP)
+
+
+def test_agent():
+    assert check_agent(HELPDESK, {"answer": "You do."}).response == "You do."
+
+
+def test_retriever():
+    check_retriever(lambda options, _vectors: SharedWords(options.model_extra["shortest"]), shortest=3)
