@@ -156,7 +156,7 @@ def uses_cache(plan: Plan, folder: Path) -> bool:
     Raises:
         InvalidInput: Git tracks the cache, so a pull request could write scores into it.
     """
-    if plan.options.no_cache or not plan.judged or in_force().is_limited:
+    if plan.options.no_cache or not plan.judged or current_trust().is_limited:
         return False
     refuse_tracked(folder)
     return True
