@@ -54,7 +54,7 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
     numbers = range(len(run.datasets))
     columns = pack(to_json([describe_samples(run, number, concerned, foreign) for number in numbers]))
     content = build_whole_content(run, build_view(run), concerned)
-    overview = foreign.show({"datasets": [describe_dataset(dataset, room) for dataset in run.datasets]})
+    overview = {"datasets": [describe_dataset(dataset, room, foreign) for dataset in run.datasets]}
     drawn = _draw(run, content, None)
     fixed = (
         len(columns) + len(to_script(overview)) + len(render(drawn)) + len(read_style()) + len(read_script(_SCRIPTS))

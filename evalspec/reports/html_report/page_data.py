@@ -45,6 +45,25 @@ class PageData:
             return value
         return self._text(str(value))
 
+    def show_element(self, element: Element, known: Sequence[str] = ()) -> list[Any]:
+        """Return an element as JSON data with harmless texts and values of attributes: tag, attributes, children.
+
+        A text that is among the known ones becomes its place there.
+        """
+        places = {text: place for place, text in reversed([*enumerate(known)])}
+
+        def convert(node: Element) -> list[Any]:
+            attributes = {name: self._text(value) for name, value in node.attributes.items()}
+            children: list[Any] = []
+            for one in node.children:
+                if isinstance(one, Element):
+                    children.append(convert(one))
+                else:
+                    children.append(places[one] if one in places else self._text(one))
+            return [node.tag, attributes, children]
+
+        return convert(element)
+
     def _text(self, text: str) -> str:
         shown = text if text.isprintable() else visible(text)  # much faster than the search
         length = len(shown)
@@ -53,17 +72,6 @@ class PageData:
             return shown
         self.cut += 1
         return f"{shown[: self.longest]}… [truncated: {length:,} characters in total, complete in the run folder]"
-
-
-def to_tree(element: Element, known: Sequence[str] = ()) -> list[Any]:
-    """Return an element as JSON data. A text that is among the known ones becomes its place there."""
-    places = {text: place for place, text in reversed([*enumerate(known)])}
-
-    def convert(node: Element) -> list[Any]:
-        children = [places.get(one, one) if isinstance(one, str) else convert(one) for one in node.children]
-        return [node.tag, node.attributes, children]
-
-    return convert(element)
 
 
 def to_json(value: Any) -> str:

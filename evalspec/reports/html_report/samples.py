@@ -6,21 +6,21 @@ from typing import Any
 from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, ScoreStatus
 from evalspec.reports.affected_samples import AffectedSamples, find_failure_causes
 from evalspec.reports.findings import is_beyond, limits_of, metrics_of
-from evalspec.reports.html_report.page_data import PageData, to_tree
+from evalspec.reports.html_report.page_data import PageData
 from evalspec.reports.markup.elements import group
 from evalspec.reports.markup.samples import draw_columns
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.worst import list_worst
 
 
-def describe_dataset(dataset: DatasetResult, room: TextBudget) -> dict[str, Any]:
+def describe_dataset(dataset: DatasetResult, room: TextBudget, foreign: PageData) -> dict[str, Any]:
     """Return what the table of the samples of a dataset needs at first: its titles, as elements."""
     metrics = metrics_of(dataset)
     return {
-        "name": dataset.name,
+        "name": foreign.show(dataset.name),
         "samples": len(dataset.samples),
-        "metrics": metrics,
-        "head": to_tree(group(draw_columns(metrics, room))),
+        "metrics": foreign.show(metrics),
+        "head": foreign.show_element(group(draw_columns(metrics, room))),
     }
 
 

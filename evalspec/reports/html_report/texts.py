@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Any
 
 from msgspec import Struct
 
@@ -11,8 +10,8 @@ from evalspec.model import DatasetResult, Run, Sample
 from evalspec.reports.base import StoredExchanges
 from evalspec.reports.findings import limits_of, metrics_of
 from evalspec.reports.html_report.document import ReportLinks
-from evalspec.reports.html_report.page_data import Chunks, PageData, to_tree
-from evalspec.reports.markup.elements import chip, el, group, name
+from evalspec.reports.html_report.page_data import Chunks, PageData
+from evalspec.reports.markup.elements import Element, chip, el, group, name
 from evalspec.reports.markup.sample_content import Limits, show_sample
 from evalspec.reports.markup.samples import draw_cells, draw_place, draw_sample
 from evalspec.reports.markup.text_budget import TextBudget
@@ -92,9 +91,9 @@ def _pack(run: Run, exchanges: StoredExchanges, room: int | None, foreign: PageD
         sample = next((row.exchange.sample for row in rows if row.exchange), None)
         texts, question = _list_texts(sample, rows)
         asked.add(foreign.show([question, texts]))
-        row, *shown = _draw(rows, sample, limits[rows[0].dataset.name], texts, links)
-        row_chunks.add(foreign.show(row))
-        rest.add(foreign.show(shown))
+        row, place, content = _draw(rows, sample, limits[rows[0].dataset.name], links)
+        row_chunks.add(foreign.show_element(row))
+        rest.add([foreign.show_element(place), foreign.show_element(content, texts)])
     for chunks in (row_chunks, asked, rest):
         chunks.close()
     return Texts(row_chunks, asked, rest, foreign.longest, foreign.cut)
@@ -117,8 +116,8 @@ def _list_texts(sample: Sample | None, rows: Sequence[AttemptRow]) -> tuple[list
 
 
 def _draw(
-    rows: Sequence[AttemptRow], sample: Sample | None, limits: Limits, texts: Sequence[str], links: ReportLinks
-) -> list[Any]:
+    rows: Sequence[AttemptRow], sample: Sample | None, limits: Limits, links: ReportLinks
+) -> tuple[Element, Element, Element]:
     """Return what is shown of a sample as elements: its row of the table, what is beside its title, its content."""
     dataset, result, room = rows[0].dataset, rows[0].sample, TextBudget(None)
     shown = show_sample(dataset.name, result, sample, rows, limits, is_marked=False)
@@ -128,5 +127,4 @@ def _draw(
     link_and_question = [link, el("span", class_="question", dir="auto")]
     has_limits = any(limits.values())
     row = draw_cells(link_and_question, state, shown.scores, shown.latency, result.tags, room, is_short=has_limits)
-    content = group(draw_sample(shown, room))
-    return [to_tree(row), to_tree(draw_place(shown, dataset.file, room)), to_tree(content, texts)]
+    return row, draw_place(shown, dataset.file, room), group(draw_sample(shown, room))

@@ -3,7 +3,8 @@
 The report packs the elements of its samples as JSON, from which its script creates them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from html import escape
 from typing import Union
 
@@ -33,11 +34,16 @@ class Element(Struct, frozen=True, array_like=True):
 def el(tag: str, *children: Nodes, **attributes: str | float | bool | None) -> Element:
     """Return an element. Attributes that are None, False or empty are left out, and `class_` is `class`."""
     named = {
-        name.rstrip("_").replace("_", "-"): "" if value is True else str(value)
+        _name_attribute(name): "" if value is True else str(value)
         for name, value in attributes.items()
         if value is not None and value is not False and value != ""
     }
-    return Element(tag, named, tuple(_flatten(children)))
+    return Element(tag, named, tuple(_flatten(children, [])))
+
+
+@cache
+def _name_attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
 
 
 def group(*children: Nodes) -> Element:
@@ -45,18 +51,15 @@ def group(*children: Nodes) -> Element:
     return el("", *children)
 
 
-def _flatten(content: Nodes) -> Iterator[Child]:
-    if isinstance(content, str):
-        if content:
-            yield content
-    elif isinstance(content, Element):
-        if content.tag:
-            yield content
-        else:
-            yield from content.children
-    elif content is not None and not isinstance(content, bool):
-        for one in content:
-            yield from _flatten(one)
+def _flatten(content: Iterable[Nodes], found: list[Child]) -> list[Child]:
+    for one in content:
+        if isinstance(one, Element):
+            found += (one,) if one.tag else one.children
+        elif isinstance(one, str):
+            found += (one,) if one else ()
+        elif one is not None and not isinstance(one, bool):
+            _flatten(one, found)
+    return found
 
 
 def render(element: Element) -> str:
