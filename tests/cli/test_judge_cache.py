@@ -49,6 +49,12 @@ def write(folder, count, changed=None):
     (folder / "rag.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def cached(monkeypatch):
+    """The default of users: the cache is on."""
+    monkeypatch.delenv("EVALSPEC_NO_CACHE")
+
+
 class Runs:
     """Runs of recorded replies with a scripted judge. Each gives its outcome and the number of judge calls."""
 

@@ -16,12 +16,8 @@ MAIN = "evals/baselines/main.json"
 
 
 @pytest.fixture
-def judged(project, agent, judge, monkeypatch):
-    """Twelve samples on a judged and an unjudged metric, promoted as `main`; the judge states a dated alias.
-
-    Every run asks it: a cached score is of the model that gave it.
-    """
-    monkeypatch.setenv("EVALSPEC_NO_CACHE", "1")
+def judged(project, agent, judge):
+    """Twelve samples on a judged and an unjudged metric, promoted as `main`; the judge states a dated alias."""
     project.api = {"url": agent.url}
     project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k"}
     project.samples(12, metrics=(TONE, "string_match"))

@@ -31,9 +31,8 @@ def test_every_report_says_who_was_asked(occupied, agent):
     assert words(outcome.out).count(sentence(agent)) == 1
     assert without_few(json.loads((occupied.folder / "out.json").read_text())["notes"]) == [sentence(agent)]
     assert sentence(agent) in (occupied.folder / "out.md").read_text().split("###")[0]
-    assert (
-        f'"lead":[{{"type":"line","words":[{{"text":"{sentence(agent)}",' in (occupied.folder / "out.html").read_text()
-    )
+    header = (occupied.folder / "out.html").read_text().partition("</header>")[0]
+    assert f'<p class="remark"><bdi>{sentence(agent)}</bdi></p>' in header
     assert not (occupied.folder / "started").exists()
 
 

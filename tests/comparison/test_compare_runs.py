@@ -218,7 +218,7 @@ def test_an_undecided_change_says_its_range_and_how_many_samples_would_settle_it
     found = change_of(before, [value + draw.gauss(0, 0.05) for value in before], "faithfulness")
     assert found.verdict is Change.UNDECIDED
     assert 0.01 < found.detectable < 0.04
-    change, samples = found.required_size.change, found.settles.samples
+    change, samples = found.required_size.change, found.required_size.samples
     assert (change, 40 < samples < 160) == (0.02, True)
     said = render_statement(found)
     assert said.startswith("the change is between −0.0")
