@@ -82,6 +82,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("EVALSPEC_NO_CACHE", "1")  # scripted judges are asked; tests of the cache delete this
 
 
 @pytest.fixture

@@ -42,6 +42,8 @@ class Options(TypedDict, total=False):
     repeat: Repeats
     judge_repeat: Repeats
     no_content: bool
+    no_cache: bool
+    fresh: bool
     retriever: str | None
     mode: Literal["retrieve", "retrieve+rerank"] | None
     top_k: Positive | None

@@ -17,6 +17,7 @@ from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
+from evalspec.scoring.judge.cache_file import find_cached
 
 SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
@@ -70,6 +71,7 @@ def erase(
         raise InvalidInput("a text is too short to search for" if short else "there is nothing to erase", fix)
     done, quotes = Erasure(dry_run), Quotes(texts, shortest=1)
     keys = _erase_runs(project, quotes, set(samples), done)
+    erase_cached(RunStore(project / STORE), set(samples).union(*keys.values()), quotes, done)
     erase_labels_on(project / STORE, keys, (), quotes, done)
     shorten_baselines(
         project,
@@ -141,6 +143,19 @@ def erase_labels_on(
         done.failed.append(str(error))
 
 
+def erase_cached(store: RunStore, samples: Collection[Key], quotes: Quotes, done: Erased) -> None:
+    """Remove the results of the judge for samples, and those that quote the texts, from the cache of a store."""
+    file = None if done.is_dry_run else find_cached(store.cache)
+    if file is None:
+        return
+    try:
+        file.forget_samples(samples, quotes)
+    except EvalspecError as error:
+        done.failed.append(str(error))
+    finally:
+        file.close()
+
+
 def shorten_baselines(
     folder: Path, find_keys: Callable[[str], set[Key]], show: Callable[[Path], str], done: Erased
 ) -> None:
@@ -189,10 +204,12 @@ def _remove_logs(project: Path, quotes: Quotes, done: Erasure) -> None:
 def _list_unreachable(project: Path, quotes: Quotes, keys: Mapping[str, set[Key]], done: Erasure) -> None:
     quoting, unread = find_quoting(project, quotes)
     removed = {project / name for name in done.removed}
+    cached = RunStore(project / STORE).cache.resolve()
     for path in quoting:
         shown = path.relative_to(project)
         is_of_run = len(shown.parts) > 2 and shown.parts[0] == str(STORE) and shown.parts[1] in _OF_RUNS
-        if path not in removed and not (done.is_dry_run and is_of_run and shown.parts[2] in keys):
+        is_changing = (is_of_run and shown.parts[2] in keys) or path.resolve().parent == cached
+        if path not in removed and not (done.is_dry_run and is_changing):
             done.unreachable.append(f"{shown} still quotes a text")
     done.unreachable += [f"{path.relative_to(project)} cannot be searched" for path in unread]
     done.unreachable += [

@@ -19,7 +19,16 @@ from evalspec.runs.planning.options import RETRIEVER_OPTIONS, RunOptions
 from evalspec.runs.planning.outlining import outline_plan
 from evalspec.runs.planning.selecting import log_held_out
 from evalspec.runs.runner.fingerprint import compute_fingerprint
-from evalspec.runs.runner.session import Session, begin_run, describe_reused, load_replies, metadata_keys, resume_run
+from evalspec.runs.runner.session import (
+    Session,
+    begin_run,
+    describe_reused,
+    load_replies,
+    metadata_keys,
+    open_cache,
+    resume_run,
+    uses_cache,
+)
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.erasing import refuse_erased
@@ -105,9 +114,17 @@ class Evaluation(Struct, frozen=True):
         """Create the run on disk, or open the one to resume.
 
         Raises:
-            InvalidInput: The inputs of the resumed run have changed, or a use of a held-out share cannot be logged.
+            InvalidInput: The inputs of the resumed run have changed, a use of a held-out share cannot be logged, or git
+                tracks the judge's cache.
             StoreError: A run cannot be read or written.
         """
+        is_cached = uses_cache(self.plan, self.store.cache)
+        session = self._begin()
+        if is_cached:
+            open_cache(session, self.store.cache)
+        return session
+
+    def _begin(self) -> Session:
         plan, now = self.plan, datetime.now(UTC)
         outline, fingerprint = outline_plan(plan), compute_fingerprint(plan, now)
         if self.resumed is not None:
@@ -156,6 +173,7 @@ def prepare_rescore(
     judge_repeat: int = 1,
     no_judge: bool = False,
     fresh: bool = False,
+    no_cache: bool = False,
 ) -> Evaluation:
     """Return a checked run that scores the replies of a stored run with the current manifest.
 
@@ -171,6 +189,8 @@ def prepare_rescore(
         no_judge=no_judge,
         repeat=stored.outline.repeats,
         judge_repeat=judge_repeat,
+        fresh=fresh,
+        no_cache=no_cache,
         stored=_ids_of(stored),
         **retriever_options_of(stored),
     )

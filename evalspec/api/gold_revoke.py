@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from evalspec.api.erasure import Erased, erase_labels_on, erase_run, shorten_baselines
+from evalspec.api.erasure import Erased, erase_cached, erase_labels_on, erase_run, shorten_baselines
 from evalspec.api.gold_export import find_export, list_exports, shorten_export
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.gold.files import show
@@ -149,6 +149,8 @@ def _revoke(
     runs = _Runs()
     for store in stores:
         _erase_runs(found, content, RunStore(store), [made for _, made in exports], done, runs)
+        ids = {(name, one) for name in runs.own for one in content.ids}
+        erase_cached(RunStore(store), ids.union(*runs.keys.values()), quotes, done)
         erase_labels_on(store, runs.keys, content.ids, quotes, done)
     find_keys = _name_in_baselines(found, content, runs)
     for folder in folders:
@@ -156,7 +158,7 @@ def _revoke(
     _shorten_exports(found.root, content, exports, done)
     _change_set(found, content, by, today, done)
     changing += [Path(name).resolve() for name in (*done.exports, *done.baselines)]
-    changing += [*runs.folders, *runs.removed]
+    changing += [*runs.folders, *runs.removed, *(RunStore(store).cache.resolve() for store in stores)]
     _list_files(found, content, searches, folders, changing if is_dry_run else [], runs.folders, done)
     _list_unreachable(found, content, stores, done)
     return done

@@ -89,6 +89,7 @@ def rescore(
     judge_repeat: int = 1,
     no_judge: bool = False,
     fresh: bool = False,
+    no_cache: bool = False,
     store: AnyPath = STORE,
     progress: "Callable[[Progress], None] | None" = None,
 ) -> "Run":
@@ -103,6 +104,7 @@ def rescore(
         judge_repeat: How often the judge grades each reply.
         no_judge: Skip judged metrics.
         fresh: Recompute every score, including scores whose inputs are unchanged.
+        no_cache: Neither read nor write the judge's cache.
         store: Folder of the runs.
         progress: Called after each step.
 
@@ -118,7 +120,14 @@ def rescore(
     stored, loaded = open_run(runs.find(run)), load_manifest(Path(manifest))
     with redacting(loaded):
         evaluation = prepare_rescore(
-            stored, loaded, runs, datasets=datasets, judge_repeat=judge_repeat, no_judge=no_judge, fresh=fresh
+            stored,
+            loaded,
+            runs,
+            datasets=datasets,
+            judge_repeat=judge_repeat,
+            no_judge=no_judge,
+            fresh=fresh,
+            no_cache=no_cache,
         )
         callback = ProgressCallback(evaluation.plan.total, progress)
         return run_coroutine(lambda: complete(evaluation.begin(), callback))

@@ -13,6 +13,7 @@ COMMANDS = {
     "report": "Show a stored run again, in any report format.",
     "compare": "Compare runs, and test whether the differences exceed noise.",
     "runs": "List, name, promote, push, verify and remove stored runs.",
+    "cache": "Show and empty the cache of the judge's results.",
     "label": "Judge the replies and scores of a stored run yourself.",
     "labels": "List, export, import and compare what people say about a run.",
     "score": "Compute retrieval metrics from ground truth and run files.",

@@ -20,6 +20,7 @@ from evalspec.cli.options import (
     dataset_option,
     group_options,
     manifest_argument,
+    no_cache_option,
     no_judge_option,
     option,
     request_options,
@@ -126,6 +127,8 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Maximum concurrent requests.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Timeout per reply, in seconds.")
 @no_judge_option
+@no_cache_option
+@option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")
 @option(
     "--responses",
     type=click.Path(path_type=Path),

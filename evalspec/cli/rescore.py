@@ -13,6 +13,7 @@ from evalspec.cli.options import (
     dataset_option,
     judge_repeat_option,
     manifest_argument,
+    no_cache_option,
     no_judge_option,
     option,
     warn_all,
@@ -32,7 +33,8 @@ from evalspec.runs.store.stored_run import open_run
 @dataset_option
 @judge_repeat_option
 @no_judge_option
-@option("--fresh", is_flag=True, help="Recompute all scores, including unchanged ones.")
+@no_cache_option
+@option("--fresh", is_flag=True, help="Recompute all scores, including unchanged and cached ones.")
 @trust_options("manifest")
 @shape_options
 @output_option
@@ -42,6 +44,7 @@ def command(
     datasets: tuple[str, ...],
     judge_repeat: int,
     no_judge: bool,
+    no_cache: bool,
     fresh: bool,
     shape: Shape,
     outputs: tuple[Path, ...],
@@ -66,7 +69,14 @@ def command(
         reporters = resolve_reporters(outputs)
         with long_lived():
             evaluation = prepare_rescore(
-                stored, loaded, store, datasets=datasets, judge_repeat=judge_repeat, no_judge=no_judge, fresh=fresh
+                stored,
+                loaded,
+                store,
+                datasets=datasets,
+                judge_repeat=judge_repeat,
+                no_judge=no_judge,
+                fresh=fresh,
+                no_cache=no_cache,
             )
             refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *evaluation.plan.inputs])
             warn_all(evaluation.warnings)

@@ -82,6 +82,9 @@ class JudgeUsage(Record, frozen=True):
     uncounted: Annotated[
         int, Meta(description="Number of answers without a token count. The sums lack their tokens.")
     ] = 0
+    cached: Annotated[
+        int, Meta(description="Number of results that were taken from the judge's cache, so nothing was asked.")
+    ] = 0
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
         return JudgeUsage(*map(operator.add, astuple(self), astuple(other)))

@@ -168,9 +168,10 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     """What a run measured, and with what. A baseline has a part of it.
 
     `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
-    instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest. `references`: a
-    salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the best
-    of; `runs`, whose attempts it holds; `ci_gate`.
+    instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest.
+    `judge_cached_models`: those of cached results; `judge_cached`: since when these were asked, by metric.
+    `references`: a salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the
+    best of; `runs`, whose attempts it holds; `ci_gate`.
     """
 
     started_at: str | None = None
@@ -191,6 +192,8 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     judge_refused: Mapping[str, str] = {}
     judge_models: Mapping[str, str] = {}
     judge_system_fingerprints: Mapping[str, str] = {}
+    judge_cached_models: Mapping[str, str] = {}
+    judge_cached: Mapping[str, str] = {}
     embeddings: Mapping[str, Any] | None = None
     embeddings_sha256: str | None = None
     versions: Mapping[str, str] = {}
@@ -278,8 +281,8 @@ def list_reply_notes(fingerprint: Fingerprint) -> list[str]:
 
 
 def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
-    """Return notes on the parameters that the judge's endpoint refused, and on the models that its replies state, if
-    they are not the configured one.
+    """Return notes on the judge: the parameters that its endpoint refused, the models that its replies state, if they
+    are not the configured one, and the results that are from the cache.
     """
     named = ", ".join(f"{name} ({instead})" for name, instead in sorted(fingerprint.judge_refused.items()))
     notes = [f"the judge's endpoint refused parameters: {named}"] if named else []
@@ -287,4 +290,10 @@ def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     if stated and stated != [configured]:
         said = f"its replies state the model {', '.join(stated)}"
         notes.append(f"the judge is configured as {configured}; {said}")
+    since = "; ".join(f"{metric}: since {said}" for metric, said in sorted(fingerprint.judge_cached.items()))
+    notes += [f"results from the judge's cache, asked {since}"] if since else []
+    others = fingerprint.judge_models.keys() - fingerprint.judge_cached_models.keys()
+    if fingerprint.judge_cached_models and others:
+        now = ", ".join(sorted(fingerprint.judge_models[key] for key in others))
+        notes.append(f"the judge is now the model {now}, but cached results are of another; --fresh asks again")
     return notes

@@ -32,7 +32,7 @@ class Project(Struct, frozen=True):
     @property
     def store(self) -> RunStore:
         """The runs of the project."""
-        return RunStore(self.root)
+        return RunStore(self.root, self.root / "cache")  # one for each project, whatever the environment says
 
     def find_run_of(self, job_id: str) -> Path | None:
         """Return the folder of the run that a job started: its name ends with the last part of the job's id.

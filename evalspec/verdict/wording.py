@@ -119,4 +119,5 @@ def render_usage(usage: JudgeUsage) -> str:
     parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
     parts += [f"{usage.retries:,} repeated"] if usage.retries else []
     parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []
+    parts += [f"{usage.cached:,} from the cache"] if usage.cached else []
     return f"judge: {', '.join(parts)}"

@@ -96,7 +96,7 @@ def test_the_judged_block_of_the_seed_passes_with_what_the_page_says(wire, seed)
         if refused
         else []
     )
-    stored = "".join(path.read_text(encoding="utf-8") for path in store.rglob("*") if path.is_file())
+    stored = "".join(path.read_text(encoding="utf-8", errors="replace") for path in store.rglob("*") if path.is_file())
     assert KEY not in stored
     assert all(f'"{name}": "{said}"' in stored for name, said in refused.items())
 

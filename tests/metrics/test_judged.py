@@ -14,14 +14,14 @@ from metrics.judged_scoring import KEY, REFUNDS, build_metric, evidence_of, exch
 from servers.scripted_judge import unauthorized
 
 CONTRACT = {
-    # name: value, reason, kinds of the judge requests for three contexts, hash of all that was asked
+    # name: value, reason, kinds of the questions for three contexts, hash of all that was asked
     "faithfulness": (
         0.5, "1 of 2 statements is not supported: 'Refunds are paid in gold coins.'",
-        ["statements", "support"], "79bb9afacf",
+        ["statements", "support"], "012962e984",
     ),
     "hallucination": (
         0.5, "1 of 2 statements is not supported: 'Refunds are paid in gold coins.'",
-        ["statements", "support"], "79bb9afacf",
+        ["statements", "support"], "012962e984",
     ),
     "answer_relevancy": (
         0.612372436, "the response answers: 'Refunds are paid within 30 days?'",
@@ -29,7 +29,7 @@ CONTRACT = {
     ),
     "context_precision": (
         1.0, "1 of 3 contexts useful, at rank 1",
-        ["usefulness"] * 3, "dfb0e491b1",
+        ["usefulness"] * 3, "2bedcc196d",
     ),
     "context_recall": (
         1.0, None,
@@ -37,19 +37,19 @@ CONTRACT = {
     ),
     "answer_correctness": (
         0.716506351, "1 right, 1 wrong, 0 missing: 'Refunds are paid in gold coins.'",
-        ["statements", "statements", "correctness"], "c67939b669",
+        ["statements", "statements", "correctness"], "fbea4298b3",
     ),
     "factual_correctness": (
         0.67, "1 of 2 claims is not in the expected answer: 'Refunds are paid in gold coins.'",
-        ["claims", "support"] * 2, "11a15ec0e3",
+        ["claims", "support"] * 2, "03c5e9af7f",
     ),
     "noise_sensitivity": (
         0.0, "1 of 2 statements is wrong: 'Refunds are paid in gold coins.'",
-        ["statements"] * 2 + ["support"] * 7, "1301400806",
+        ["statements"] * 2 + ["support"] * 7, "6171ba45d9",
     ),
     "claim_entailment": (
         1.0, None,
-        ["statements", "entailment"], "d46d32f296",
+        ["statements", "entailment"], "c6e2792384",
     ),
     "toxicity": (1.0, "none: 0 listed words", ["toxicity"], "4915ac217d"),
     "bias": (1.0, "none: 0 listed words", ["bias"], "dbe331a156"),
@@ -58,8 +58,12 @@ VERDICT_METRICS = sorted(set(CONTRACT) - {"hallucination"})
 
 
 def hash_of(requests):
-    """The first digits of a hash over every message sent, ours and ragas'."""
-    texts = [message["content"] for request in requests for message in request.body["messages"]]
+    """The first digits of a hash over every message sent, ours and ragas', once for each answer."""
+    texts = sorted(
+        "\0".join(message["content"] for message in request.body["messages"])
+        for request in requests
+        for _ in range(request.body.get("n", 1))
+    )
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:10]
 
 
@@ -70,7 +74,8 @@ def test_what_a_metric_asks_and_says(judge, name):
     [got] = score(judge, name, exchange())
     assert (got.status, got.reason) == (ScoreStatus.SCORED, reason)
     assert got.value == pytest.approx(value, abs=1e-9)
-    assert judge.kinds == kinds
+    asked = [request.kind for request in judge.chats for _ in range(request.body.get("n", 1))]
+    assert sorted(asked) == sorted(kinds)
     assert hash_of(judge.chats) == prompts
     definition = METRICS.find(METRICS.find(name).base or name)
     assert definition.judge_calls(3) == len(kinds)

@@ -183,7 +183,7 @@ GEMINI = Wire(
     path="/v1beta/openai",
     model="gemini-3.5-flash",
     missing="models/{model} is not found for API version v1main, or is not supported for generateContent.",
-    parameters=("temperature", "max_tokens", "max_completion_tokens", "reasoning_effort"),
+    parameters=("n", "temperature", "max_tokens", "max_completion_tokens", "reasoning_effort"),
     unknown='Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
     error=gemini_error,
 )

@@ -27,6 +27,7 @@ truncated (finish_reason length) · truncated_once (below twice the first limit)
 content_filter) · hang (no answer until the server stops) · drop (hangs up) · html · huge ·
 stream · not_an_object, or
 `status(code, headers, message)`, of which `unauthorized(key)` and `throttled(seconds)` are short forms.
+`several`, what it makes of `n`: honoured, ignored or refused.
 `embedding_fault` is None, "short" (one vector less), "reversed" (last index first), "ragged", "text", a status.
 """
 
@@ -213,6 +214,7 @@ class ScriptedJudge:
         self.mode: str | Status = "ok"
         self.script: Sequence[str | Status] = []
         self.in_turn = False
+        self.several = "honoured"
         self.states: Mapping[str, str] = {}
         self.embedding_fault: str | Status | None = None
         self.chats: list[Request] = []
@@ -413,6 +415,8 @@ class _Handler(BaseHTTPRequestHandler):
         if judge.delay:
             time.sleep(judge.delay)
         request.kind, answer = judge.judge(request.body["messages"])
+        if "n" in request.body and judge.several == "refused":
+            mode = status(400, message="Unknown parameter: 'n'.")
         if isinstance(mode, Status):
             return self._send_status(mode)
         if mode == "hang":
@@ -465,12 +469,13 @@ class _Handler(BaseHTTPRequestHandler):
             choice["message"]["reasoning_content"] = text
         if mode == "refusal":
             choice["message"]["refusal"] = "I cannot help with that."
+        judge = self.server.judge
         usage = {"prompt_tokens": len(request.prompt) // 4, "completion_tokens": len(text) // 4}
-        choices = [] if mode == "no_choices" else [choice]
+        asked = request.body.get("n", 1) if judge.several == "honoured" else 1
+        choices = [] if mode == "no_choices" else [{**choice, "index": place} for place in range(asked)]
+        usage["completion_tokens"] *= asked
         self._send(
-            json.dumps(
-                {"object": "chat.completion", "choices": choices, "usage": usage, **self.server.judge.states}
-            ).encode()
+            json.dumps({"object": "chat.completion", "choices": choices, "usage": usage, **judge.states}).encode()
         )
 
     def _embed(self, request: Request) -> None:

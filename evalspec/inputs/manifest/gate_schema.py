@@ -60,6 +60,9 @@ class CiGate(ManifestModel):
         "baseline; null: any number.",
     )
 
+    fresh: StrictBool = Field(
+        False, description="Whether the judge is asked for every score, although its cache may have it (as --fresh)."
+    )
     max_removed: Share = Field(
         0.0,
         description="Share of the baseline's samples that may be gone from a dataset's file. With more, each counts at "

@@ -262,7 +262,8 @@ def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = 
     )
 
 
-def needs_of(datasets: Sequence[PlannedDataset]) -> set[Need]:
-    """Return all needs of the metrics and retrievers of these datasets in this run."""
-    needs = {need for dataset in datasets for metric in dataset.computed for need in metric.needs}
+def needs_of(datasets: Sequence[PlannedDataset], *, with_judged: bool = True) -> set[Need]:
+    """Return all needs of the metrics, or of those without a judge, and retrievers of these datasets in this run."""
+    metrics = [metric for dataset in datasets for metric in dataset.computed]
+    needs = {need for metric in metrics if with_judged or Need.JUDGE not in metric.needs for need in metric.needs}
     return needs | {Need.EMBEDDINGS for d in datasets if d.retriever is not None and d.retriever.needs_embeddings}

@@ -34,6 +34,8 @@ class RunOptions(Struct, frozen=True):
     calls per reply. `no_content`: write scores only, no texts. `stored`: ids of samples with stored replies, by
     dataset; only these are selected, and no agent is needed.
 
+    `no_cache`: neither read nor write the judge's cache. `fresh`: ask for everything, and write the cache.
+
     `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
     `slice`, `held_out`: use only that slice of a gold set, or its held-out share.
 
@@ -63,6 +65,8 @@ class RunOptions(Struct, frozen=True):
     repeat: int = 1
     judge_repeat: int = 1
     no_content: bool = False
+    no_cache: bool = False
+    fresh: bool = False
     dry_run: bool = False
     agent: Callable[[Any], Any] | None = None
     stored: Mapping[str, frozenset[str]] | None = None

@@ -92,7 +92,9 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
-    plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits)
+    plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
+    if plan.services.cache is not None:
+        plan.services.cache.report_to(plan.services.usage, plan.services.listener)
     execution.sort_out()
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None

@@ -308,6 +308,7 @@ class Execution(Struct):
             lambda new: self._keep_scores(dataset, job, sample, new),
             known=known,
             judge_repeats=self.plan.options.judge_repeat,
+            attempt=(dataset.name, job.attempt),
         )
         judged = [scores[metric.name] for metric in dataset.metrics.values() if Need.JUDGE in metric.needs]
         self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
@@ -371,7 +372,15 @@ class Execution(Struct):
         modules = {module for d in self.plan.datasets for m in d.metrics.values() for module in m.definition.imports}
         for module in sorted(modules):
             await asyncio.to_thread(import_module, module)
-        await self.plan.services.preload(needs_of(self.plan.datasets))
+        await self.plan.services.preload(needs_of(self.plan.datasets, with_judged=not self._may_be_cached()))
+
+    def _may_be_cached(self) -> bool:
+        """Return whether judged metrics wait until the cache lacks a result.
+
+        A limit on latency is no reason to wait: what is loaded during requests slows them down.
+        """
+        cache = self.plan.services.cache
+        return cache is not None and cache.may_answer and not self.plan.gates_latency
 
     def _tell(self) -> None:
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.verdict.stats import compute_statistic
 
@@ -21,12 +22,13 @@ async def score_exchange(
     *,
     known: Mapping[str, Score],
     judge_repeats: int = 1,
+    attempt: tuple[str, int] | None = None,
 ) -> dict[str, Score]:
     """Return one score for every metric, by name, in the order of the metrics.
 
     `keep`: called with new scores as soon as they exist. Scores that are computed without waiting arrive together. Each
     other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
-    of gradings per reply.
+    of gradings per reply. `attempt`: name of the dataset and number of the attempt, so that results may be cached.
     """
     scores = dict(known)
 
@@ -36,10 +38,11 @@ async def score_exchange(
             keep(new)
 
     families = _families([metric for metric in metrics if metric.name not in known])
+    gradings = [Grading(_name_reply(exchange, attempt, repeat)) for repeat in range(judge_repeats)]
     at_once: dict[str, Score] = {}
     waiting = []
     for root, members in families:
-        started = known.get(root.name) or _start(root, exchange, judge_repeats)
+        started = known.get(root.name) or _start(root, exchange, gradings)
         if isinstance(started, Score):
             at_once |= _derive(members, started)
         else:
@@ -48,6 +51,10 @@ async def score_exchange(
     if waiting:
         await asyncio.gather(*waiting)
     return {metric.name: scores[metric.name] for metric in metrics}
+
+
+def _name_reply(exchange: Exchange, attempt: tuple[str, int] | None, repeat: int) -> GradedReply | None:
+    return None if attempt is None else GradedReply((attempt[0], exchange.sample.id), attempt[1], repeat)
 
 
 def _families(metrics: Sequence[Metric]) -> list[tuple[Metric, list[Metric]]]:
@@ -72,11 +79,11 @@ async def _finish_family(
     add(_derive(members, await pending))
 
 
-def _start(metric: Metric, exchange: Exchange, judge_repeats: int) -> Score | Awaitable[Score]:
-    """Return the score, or an awaitable of it. A judged metric is graded `judge_repeats` times."""
-    if judge_repeats == 1 or Need.JUDGE not in metric.needs:
-        return _start_once(metric, exchange)
-    started = [_start_once(metric, exchange) for _ in range(judge_repeats)]
+def _start(metric: Metric, exchange: Exchange, gradings: Sequence[Grading]) -> Score | Awaitable[Score]:
+    """Return the score, or an awaitable of it. A judged metric has one score per grading."""
+    if len(gradings) == 1 or Need.JUDGE not in metric.needs:
+        return _start_once(metric, exchange, gradings[0])
+    started = [_start_once(metric, exchange, grading) for grading in gradings]
     return _join([item if not isinstance(item, Score) else _ready(item) for item in started])
 
 
@@ -96,7 +103,7 @@ async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
     )
 
 
-def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
+def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score | Awaitable[Score]:
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:
@@ -109,10 +116,11 @@ def _start_once(metric: Metric, exchange: Exchange) -> Score | Awaitable[Score]:
         if ends_the_run(error):
             raise
         return _failed(metric, error)
-    return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result)
+    return _within_bounds(metric, result) if isinstance(result, Score) else _finish(metric, result, grading)
 
 
-async def _finish(metric: Metric, pending: Awaitable[Score]) -> Score:
+async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -> Score:
+    CURRENT.set(grading)  # each score has a task, and so a context, of its own
     try:
         return _within_bounds(metric, await pending)
     except InvalidInput:

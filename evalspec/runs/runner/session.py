@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -31,6 +32,7 @@ from evalspec.runs.store.log_records import change_fingerprint
 from evalspec.runs.store.run_log import RunLog
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import StoredRun
+from evalspec.scoring.judge.cache_file import CacheFile, refuse_tracked
 from evalspec.scoring.judge.usage import Learned
 from evalspec.verdict.outline import RunOutline, outline_to_json
 from evalspec.verdict.summary import add_slices, limited_slices
@@ -38,7 +40,7 @@ from evalspec.verdict.summary import add_slices, limited_slices
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
 
-_OF_JUDGE = ("judge_refused", "judge_models", "judge_system_fingerprints")
+_OF_JUDGE = ("judge_refused", "judge_models", "judge_system_fingerprints", "judge_cached_models", "judge_cached")
 _MOST_LEARNED = 100
 """Names of models of one judge. More are of an endpoint that makes them up."""
 
@@ -146,6 +148,33 @@ def resume_run(
         known_attempts = KnownAttempts(index, retry_errors=retry_errors, texts=outline.has_texts)
         undo.pop_all()
     return Session(plan, outline, log, known, known_attempts)
+
+
+def uses_cache(plan: Plan, folder: Path) -> bool:
+    """Return whether a run uses the judge's cache. A project that is not trusted could write scores into it.
+
+    Raises:
+        InvalidInput: Git tracks the cache, so a pull request could write scores into it.
+    """
+    if plan.options.no_cache or not plan.judged or current_trust().is_limited:
+        return False
+    refuse_tracked(folder)
+    return True
+
+
+def open_cache(session: Session, folder: Path) -> None:
+    """Let the judge of a run use the cache in a folder."""
+    from evalspec.scoring.judge.cache import JudgeCache
+
+    plan, redaction = session.plan, session.plan.loaded.references.redaction
+    plan.services.cache = JudgeCache(
+        CacheFile(folder),
+        session.log.id,
+        hide=redaction.hide_data,
+        restore=redaction.restore_known,
+        has_texts=session.outline.has_texts,
+        is_fresh=plan.options.fresh or plan.policy.fresh,
+    )
 
 
 def keep_reuse(session: Session, url: str) -> Fingerprint:

@@ -24,11 +24,13 @@ from evalspec.model.log import Change
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, read_link, replace_link, store_errors
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
+from evalspec.scoring.judge.cache_file import find_cached
 
 STORE = Path(".evalspec")
 VERDICTS = "verdicts"
 """The folder for what people say about replies and scores. `labels` has the names of runs."""
-OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in ("runs", "labels", "locks", VERDICTS))
+_OWN = ("runs", "labels", "locks", "cache", VERDICTS)
+OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in _OWN)
 """Folders of the command line's own store, which no output may overwrite."""
 
 _NAMES_SHOWN = 3
@@ -41,10 +43,14 @@ _ORDER_NAME = "order"
 
 
 class RunStore:
-    """The runs of one project. `root`: its `.evalspec` folder, created with the first run."""
+    """The runs of one project. `root`: its `.evalspec` folder, created with the first run.
 
-    def __init__(self, root: Path) -> None:
+    `cache`: the folder of the judge's cache, by default that of EVALSPEC_CACHE_DIR, or a folder beside the runs.
+    """
+
+    def __init__(self, root: Path, cache: Path | None = None) -> None:
         self.root = root
+        self.cache = cache or Path(os.environ.get("EVALSPEC_CACHE_DIR") or root / "cache")
         self.runs = root / "runs"
         self._labels = root / "labels"
 
@@ -202,6 +208,10 @@ class RunStore:
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "delete it yourself if you do not need it")
         RunLog(folder, redact=lambda value: value).close()
+        cached = find_cached(self.cache)
+        if cached is not None:
+            cached.forget_run(folder.name)
+            cached.close()
         remove_derived(folder)
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):

@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError, MissingPackage, install_fix
+from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from evalspec.scoring.judge.cache import JudgeCache
 
     Vectors = NDArray[np.float64]
 
@@ -76,9 +79,11 @@ class LocalEmbedder:
 class HttpEmbedder:
     """Embeddings by `POST {baseUrl}/embeddings`, with MAX_TEXTS_PER_REQUEST texts per request."""
 
-    def __init__(self, config: EmbeddingsConfig) -> None:
+    def __init__(self, config: EmbeddingsConfig, cache: "JudgeCache | None" = None) -> None:
+        from evalspec.scoring.judge.cached_answers import CachedVectors
         from evalspec.scoring.judge.endpoint import Endpoint
 
+        self._cached = CachedVectors(cache, [config.model, strip_userinfo(config.base_url)])
         self._config = config
         name, setting = "the embeddings service", "spec.evaluation.embeddings"
         self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY)
@@ -92,13 +97,19 @@ class HttpEmbedder:
         """
         import numpy as np
 
-        rows: list[list[float]] = []
-        for start in range(0, len(texts), MAX_TEXTS_PER_REQUEST):
-            rows += await self._embed_batch(texts[start : start + MAX_TEXTS_PER_REQUEST])
+        known = {text: row for text in texts if (row := self._cached.find(text)) is not None}
+        missing = [text for text in texts if text not in known]
+        for start in range(0, len(missing), MAX_TEXTS_PER_REQUEST):
+            batch = missing[start : start + MAX_TEXTS_PER_REQUEST]
+            known |= zip(batch, await self._embed_batch(batch), strict=True)
+        rows = [known[text] for text in texts]
         lengths = {len(row) for row in rows}
         if len(lengths) > 1:
             raise JudgeError(f"{self._endpoint} returned vectors of different lengths: {sorted(lengths)}")
-        return _check_vectors(texts, np.asarray(rows, dtype=np.float64))
+        vectors = _check_vectors(texts, np.asarray(rows, dtype=np.float64))
+        for text in missing:
+            self._cached.keep(text, known[text])
+        return vectors
 
     async def load(self) -> None:
         """Do nothing: the endpoint has the model."""
@@ -174,13 +185,15 @@ def _is_clean_cut(tokens: Any, place: int) -> bool:
     return not is_after_mark and tokens.token_to_chars(place)[0] != tokens.token_to_chars(place - 1)[0]
 
 
-def create_embedder(config: EmbeddingsConfig) -> TextEmbedder:
+def create_embedder(config: EmbeddingsConfig, cache: "JudgeCache | None" = None) -> TextEmbedder:
     """Return the embedder that the manifest configures. The first text loads it or sends the first request.
+
+    `cache`: has the vectors of an endpoint. Those of this machine are computed faster than the cache is read.
 
     Raises:
         JudgeError: the base url is not usable.
     """
-    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config)
+    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache)
 
 
 def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:

@@ -26,6 +26,7 @@ _FORMAT = "response_format"
 _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_NAME = 64
 _LEFT_OUT = "left out"
+_SEVERAL = "n"
 _SYSTEM_ROLE = "system role"
 
 
@@ -40,11 +41,15 @@ def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
 class JudgeParameters:
     """The parameters of one judge. A parameter that the endpoint refuses is replaced or left out for the whole run.
 
-    `refused`: what is sent instead, by name, for the fingerprint of the run.
+    `refused`: what is sent instead, by name, for the fingerprint of the run. `takes_several`: whether the endpoint is
+    asked for several answers in one request. It changes no answer, so it is no part of the fingerprint. `given_up`:
+    everything that was refused, in this order.
     """
 
     def __init__(self, config: JudgeConfig) -> None:
         self.refused: dict[str, str] = {}
+        self.takes_several = True
+        self.given_up: list[str] = []
         fixed = _has_fixed_sampling(config.model)
         given = {} if fixed else {"temperature": config.temperature}
         given |= config.parameters
@@ -67,9 +72,11 @@ class JudgeParameters:
         limit = {self._limit_keys[0]: self._max_tokens} if self._limit_keys else {}
         return {**formats, **self._others, **limit}
 
-    def build(self, schema: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
-        """Return the parameters of one request. `schema`: JSON Schema of the answer."""
+    def build(self, schema: Mapping[str, Any], max_tokens: int, answers: int = 1) -> dict[str, Any]:
+        """Return the parameters of one request. `schema`: JSON Schema of the answer. `answers`: number of choices."""
         parameters = self.describe()
+        if answers > 1 and self.takes_several:
+            parameters[_SEVERAL] = answers
         if self._limit_keys:
             parameters[self._limit_keys[0]] = max_tokens
         if self._formats[:1] == ["json_schema"]:
@@ -83,12 +90,25 @@ class JudgeParameters:
         """
         names = list_refused(error, [name for name in sent if name not in ("model", "messages")])
         for name in names:
-            if self._still_sends(name, sent[name]):
-                self.refused[name] = self._replace(name)
+            if name == _SEVERAL or self._still_sends(name, sent[name]):
+                self.drop(name)
         if sent["messages"][0]["role"] == "system" and refuses_system_role(error):
-            self.refused[_SYSTEM_ROLE] = "sent in the user's message"
+            self.drop(_SYSTEM_ROLE)
             return True
         return bool(names)
+
+    def drop(self, name: str = _SEVERAL) -> None:
+        """Send a parameter no longer, or what is sent instead. By default, ask for one answer at a time."""
+        if name == _SEVERAL:
+            self.given_up += [name] if self.takes_several else []
+            self.takes_several = False
+            return
+        if name == _SYSTEM_ROLE:
+            self.given_up += [name] if name not in self.refused else []
+            self.refused[name] = "sent in the user's message"
+        elif name in self.describe():
+            self.given_up.append(name)
+            self.refused[name] = self._replace(name)
 
     def place_system(self, messages: list[dict[str, str]]) -> list[dict[str, str]]:
         """Return the messages with the text of the first one, the system's, where the endpoint accepts it."""

@@ -4,7 +4,9 @@ Import it through `services.import_ragas` only. Each score has its own ragas met
 own judge, which records the verdicts. So concurrent scores cannot mix up their evidence.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,9 +16,11 @@ from ragas.llms.base import InstructorBaseRagasLLM
 from ragas.metrics import DiscreteMetric, collections
 from ragas.prompt.simple_prompt import Prompt
 
+from evalspec.scoring.judge.asking_ahead import ask_ahead
 from evalspec.scoring.judge.chat import ChatClient
 from evalspec.scoring.judge.embeddings import TextEmbedder
 from evalspec.scoring.judge.extraction import UnusableVerdict, extract_object
+from evalspec.scoring.judge.grading import CURRENT, Grading
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.verdicts import (
     FREE_TEXT,
@@ -36,11 +40,13 @@ stands for.
 
 
 class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
-    """The judge for one score, which records its verdicts."""
+    """The judge for one score, which records its verdicts. Answers are shared within a grading of the reply."""
 
-    def __init__(self, client: ChatClient, metric: str) -> None:
+    def __init__(self, client: ChatClient, metric: str, grading: Grading) -> None:
         self._client = client
         self._metric = metric
+        self._grading = grading
+        self._asked: Counter[tuple[str, str]] = Counter()
         self.verdicts: list[StatementVerdict] = []
 
     def generate(self, prompt: str, response_model: type[BaseModel]) -> BaseModel:
@@ -55,19 +61,42 @@ class ScoreJudge(InstructorBaseRagasLLM):  # type: ignore[misc]
             NothingStated: a text to give verdicts on has no statement.
         """
         kind = response_model.__name__
-        prompt, given = (prompt, {}) if kind == FREE_TEXT else parse_input(prompt)
-
-        def check(text: str) -> BaseModel:
-            return _check_answer(text, response_model, given)
-
-        schema = response_model.model_json_schema()
-        model = await self._client.ask(prompt, schema, check, self._metric)
-        answer = model.model_dump()
+        occurrence = self._asked[prompt, kind]
+        self._asked[prompt, kind] += 1
+        self.request(prompt, response_model, occurrence, occurrence + 1)
+        model: BaseModel = await self._grading.answers[prompt, kind, occurrence]
+        given, answer = _read_input(prompt, kind)[1], model.model_dump()
         silent = explain_nothing_stated(kind, given, answer)
         if silent is not None:
             raise NothingStated(silent)
         self.verdicts.append(StatementVerdict(kind, given, answer))
         return model
+
+    def request(self, prompt: str, response_model: type[BaseModel], begin: int, end: int) -> None:
+        """Begin to request answers to a question, those that the grading lacks of `begin` to `end`, together."""
+        kind = response_model.__name__
+        missing = [place for place in range(begin, end) if (prompt, kind, place) not in self._grading.answers]
+        if not missing:
+            return
+        sent, given = _read_input(prompt, kind)
+
+        def check(text: str) -> BaseModel:
+            return _check_answer(text, response_model, given)
+
+        schema = response_model.model_json_schema()
+        drawing = self._client.draw(sent, schema, check, self._metric, len(missing), missing[0])
+        drawn = asyncio.ensure_future(drawing)
+        for number, place in enumerate(missing):
+            self._grading.add((prompt, kind, place), asyncio.ensure_future(_pick(drawn, number)))
+
+
+async def _pick(drawn: Awaitable[Sequence[BaseModel]], number: int) -> BaseModel:
+    return (await drawn)[number]
+
+
+def _read_input(prompt: str, kind: str) -> tuple[str, Mapping[str, Any]]:
+    """Return the prompt as it is sent, and its structured input; none in a free-text prompt."""
+    return (prompt, {}) if kind == FREE_TEXT else parse_input(prompt)
 
 
 class RagasEmbeddings(BaseRagasEmbedding):  # type: ignore[misc]
@@ -124,10 +153,16 @@ async def grade(
         JudgeError: there is no usable answer.
         NothingStated: as in ScoreJudge.
     """
-    judge = ScoreJudge(client, metric)
-    parts = {"llm": judge} if embeddings is None else {"llm": judge, "embeddings": embeddings}
-    result = await getattr(collections, ragas_class)(**parts).ascore(**fields)
+    grading = CURRENT.get() or Grading()
+    await ask_ahead(_create(ragas_class, ScoreJudge(client, metric, grading), embeddings), fields)
+    judge = ScoreJudge(client, metric, grading)
+    result = await _create(ragas_class, judge, embeddings).ascore(**fields)
     return Graded(float(result.value), tuple(judge.verdicts))
+
+
+def _create(ragas_class: str, judge: ScoreJudge, embeddings: RagasEmbeddings | None) -> Any:
+    parts = {"llm": judge} if embeddings is None else {"llm": judge, "embeddings": embeddings}
+    return getattr(collections, ragas_class)(**parts)
 
 
 async def grade_label(
@@ -138,7 +173,7 @@ async def grade_label(
     Raises:
         JudgeError: there is no usable answer.
     """
-    judge = ScoreJudge(client, metric)
+    judge = ScoreJudge(client, metric, CURRENT.get() or Grading())
     quoted = {name: quote_foreign(value) for name, value in fields.items()}
     result = await _discrete_metric(metric, _QUOTED_TEXTS + template, tuple(labels)).ascore(llm=judge, **quoted)
     return str(result.value), str(result.reason)
@@ -167,5 +202,5 @@ async def list_statements(question: str, response: str, *, metric: str, client: 
         JudgeError: there is no usable answer.
         NothingStated: as in ScoreJudge.
     """
-    faithfulness = collections.Faithfulness(llm=ScoreJudge(client, metric))
+    faithfulness = collections.Faithfulness(llm=ScoreJudge(client, metric, CURRENT.get() or Grading()))
     return [str(text) for text in await faithfulness._create_statements(question, response)]

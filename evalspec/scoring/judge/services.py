@@ -2,29 +2,39 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, install_fix
+from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
-from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
+from evalspec.scoring.judge.grading import CURRENT
+from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
 
 if TYPE_CHECKING:
+    from evalspec.scoring.judge.cache import JudgeCache, Question
     from evalspec.scoring.judge.chat import ChatClient
     from evalspec.scoring.judge.embeddings import TextEmbedder
-    from evalspec.scoring.judge.entailment import JudgedClaim
     from evalspec.scoring.judge.verdicts import Graded
+
+T = TypeVar("T")
+_FAITHFULNESS = "Faithfulness"
 
 
 class JudgeServices:
-    """The services that judged metrics need. The constructor opens, loads and imports nothing."""
+    """The services that judged metrics need. The constructor opens, loads and imports nothing.
+
+    `cache`: results of earlier runs. With it, nothing is loaded or opened before the first question that it lacks.
+    """
 
     def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         self.usage = UsageLedger()
         self.listener = JudgeListener()
+        self.cache: JudgeCache | None = None
+        self._refused: Mapping[str, str] = {}
         self._judge = judge
         self._embeddings = embeddings
         self._chat: ChatClient | None = None
@@ -79,7 +89,7 @@ class JudgeServices:
         if self._embedder is None:
             from evalspec.scoring.judge.embeddings import create_embedder
 
-            self._embedder = create_embedder(self._embeddings)
+            self._embedder = create_embedder(self._embeddings, self.cache)
         return self._embedder
 
     async def grade(
@@ -95,14 +105,20 @@ class JudgeServices:
             NothingStated: the judge found no statement in a text to give verdicts on.
             InvalidInput: ragas is missing or broken.
         """
-        chat = await self._open_judge()
-        from evalspec.scoring.judge import ragas_adapter
+        from evalspec.scoring.judge.cached_results import ask_for_score
 
-        embeddings = None
-        if embedded:
-            embeddings = ragas_adapter.RagasEmbeddings(self.embedder())
-            await embeddings.fetch(fields[name] for name in embedded)
-        return await ragas_adapter.grade(ragas_class, fields, metric=metric, client=chat, embeddings=embeddings)
+        async def ask() -> "Graded":
+            chat = await self._open_judge()
+            from evalspec.scoring.judge import ragas_adapter
+
+            embeddings = None
+            if embedded:
+                embeddings = ragas_adapter.RagasEmbeddings(self.embedder())
+                await embeddings.fetch(fields[name] for name in embedded)
+            return await ragas_adapter.grade(ragas_class, fields, metric=metric, client=chat, embeddings=embeddings)
+
+        settings = self._describe(ragas_class, is_embedded=bool(embedded))
+        return await self._recall(ask_for_score(metric, settings, fields, embedded), ask)
 
     async def grade_label(
         self, template: str, labels: Sequence[str], fields: Mapping[str, str | list[str]], *, metric: str
@@ -113,13 +129,20 @@ class JudgeServices:
             JudgeError: the judge failed.
             InvalidInput: ragas is missing or broken.
         """
-        chat = await self._open_judge()
-        from evalspec.scoring.judge import ragas_adapter
+        from evalspec.scoring.judge.cached_results import ask_for_label
 
-        return await ragas_adapter.grade_label(template, labels, fields, metric=metric, client=chat)
+        async def ask() -> tuple[str, str]:
+            chat = await self._open_judge()
+            from evalspec.scoring.judge import ragas_adapter
+
+            return await ragas_adapter.grade_label(template, labels, fields, metric=metric, client=chat)
+
+        return await self._recall(ask_for_label(metric, self._describe(""), template, labels, fields), ask)
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections and the cache."""
+        if self.cache is not None:
+            self.cache.close()
         for opened in (self._chat, self._embedder):
             if opened is not None:
                 await opened.aclose()
@@ -131,8 +154,42 @@ class JudgeServices:
         if self._chat is None:
             from evalspec.scoring.judge.chat import ChatClient
 
-            self._chat = ChatClient(self._judge, self.usage, self.listener)
+            self._chat = ChatClient(
+                self._judge, self.usage, JudgeListener(self._learn, self.listener.waits), self.cache
+            )
         return self._chat
+
+    def _learn(self, learned: Learned) -> None:
+        """Tell what a reply says about the judge, also the grading that it belongs to."""
+        self._refused = learned.get("judge_refused", self._refused)
+        grading = CURRENT.get()
+        if grading is not None:
+            grading.learn(learned)
+        self.listener.learns(learned)
+
+    def _describe(self, ragas_class: str, *, is_embedded: bool = False) -> dict[str, Any]:
+        """Return all that results depend on besides texts: the judge, the embeddings, and the code of the metric."""
+        if self.cache is None or self._judge is None:
+            return {}
+        from evalspec.scoring.judge.cache import digest_installed, digest_scorer
+        from evalspec.scoring.judge.parameters import compute_effective_parameters
+
+        judge, embeddings = self._judge, self._embeddings
+        local = digest_installed("wordllama") if embeddings.provider == "local" else ""
+        place = [embeddings.provider, embeddings.model, strip_userinfo(embeddings.base_url), local]
+        return {
+            "scorer": [ragas_class, digest_scorer(ragas_class)],
+            "judge": [judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
+            "embeddings": place if is_embedded else None,
+        }
+
+    async def _recall(self, question: "Question[T]", ask: Callable[[], Awaitable[T]]) -> T:
+        """Return a result from the cache, or ask. What belongs to no reply of a run is always asked."""
+        grading = CURRENT.get()
+        if self.cache is None or self._judge is None or grading is None or grading.reply is None:
+            return await ask()
+        grading.learn({"judge_refused": self._refused} if self._refused else {})
+        return await self.cache.recall(question, grading, ask)
 
     async def list_statements(self, question: str, response: str, *, metric: str) -> list[str]:
         """Return the statements of a response, as the judge lists them for ragas' Faithfulness.
@@ -142,24 +199,35 @@ class JudgeServices:
             NothingStated: the judge found no statement.
             InvalidInput: ragas is missing or broken.
         """
-        chat = await self._open_judge()
-        from evalspec.scoring.judge import ragas_adapter
+        from evalspec.scoring.judge.cached_results import ask_for_statements
 
-        return await ragas_adapter.list_statements(question, response, metric=metric, client=chat)
+        async def ask() -> list[str]:
+            chat = await self._open_judge()
+            from evalspec.scoring.judge import ragas_adapter
+
+            return await ragas_adapter.list_statements(question, response, metric=metric, client=chat)
+
+        return await self._recall(ask_for_statements(metric, self._describe(_FAITHFULNESS), question, response), ask)
 
     async def judge_claims(
         self, question: str, response: str, claims: Sequence[str], *, metric: str
-    ) -> "list[JudgedClaim]":
-        """Return the judge's verdict on each claim, in their order: entailed, contradicted or missing.
+    ) -> list[tuple[str, str, str]]:
+        """Return each claim in their order, the judge's reason, and its verdict: entailed, contradicted or missing.
 
         Raises:
             JudgeError: the judge failed.
             InvalidInput: ragas is missing or broken.
         """
-        chat = await self._open_judge()
-        from evalspec.scoring.judge.entailment import judge_claims
+        from evalspec.scoring.judge.cached_results import ask_about_claims
 
-        return await judge_claims(question, response, claims, metric=metric, client=chat)
+        async def ask() -> list[tuple[str, str, str]]:
+            chat = await self._open_judge()
+            from evalspec.scoring.judge.entailment import judge_claims
+
+            judged = await judge_claims(question, response, claims, metric=metric, client=chat)
+            return [(item.statement, item.reason, str(item.verdict)) for item in judged]
+
+        return await self._recall(ask_about_claims(metric, self._describe(""), question, response, claims), ask)
 
 
 def import_ragas() -> None:

@@ -35,6 +35,10 @@ class UsageLedger(Struct):
         else:
             self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
 
+    def count_cached(self, metric: str) -> None:
+        """Count one result that was taken from the cache."""
+        self._add(metric, JudgeUsage(cached=1))
+
     def count_retry(self, metric: str) -> None:
         """Count one retry after a failure."""
         self._add(metric, JudgeUsage(retries=1))
@@ -51,8 +55,9 @@ class JudgeListener(Struct, frozen=True):
     """Functions that are called with events of the judge.
 
     `learns`: what a reply says about the judge. `waits`: seconds until the next request, after the judge was rate
-    limited.
+    limited. `says`: a message to show immediately.
     """
 
     learns: Callable[[Learned], None] = _ignore
     waits: Callable[[float], None] = _ignore
+    says: Callable[[str], None] = _ignore

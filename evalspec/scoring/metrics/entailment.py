@@ -24,8 +24,7 @@ def _build(context: BuildContext) -> Scorer:
             return Score.scored(0.0, "the response is empty")
         claims = given or await _split(services, exchange)
         question = exchange.sample.question
-        judged = await services.judge_claims(question, exchange.response, claims, metric=_NAME)
-        return _combine([(item.statement, item.reason, str(item.verdict)) for item in judged])
+        return _combine(await services.judge_claims(question, exchange.response, claims, metric=_NAME))
 
     return score
 

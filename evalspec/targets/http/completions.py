@@ -17,6 +17,12 @@ _USAGE_KEYS = (
 )
 
 
+def list_choices(value: Any) -> list[dict[str, Any]]:
+    """Return the choices of a chat completion or of one of its chunks."""
+    choices = value.get("choices") if isinstance(value, dict) else None
+    return [choice for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+
+
 def first_choice(value: Any) -> dict[str, Any] | None:
     """Return the first choice of a chat completion or of one of its chunks; None if there is none."""
     choices = value.get("choices") if isinstance(value, dict) else None
