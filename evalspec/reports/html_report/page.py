@@ -1,6 +1,7 @@
 """The page of a run."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from evalspec.base.plural import counted
 from evalspec.model import Run, VerdictStatus
@@ -54,7 +55,7 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
     numbers = range(len(run.datasets))
     columns = pack(to_json([describe_samples(run, number, concerned, foreign) for number in numbers]))
     content = build_whole_content(run, build_view(run), concerned)
-    overview = {"datasets": [describe_dataset(dataset, room, foreign) for dataset in run.datasets]}
+    overview: dict[str, Any] = {"datasets": [describe_dataset(dataset, room, foreign) for dataset in run.datasets]}
     drawn = _draw(run, content, None)
     fixed = (
         len(columns) + len(to_script(overview)) + len(render(drawn)) + len(read_style()) + len(read_script(_SCRIPTS))
