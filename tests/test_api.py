@@ -279,7 +279,7 @@ def test_a_run_is_shown_in_a_line(qa):
 
 def read_all(folder):
     """Return the text of all stored files."""
-    return "".join(file.read_text() for file in folder.rglob("*") if file.is_file())
+    return "".join(file.read_bytes().decode(errors="replace") for file in folder.rglob("*") if file.is_file())
 
 
 def test_a_secret_of_the_manifest_is_redacted_also_if_the_run_does_not_need_it(qa, monkeypatch):

@@ -24,8 +24,10 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--responses",
         "--no-judge",
         "--judge-repeat",
+        "--no-cache",
+        "--fresh",
     ),
-    "Stored runs": ("--resume", "--retry-errors", "--no-content", "--fresh"),
+    "Stored runs": ("--resume", "--retry-errors", "--no-content"),
     "Output": ("--output", "--force", "--json", "--verbose", "--quiet"),
     "Server": ("--push", "--to", "--allow-http"),
     "Retrievers": (

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from evalspec.model import AgentReply, Exchange, Sample, Score
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import LOG_RECORD, ReplyRecord, ScoresRecord, TextRecord
 from evalspec.runs.store.log_records import read_log
-from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum
+from evalspec.runs.store.run_log import STORE_VERSION, RunLog, compute_checksum, is_being_written
 from evalspec.runs.store.run_store import RunStore
 
 TOKEN = "[redacted:env:TOKEN]"
@@ -334,3 +335,9 @@ def test_a_file_in_the_way_is_a_store_error(blocked, tmp_path):
 def test_a_read_only_place_is_a_store_error():
     with pytest.raises(StoreError, match=r"/proc/.*: .*everything stored so far is kept"):
         RunStore(Path("/proc/evalspec")).create(datetime.now(UTC), redact=unchanged)
+
+
+def test_processes_that_only_look_do_not_take_each_other_for_writers(tmp_path):
+    with ThreadPoolExecutor(3) as pool:
+        seen = set(pool.map(lambda _: is_being_written(tmp_path), range(200)))
+    assert seen == {False}

@@ -356,14 +356,14 @@ def seize(folder: Path) -> None:
 
 
 def is_being_written(folder: Path) -> bool:
-    """Return whether another process is writing a run.
+    """Return whether another process is writing a run. One that only looks, too, has the lock for a moment.
 
     Raises:
         StoreError: The lock file cannot be opened.
     """
     with store_errors(folder):
         try:
-            with FileLock(folder / LOCK_NAME, timeout=0):
+            with FileLock(folder / LOCK_NAME).acquire(timeout=_LOOK_SECONDS, poll_interval=_LOOK_SECONDS / 10):
                 return False
         except Timeout:
             return True
