@@ -39,6 +39,9 @@ function followToPart() {
 
 for (const body of document.querySelectorAll("table.cards > tbody")) shorten(body, ROWS_AT_ONCE, "row");
 for (const list of document.querySelectorAll("ol.entries")) shorten(list, ENTRIES_AT_ONCE, list.dataset.noun);
-if (isPhone) for (const part of document.querySelectorAll("[data-folds]")) foldPart(part);
+if (isPhone) {
+  for (const folded of document.querySelectorAll("[data-folds] details[open]")) folded.open = false;
+  for (const part of document.querySelectorAll("[data-folds]")) foldPart(part);
+}
 window.addEventListener("hashchange", followToPart);
 followToPart();
