@@ -6,7 +6,7 @@ Mutants run in temporary copies, never in the working tree. `equivalent_mutants.
 detect, each with its reason. The exit code is 1 if another mutant survives, or if an entry of the list is out of date.
 
 `kept_mutants.txt` lists drawn mutants with their results. `--kept` tries those of a file again, and the exit code is 1
-if one that was killed survives or is gone. `--sample 15 --keep` draws them anew.
+if one that was killed survives or is gone. `--sample 15 --keep` draws a new list.
 """
 
 import argparse

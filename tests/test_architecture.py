@@ -132,15 +132,7 @@ def count_lines() -> Counter[str]:
             )
             if isinstance(node, ast.stmt) and (is_text or isinstance(node, ast.Import | ast.ImportFrom)):
                 left_out |= {*range(node.lineno, node.end_lineno + 1)}
-        skipped = (
-            tokenize.COMMENT,
-            tokenize.NL,
-            tokenize.NEWLINE,
-            tokenize.INDENT,
-            tokenize.DEDENT,
-            tokenize.ENDMARKER,
-        )
-        tokens = (token for token in tokenize.generate_tokens(StringIO(text).readline) if token.type not in skipped)
+        tokens = (token for token in tokenize.generate_tokens(StringIO(text).readline) if token.type not in NO_CODE)
         written = {line for token in tokens for line in range(token.start[0], token.end[0] + 1)}
         lines[place(module)[0]] += len(written - left_out)
     return Counter({room: count for room, count in lines.items() if room in ROOMS})

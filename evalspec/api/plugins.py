@@ -142,7 +142,7 @@ def _require_type(value: Any, kind: type[T], what: str) -> T:
 
 
 @contextmanager
-def _blaming(what: str, *permitted: type[Exception]) -> Iterator[None]:
+def _attribute_errors(what: str, *permitted: type[Exception]) -> Iterator[None]:
     """Report an exception as a broken contract, unless it is a permitted one."""
     passing: tuple[type[Exception], ...] = (AssertionError, *permitted)
     try:
@@ -165,7 +165,7 @@ def check_metric(function: MetricFunction, exchange: Exchange, **parameters: Any
     name = getattr(function, "__name__", repr(function))
     _require(isinstance(definition, MetricDefinition), f"{name} is no metric; decorate it with @metric")
     services = JudgeServices(None, EmbeddingsConfig())
-    with _blaming(name):
+    with _attribute_errors(name):
         values = read_values(definition, MetricSpec(definition.name), parameters)
         build = definition.build
         scorer = build(BuildContext(None, Path(), services, parameters=values)) if build else None
@@ -173,7 +173,7 @@ def check_metric(function: MetricFunction, exchange: Exchange, **parameters: Any
     scores = [asyncio.run(score_exchange([one], exchange, lambda _: None, known={}))[one.name] for _ in range(2)]
     _require(scores[0].status is not ScoreStatus.FAILED, f"{name} does not score the exchange: {scores[0].reason}")
     _require(scores[0] == scores[1], f"{name} gives one exchange two scores: {scores[0].value}, {scores[1].value}")
-    with suppress(MetricError), _blaming(f"{name} of an empty reply", MetricError):
+    with suppress(MetricError), _attribute_errors(f"{name} of an empty reply", MetricError):
         pending = scorer(Exchange(Sample("empty", "?"), AgentReply(""))) if scorer else None
         if isawaitable(pending):
             asyncio.run(_wait(pending))
@@ -194,7 +194,7 @@ def check_dataset_format(dataset_format: DatasetFormat, path: Path) -> Sequence[
         AssertionError: the format breaks its contract.
     """
     name = dataset_format.name
-    with _blaming(f"{name}.recognises"):
+    with _attribute_errors(f"{name}.recognises"):
         _require(dataset_format.recognises(path, read_head(path)), f"{name} does not recognise {path.name}")
     content = _read(dataset_format, path)
     with tempfile.TemporaryDirectory() as folder:
@@ -204,9 +204,9 @@ def check_dataset_format(dataset_format: DatasetFormat, path: Path) -> Sequence[
         _require(problems, f"{name}.read reports no problem in a file of random bytes")
         if dataset_format.write is None:
             return content.samples
-        with _blaming(f"{name}.list_losses"):
+        with _attribute_errors(f"{name}.list_losses"):
             losses = list(dataset_format.list_losses(content))
-        with _blaming(f"{name}.write"):
+        with _attribute_errors(f"{name}.write"):
             counts = _require_type(dataset_format.write(content, written), Written, f"{name}.write")
         again = _read(dataset_format, written).samples
     _require(counts.samples == len(again), f"{name}.write counted {counts.samples} samples, and {len(again)} are read")
@@ -227,7 +227,7 @@ def _read(dataset_format: DatasetFormat, path: Path) -> DatasetContent:
 
 def _read_source(dataset_format: DatasetFormat, path: Path) -> tuple[DatasetContent, Sequence[Problem]]:
     notes, what = ReadingNotes(), f"{dataset_format.name}.read"
-    with _blaming(what):
+    with _attribute_errors(what):
         read = dataset_format.read(Source(path, path.name), notes)
         samples = [_require_type(sample, Sample, what) for sample in read]
     return DatasetContent(samples, notes.documents, notes.defaults), notes.problems
@@ -245,7 +245,7 @@ def check_reporter(reporter: Reporter) -> str | bytes:
     _require(reporter.suffixes, f"{name} has no suffix")
     _require(all(one.startswith(".") for one in reporter.suffixes), f"a suffix of {name} does not begin with a dot")
     failed, empty = _make_run(_HOSTILE), Run(id="r", verdict=VerdictStatus.NOT_GATED, exit_code=0, datasets=())
-    with _blaming(f"{name}.render"):
+    with _attribute_errors(f"{name}.render"):
         contents = [reporter.render(run, lambda: ()) for run in (empty, failed, failed)]
     for content in contents:
         _require(isinstance(content, str | bytes), f"{name}.render returned {describe_value(content)}; return a str")
@@ -276,15 +276,15 @@ def check_agent(wire: Wire, reply: Any) -> AgentReply:
         AssertionError: the wire breaks its contract.
     """
     asked, endpoint = "Who pays?", ChatEndpoint(protocol=wire.name)
-    with _blaming(f"{wire.name}.build_request"):
+    with _attribute_errors(f"{wire.name}.build_request"):
         request = json.dumps(wire.build_request(Sample("s", asked), endpoint), allow_nan=False)
     _require(asked in request, f"{wire.name}.build_request leaves out the question: {request}")
     for value in _NO_REPLIES:
         what = f"{wire.name}.read_reply of {json.dumps(value)}"
-        with suppress(ServiceError), _blaming(what, ServiceError):
+        with suppress(ServiceError), _attribute_errors(what, ServiceError):
             found = wire.read_reply(value)
             raise AssertionError(f"{what} returned {describe_value(found)}; raise a ServiceError")
-    with _blaming(f"{wire.name}.read_reply"):
+    with _attribute_errors(f"{wire.name}.read_reply"):
         return _require_type(wire.read_reply(reply), AgentReply, f"{wire.name}.read_reply")
 
 
@@ -296,14 +296,14 @@ def check_retriever(create: RetrieverFactory, **options: Any) -> None:
     Raises:
         AssertionError: the retriever breaks its contract.
     """
-    with _blaming("the retriever"):
+    with _attribute_errors("the retriever"):
         embedder = JudgeServices(None, EmbeddingsConfig()).embedder
         retriever = create(PluginOptions(builtin="check", **options), TextVectors(embedder))
     for name in ("search", "aclose", "prepare", "ingest", "delete", "rerank"):
         method = getattr(retriever, name, None)
         _require(method or name not in ("search", "aclose"), f"the retriever has no method {name}")
         _require(method is None or iscoroutinefunction(method), f"the retriever's {name} is not async")
-    with _blaming("the retriever"):
+    with _attribute_errors("the retriever"):
         asyncio.run(_check_search(retriever))
 
 

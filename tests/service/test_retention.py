@@ -23,7 +23,7 @@ DAY = 86_400
 
 @pytest.fixture
 def evaluate(projects):
-    """A function that makes a run of namespace shop, which is so many days old, and promotes it if it is told to."""
+    """Make a run of namespace shop that is some days old, and promote it if a path is given."""
 
     def run(days=0, baseline=None):
         folder = projects["shop"]

@@ -20,7 +20,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 
 from evalspec.base.errors import StoreError
 from evalspec.model.base import built
-from evalspec.scoring.judge.cache_file import CacheEntry, CacheFile, DamagedEntry
+from evalspec.scoring.judge.cache_file import CacheEntry, CacheFile, DamagedEntry, render_time
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.grading import Grading
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
@@ -207,7 +207,7 @@ class JudgeCache:
         if self._is_off:
             return
         dataset, name = self._hide(["", ""] if grading.reply is None else [*grading.reply.sample])
-        asked = datetime.now(UTC).isoformat(timespec="seconds")
+        asked = render_time(datetime.now(UTC))
         learned = self._hide(grading.learned)
         entry = CacheEntry(question.level, question.metric, (dataset, name), asked, self._hide(value), learned, is_bare)
         try:

@@ -120,7 +120,7 @@ class CacheFile:
         """
         with self._opened() as database:
             query = "SELECT content, signature FROM entries WHERE key = ? AND asked >= ?"
-            row = database.execute(query, (key, _render(now - MAX_AGE))).fetchone()
+            row = database.execute(query, (key, render_time(now - MAX_AGE))).fetchone()
             if row is None:
                 return None
             with suppress(DecodeError):
@@ -162,8 +162,8 @@ class CacheFile:
         with self._opened() as database:
             database.execute("BEGIN IMMEDIATE")
             database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?, 1)", [(run, key) for key in hits])
-            database.executemany("UPDATE entries SET used = ? WHERE key = ?", [(_render(now), key) for key in hits])
-            database.execute("DELETE FROM entries WHERE asked < ?", (_render(now - MAX_AGE),))
+            database.executemany("UPDATE entries SET used = ? WHERE key = ?", [(render_time(now), key) for key in hits])
+            database.execute("DELETE FROM entries WHERE asked < ?", (render_time(now - MAX_AGE),))
             _limit_size(database, MAX_BYTES)
             database.execute("DELETE FROM uses WHERE key NOT IN (SELECT key FROM entries)")
             database.execute("COMMIT")
@@ -307,5 +307,6 @@ def _limit_size(database: "Connection", most: int) -> None:
     database.executemany("DELETE FROM entries WHERE key = ?", removed)
 
 
-def _render(moment: datetime) -> str:
+def render_time(moment: datetime) -> str:
+    """Return a time in UTC to the second, as entries have it. Texts of later times are greater."""
     return moment.astimezone(UTC).isoformat(timespec="seconds")

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from evalspec.scoring.judge.extraction import UnusableVerdict
-from evalspec.scoring.judge.grading import CURRENT, Grading
+from evalspec.scoring.judge.grading import Grading, find_cacheable
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.cache import JudgeCache, Question
@@ -29,15 +29,15 @@ class CachedAnswers:
         self, messages: Sequence[Mapping[str, str]], metric: str, number: int, check: Callable[[str], object]
     ) -> str | None:
         """Return an answer to the messages that passes the check, or None."""
-        grading = CURRENT.get()
-        if self._cache is None or grading is None or grading.reply is None:
+        grading = find_cacheable()
+        if self._cache is None or grading is None:
             return None
         return self._cache.find(self._ask(messages, metric, number, check), grading)
 
     def keep(self, messages: Sequence[Mapping[str, str]], metric: str, number: int, answer: str) -> None:
         """Write an answer that has passed its check."""
-        grading = CURRENT.get()
-        if self._cache is not None and grading is not None and grading.reply is not None:
+        grading = find_cacheable()
+        if self._cache is not None and grading is not None:
             self._cache.keep(self._ask(messages, metric, number, lambda _answer: None), grading, answer)
 
     def find_refusals(self) -> list[str] | None:
@@ -75,15 +75,15 @@ class CachedVectors:
 
     def find(self, text: str) -> list[float] | None:
         """Return the vector of a text, or None."""
-        grading = CURRENT.get()
-        if self._cache is None or grading is None or grading.reply is None:
+        grading = find_cacheable()
+        if self._cache is None or grading is None:
             return None
         return self._cache.find(self._ask(text), grading)
 
     def keep(self, text: str, vector: list[float]) -> None:
         """Write a vector."""
-        grading = CURRENT.get()
-        if self._cache is not None and grading is not None and grading.reply is not None:
+        grading = find_cacheable()
+        if self._cache is not None and grading is not None:
             self._cache.keep(self._ask(text), grading, vector)
 
     def _ask(self, text: str) -> "Question[list[float]]":

@@ -45,3 +45,9 @@ def _retrieve(answer: "asyncio.Task[Any]") -> None:
 
 CURRENT: ContextVar[Grading | None] = ContextVar("current grading", default=None)
 """The grading that the running task belongs to. Scorers have no parameter for it: plug-ins need none."""
+
+
+def find_cacheable() -> Grading | None:
+    """Return the grading of the running task if its reply is known, so that its answers may be cached."""
+    grading = CURRENT.get()
+    return None if grading is None or grading.reply is None else grading

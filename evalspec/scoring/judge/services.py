@@ -11,7 +11,7 @@ from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, insta
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
-from evalspec.scoring.judge.grading import CURRENT
+from evalspec.scoring.judge.grading import CURRENT, find_cacheable
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
 
 if TYPE_CHECKING:
@@ -185,8 +185,8 @@ class JudgeServices:
 
     async def _recall(self, question: "Question[T]", ask: Callable[[], Awaitable[T]]) -> T:
         """Return a result from the cache, or ask. What belongs to no reply of a run is always asked."""
-        grading = CURRENT.get()
-        if self.cache is None or self._judge is None or grading is None or grading.reply is None:
+        grading = find_cacheable()
+        if self.cache is None or self._judge is None or grading is None:
             return await ask()
         grading.learn({"judge_refused": self._refused} if self._refused else {})
         return await self.cache.recall(question, grading, ask)
