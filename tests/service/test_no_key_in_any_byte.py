@@ -100,7 +100,7 @@ def test_no_form_of_a_key_is_in_any_byte_of_a_run_its_reports_and_the_service(se
     }  # fmt: skip
     manifest = {"apiVersion": "agentspec.io/v1", "kind": "AgentSpec", "metadata": {"name": "bot"}}
     with ScriptedJudge() as judge:
-        judge.mode = status(401, {}, f"Incorrect API key provided: {KEYS['PHRASE']}. Header {KEYS['PHRASE'].title()}")
+        rejecting = status(401, {}, f"Incorrect API key provided: {KEYS['PHRASE']}. Header {KEYS['PHRASE'].title()}")
         config = {"model": "m", "baseUrl": judge.url, "apiKey": "$env:PHRASE", "maxRetries": 0}
         dataset = {"name": "qa", "path": "$file:qa.jsonl", "metrics": ["string_match", "toxicity", "rouge"]}
         spec = {"api": {"url": agent.url, "chatEndpoint": endpoint}}
@@ -116,6 +116,23 @@ def test_no_form_of_a_key_is_in_any_byte_of_a_run_its_reports_and_the_service(se
             command = [sys.executable, "-m", "evalspec", *arguments]
             done = subprocess.run(command, cwd=ci, env=environment, capture_output=True, timeout=120)
             return done.returncode, done.stdout + done.stderr
+
+        judge.mode = "ok"
+        cached = tmp_path / "cached"
+        cached.mkdir()
+        (cached / "qa.jsonl").write_bytes((ci / "qa.jsonl").read_bytes())
+        judged = {**spec["evaluation"], "datasets": [{**dataset, "metrics": ["faithfulness", "toxicity"]}]}
+        (cached / "agent.yaml").write_text(yaml.safe_dump({**manifest, "spec": {**spec, "evaluation": judged}}))
+        own = {name: value for name, value in environment.items() if name != "EVALSPEC_NO_CACHE"}
+        command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "--json"]
+        filled = subprocess.run(command, cwd=cached, env=own, capture_output=True, timeout=120, check=True)
+        stats = subprocess.run(
+            [*command[:3], "cache", "stats", "--json"], cwd=cached, env=own, capture_output=True, check=True
+        )
+        assert json.loads(stats.stdout)["entries"]["score"] >= 2 * len(FORMS), (filled.stderr, stats.stdout)
+        kept = b"".join(path.read_bytes() for path in (cached / ".evalspec" / "cache").iterdir())
+        assert b"[redacted:" in kept, "the judge quoted a key"
+        judge.mode = rejecting
 
         outputs = [part for suffix in REPORTS for part in ("-o", f"r.{suffix}")]
         printed = {"evaluate": spawn("evaluate", "agent.yaml", "--push", "--to", served.url, *outputs)}
