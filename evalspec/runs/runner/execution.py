@@ -185,7 +185,7 @@ class Execution(Struct):
             self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
         ).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        run_metadata = structs.replace(self.run_metadata, judge_usage=usage)
+        run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=self.plan.services.budget.end)
         if isinstance(second, Execution):
             notes = (*run_metadata.notes, *(f"second attempts: {note}" for note in second.run_metadata.notes))
             run_metadata = structs.replace(run_metadata, notes=notes, second=(second.outline, second.results.list()))
@@ -348,8 +348,9 @@ class Execution(Struct):
         self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
     ) -> None:
         if scores:
-            usage = self.plan.services.usage.take_new()
-            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, usage))
+            services = self.plan.services
+            used = services.usage.take_new(), services.budget.take_milliseconds()
+            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, *used))
 
     def keep_learned(self, learned: Learned) -> None:
         """Store what the judge's replies say about it: parameters that are refused, and models."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
@@ -12,6 +13,7 @@ from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.model import is_cut_off
+from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.extraction import UnusableVerdict
@@ -19,7 +21,7 @@ from evalspec.scoring.judge.parameters import JudgeParameters
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
-from evalspec.targets.http.completions import list_choices, read_content, read_usage
+from evalspec.targets.http.completions import list_choices, read_content
 from evalspec.targets.http.pacing import persist
 
 if TYPE_CHECKING:
@@ -69,9 +71,11 @@ class ChatClient:
         ledger: UsageLedger,
         listener: JudgeListener | None = None,
         cache: "JudgeCache | None" = None,
+        budget: Budget | None = None,
     ) -> None:
         self._config = config
         self._ledger = ledger
+        self._budget = budget or Budget(ledger)
         self._listener = listener or JudgeListener()
         self._parameters = JudgeParameters(config)
         self._first = asyncio.Lock()
@@ -200,7 +204,6 @@ class ChatClient:
         """Return the choices of one reply, at least one."""
         post = self._post_first if self._is_first else self._post
         answer = await post(conversation, count)
-        self._ledger.count_call(conversation.metric, read_usage(answer.get("usage")))
         self._listener.learns(_find_stated(answer))
         choices = list_choices(answer)
         if not choices:
@@ -225,7 +228,9 @@ class ChatClient:
             messages = self._parameters.place_system(conversation.messages)
             body = {"model": self._config.model, "messages": messages, **sent}
             try:
-                reply = await self._endpoint.post(body)
+                reply = await self._budget.send(
+                    partial(self._endpoint.post, body), conversation.metric, body, count * conversation.max_tokens
+                )
             except JudgeError as error:
                 if not self._parameters.give_up(body, error):
                     advice = suggest_settings(error, sent, self._service.setting)
