@@ -13,11 +13,15 @@ def runs(project):
 
 
 def test_x(runs):
+    log=[]
     outcome, calls = runs("--max-judge-calls", "12")
-    print(outcome.out, outcome.err, calls)
-    assert calls == 12
-    run = outcome.document["runId"]
-    print(outcome.document["judgeUsage"])
-    again = runs.project("evaluate", "agent.yaml", "--resume", run, "--max-judge-calls", "100")
-    print(again.out, again.err, len(runs.judge.chats))
+    log += (outcome.code, outcome.document["notes"], outcome.document["verdict"], outcome.err, calls)
+    runs.change("ciGate: false", "thresholds: {faithfulness: 0.9}\n    ciGate: true")
+    runs.judge.script=[]
+    outcome, calls = runs("--fail-fast", count=40, changed=1)
+    log+= (outcome.code, outcome.document["reasons"], outcome.document["notes"], outcome.err, calls)
+    log+=[({n: (s["scored"], s["skipped"], s["noInterval"]) for n, s in outcome.document["datasets"][0]["metrics"].items()})]
+    outcome, calls = runs("--max-judge-calls", "60", count=40, changed=1)
+    log+= (outcome.code, outcome.document["reasons"], outcome.document["notes"], outcome.err, calls)
+    for x in log: print(x)
     assert 0

@@ -52,7 +52,10 @@ def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits
 
 
 def check_limits(loaded: LoadedManifest, options: RunOptions, problems: list[Problem]) -> None:
-    """Check that a limit on the cost of the judge has prices to count with."""
+    """Check that a limit on the cost of the judge has prices to count with, and that --fail-fast has a verdict."""
+    if options.fail_fast and not loaded.manifest.spec.evaluation.ci_gate.enabled:
+        message, fix = "ciGate is off, so no score can change the verdict", "set ciGate: true, or remove the option"
+        problems.append(Problem(message, fix, field="--fail-fast"))
     judge = resolve_judge(loaded.manifest.spec.evaluation.judge)
     if choose_limits(loaded, options).max_cost is None or judge is None or judge.price is not None:
         return

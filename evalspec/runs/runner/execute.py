@@ -99,6 +99,8 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)
     execution.sort_out()
+    if plan.options.fail_fast:
+        execution.stop_when_certain()
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
