@@ -183,6 +183,7 @@ def prepare_rescore(
         InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems.
         StoreError: The stored run is damaged.
     """
+    given: dict[str, Any] = {**limits}
     refuse_pushed(stored.folder, "scored again")
     refuse_damage(stored)
     refuse_erased(stored, stored.read_index(), "scored again", datasets)
@@ -193,7 +194,7 @@ def prepare_rescore(
         judge_repeat=judge_repeat,
         fresh=fresh,
         no_cache=no_cache,
-        **limits,
+        **given,
         stored=_ids_of(stored),
         **retriever_options_of(stored),
     )

@@ -66,9 +66,8 @@ class Score(Record, frozen=True):
     cause: Annotated[
         Cause | None,
         Meta(
-            description="What made the score failed or not applicable; else null. `stopped`: the run asked the judge no "
-            "further. A mean over attempts also has a "
-            "cause if reply or judge made some of them not applicable."
+            description="What made the score failed or not applicable; else null. `stopped`: the run asked the judge "
+            "no further. A mean over attempts also has a cause if reply or judge made some of them not applicable."
         ),
     ] = None
     evidence: Any | UnsetType = UNSET

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.model import Cause, SampleResult, SampleStatus, Score, ScoreStatus, Threshold, VerdictStatus
+from evalspec.model import Cause, SampleResult, SampleStatus, Score, Threshold, VerdictStatus
 from evalspec.verdict.gate import compute_outcome
 from evalspec.verdict.outline import RunOutline
 

@@ -106,7 +106,7 @@ class Plan(Struct, frozen=True):
     @property
     def price(self) -> JudgePrice | None:
         """Return what the judge costs; None if the manifest does not say."""
-        price = self.judge and self.judge.price
+        price = None if self.judge is None else self.judge.price
         return None if price is None else JudgePrice(price.input, price.output, price.cached)
 
     @property

@@ -102,6 +102,7 @@ def conclude(
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
+        *_stop_notes(datasets),
         *_lag_notes(datasets, run_metadata.own_lag_ms),
         *_copy_notes(datasets),
         *_few_notes(datasets),
@@ -293,6 +294,13 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
         told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons (see the report)"] if rest > 0 else told
+
+
+def _stop_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return why the judge was not asked for scores that cannot change the verdict, with their number."""
+    scores = (score for dataset in datasets for sample in dataset.samples for score in sample.scores.values())
+    skipped = [one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.SKIPPED]
+    return [f"{skipped[0]} ({counted(len(skipped), 'score')} not computed)"] if skipped else []
 
 
 def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -127,7 +127,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
 
 
 def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
-    """Return the budget of a run, of which its earlier sessions have used what its log says."""
+    """Return the budget of a run. Its log says what earlier sessions have used."""
     own = known.index if known is not None and known.is_own else None
     used = sum(own.judge_usage.values(), JudgeUsage()) if own else None
     return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)

@@ -28,6 +28,7 @@ from evalspec.model.fingerprints import (
 )
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import (
     describe_embeddings,
     describe_judge,
@@ -35,7 +36,6 @@ from evalspec.runs.planning.outlining import (
     hash_module,
     identify_metric,
 )
-from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.runner.command_code import describe_code
 from evalspec.scoring.judge.budget import SpendingLimits

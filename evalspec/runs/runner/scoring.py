@@ -137,7 +137,9 @@ async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -
 def _failed(metric: Metric, error: BaseException) -> Score:
     """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
     if isinstance(error, BudgetSpent):
-        return Score(ScoreStatus.SKIPPED if error.is_decided else ScoreStatus.FAILED, reason=str(error), cause=Cause.STOPPED)
+        return Score(
+            ScoreStatus.SKIPPED if error.is_decided else ScoreStatus.FAILED, reason=str(error), cause=Cause.STOPPED
+        )
     cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
     message = str(error) if isinstance(error, MetricError) else describe_exception(error)
     return Score.failed(_name_plugin(metric, message), cause)

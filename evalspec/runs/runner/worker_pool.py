@@ -67,8 +67,8 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
-    consumer limits the replies in memory.
+    `find_end`: returns why nothing more is to be sent, or None. `on_exchange` is awaited for each job as soon as it has
+    a reply or has failed. The worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(

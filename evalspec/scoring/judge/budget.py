@@ -113,7 +113,9 @@ class Budget:
             BudgetSpent: the budget has no room, whatever the requests in flight use.
             JudgeError: as `post` raises it.
         """
-        prompt = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))  # a token has at least one byte
+        prompt = len(
+            json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        )  # a token has at least one byte
         reservation = JudgeUsage(requests=1, reserved_input_tokens=prompt, reserved_output_tokens=answers)
         await self._reserve(reservation)
         used = reservation

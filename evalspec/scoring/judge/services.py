@@ -150,7 +150,7 @@ class JudgeServices:
                 await opened.aclose()
 
     async def _open_judge(self) -> "ChatClient":
-        self.budget.check()  # before anything is loaded in vain
+        self.budget.check()  # before anything is loaded
         await self._load_ragas()
         if self._judge is None:
             raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
