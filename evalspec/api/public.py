@@ -200,8 +200,8 @@ def plan(
     from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(Path(manifest))
-    found = comparison_baseline(loaded, baseline, RunStore(Path(store)))
-    return build_forecast(loaded, to_options(options), found)
+    runs = RunStore(Path(store))
+    return build_forecast(loaded, to_options(options), comparison_baseline(loaded, baseline, runs), runs)
 
 
 def score(

@@ -1,5 +1,7 @@
 """Limits of a run: nothing is spent beyond them, the rest is said, and a higher limit continues."""
 
+import json
+
 import pytest
 
 from cli.test_judge_cache import A_SAMPLE, FOUR, Runs
@@ -12,24 +14,19 @@ def runs(project):
         yield Runs(project, judge)
 
 
-def test_x(runs):
-    log = []
-    outcome, calls = runs("--max-judge-calls", "12")
-    log += (outcome.code, outcome.document["notes"], outcome.document["verdict"], outcome.err, calls)
-    runs.change("ciGate: false", "thresholds: {faithfulness: 0.9}\n    ciGate: true")
-    runs.judge.script = []
-    outcome, calls = runs("--fail-fast", count=40, changed=1)
-    log += (outcome.code, outcome.document["reasons"], outcome.document["notes"], outcome.err, calls)
-    log += [
-        (
-            {
-                n: (s["scored"], s["skipped"], s["noInterval"])
-                for n, s in outcome.document["datasets"][0]["metrics"].items()
-            }
-        )
-    ]
-    outcome, calls = runs("--max-judge-calls", "60", count=40, changed=1)
-    log += (outcome.code, outcome.document["reasons"], outcome.document["notes"], outcome.err, calls)
-    for x in log:
-        print(x)
+def test_x(runs, monkeypatch):
+    monkeypatch.delenv("EVALSPEC_NO_CACHE")
+    log=[]
+    log.append(runs.project("plan", "agent.yaml").out) if 0 else None
+    from cli.test_judge_cache import write
+    write(runs.project.folder, 12)
+    log.append(runs.project("plan", "agent.yaml").out)
+    runs.change("model: scripted,", "model: scripted, price: {input: 2.5, output: 10, cached: 1},")
+    log.append(runs.project("plan", "agent.yaml").out)
+    outcome, calls = runs(count=10)
+    log.append(runs.project("report").out)
+    write(runs.project.folder, 12)
+    log.append(runs.project("plan", "agent.yaml").out)
+    log.append(json.dumps(runs.project("plan", "agent.yaml", "--json").document["datasets"][0]["judge"], indent=1)[:1500])
+    for x in log: print(x)
     assert 0
