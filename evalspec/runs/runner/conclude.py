@@ -73,7 +73,8 @@ def conclude(
     outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
     """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
-    run_metadata = replace(run_metadata, unfinished=run_metadata.unfinished or _find_end(results))
+    second = () if isinstance(run_metadata.second, str) else run_metadata.second[1]
+    run_metadata = replace(run_metadata, unfinished=run_metadata.unfinished or _find_end([*results, *second]))
     lost = {
         planned.name: _find_lost(planned, found, run_metadata.baseline, outline.policy)
         for planned, found in zip(outline.datasets, results, strict=True)

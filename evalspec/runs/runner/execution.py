@@ -26,8 +26,8 @@ from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
+from evalspec.runs.runner.doubtful_measurements import LagMeter
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
-from evalspec.runs.runner.lag_meter import LagMeter
 from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.scoring import score_exchange
@@ -166,9 +166,8 @@ class Execution(Struct):
     def conclude(self, second: "Execution | str | None" = None) -> Run:
         """Return the run. `second`: the second attempts that confirm a drop, or why there are none."""
         usage = dict(self.plan.services.usage.by_metric)
-        for metric, used in (
-            self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
-        ).items():
+        earlier = self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
+        for metric, used in earlier.items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
         run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=self.plan.services.budget.end)
         if isinstance(second, Execution):
@@ -322,16 +321,12 @@ class Execution(Struct):
         for job, exchange, scores in self.waiting:
             self.decider.add(job, self._to_attempt(job, exchange, scores))
         while self.round < LAST_ROUND:
-            self._stop_if(self.decider.find_certain())
+            self.decider.stop_if_certain()
             self.round += 1
             waiting, self.waiting = self.waiting, []
             for one in waiting:
                 await queue.put(one)
             await queue.join()
-
-    def _stop_if(self, why: str | None) -> None:
-        if why is not None:
-            self.plan.services.budget.decide(f"--fail-fast: {why}")
 
     async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> None:
         """Score again what the judge failed to score. A judge that scored nothing is down."""
@@ -341,9 +336,8 @@ class Execution(Struct):
                 self._add(*one)
             return
         if failed:
-            self.progress.say(
-                f"asking the judge again about {counted(len(failed), 'reply', 'replies')} that it failed on"
-            )
+            replies = counted(len(failed), "reply", "replies")
+            self.progress.say(f"asking the judge again about {replies} that it failed on")
         for job, exchange, scores in failed:
             known = {name: score for name, score in scores.items() if not _failed_by_judge(score)}
             await queue.put((job, exchange, known))
@@ -366,11 +360,10 @@ class Execution(Struct):
         self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
     ) -> None:
         if scores:
-            services = self.plan.services
-            used = services.usage.take_new(), services.budget.take_milliseconds()
+            used = self.plan.services.usage.take_new(), self.plan.services.budget.take_milliseconds()
             self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, *used))
             if self.decider is not None and self.round > 0:
-                self._stop_if(self.decider.add_scores(job, scores))
+                self.decider.add_scores(job, scores)
 
     def keep_learned(self, learned: Learned) -> None:
         """Store what the judge's replies say about it: parameters that are refused, and models."""
