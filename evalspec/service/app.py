@@ -17,7 +17,6 @@ from evalspec.service import (
     erasure_api,
     evaluation_comparison_api,
     evaluations_api,
-    events_api,
     gold_api,
     jobs_api,
     labels_api,
@@ -58,7 +57,6 @@ _INDEX_SECONDS = 10.0
 
 ROUTERS = (
     jobs_api.ROUTER,
-    events_api.ROUTER,
     runs_api.ROUTER,
     samples_api.ROUTER,
     labels_api.ROUTER,

@@ -21,7 +21,7 @@ from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_p
 from evalspec.runs.store.run_log import RunLog, compute_checksum
 from evalspec.service import pushes
 from evalspec.service.push_check import list_faults
-from evalspec.service.retention import purge_expired
+from evalspec.service.serving import purge_expired
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
