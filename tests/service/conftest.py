@@ -1,10 +1,11 @@
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import chdir
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 import evalspec
@@ -17,7 +18,7 @@ from evalspec.service.stores import register_stores
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import FaultyAgent
 from servers.postgres import Cluster, open_cluster
-from servers.service import Server, write_project
+from servers.service import LocalServer, Server, write_project
 
 
 @pytest.fixture(scope="session")
@@ -102,6 +103,18 @@ def server(projects: dict[str, Path], database: str, tmp_path: Path) -> Iterator
         if server.process.poll() is None:
             server.process.send_signal(signal.SIGCONT)
             server.stop()
+
+
+@pytest.fixture
+def serve(settings: ServiceSettings, engine: Engine) -> Iterator[Callable[..., LocalServer]]:
+    """A function that starts a server in this process, with other limits. It has no workers: jobs stay pending."""
+    with ExitStack() as ending:
+
+        def start(**limits: int) -> LocalServer:
+            given = replace(settings, limits=replace(settings.limits, **limits))
+            return ending.enter_context(LocalServer(given, engine))
+
+        yield start
 
 
 @pytest.fixture
