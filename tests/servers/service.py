@@ -99,6 +99,7 @@ class Server(Served):
         self.process.send_signal(number)
         return self.process.wait(GENEROUS_SECONDS)
 
+
 class LocalServer(Served):
     """The server of `evalspec serve` in a thread of this process, which starts at once. It has no workers."""
 

@@ -16,6 +16,7 @@ import pytest
 from filelock import FileLock
 
 import evalspec
+from conftest import Project
 from evalspec.api.pushing import PushServer, push_run
 from evalspec.base.errors import InvalidInput
 from evalspec.runs.store.log_records import renumber
@@ -25,7 +26,6 @@ from evalspec.service import pushes
 from evalspec.service.push_check import list_faults
 from evalspec.service.retention import purge_expired
 from evalspec.service.tokens import Scope, create_token
-from conftest import Project
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
 
