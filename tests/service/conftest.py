@@ -57,12 +57,15 @@ def engine(settings: ServiceSettings) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def work(settings: ServiceSettings, engine: Engine) -> Callable[[], None]:
-    """A function that does the waiting jobs here, as a worker has them done by processes."""
+def work(settings: ServiceSettings, engine: Engine) -> Callable[..., None]:
+    """A function that does the waiting jobs here, as a worker has them done by processes.
 
-    def do_all() -> None:
-        while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), 60):
-            lease = Lease(engine, job, 60)
+    A job reports its progress when it renews its lease.
+    """
+
+    def do_all(lease_seconds: float = 60) -> None:
+        while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), lease_seconds):
+            lease = Lease(engine, job, lease_seconds)
             project = settings.projects[job.namespace]
             with chdir(project.folder):
                 run_job(Work(job, project, engine, lease))
