@@ -51,7 +51,7 @@ class Terminal:
             os.dup2(self._theirs, descriptor)
         self.close()
         sys.stdin, sys.stdout, sys.stderr = (
-            open(number, mode, encoding="utf-8", closefd=False)  # noqa: PTH123, SIM115 - for as long as the program runs
+            open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the program runs
             for number, mode in enumerate("rww")
         )
         os.chdir(folder)
