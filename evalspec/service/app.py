@@ -47,7 +47,7 @@ from evalspec.service.pages import (
 )
 from evalspec.service.pages.browser_problems import BrowserProblems
 from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
-from evalspec.service.problems import install_problems
+from evalspec.service.problem_answers import install_problems
 from evalspec.service.settings import ServiceSettings
 
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."

@@ -78,22 +78,27 @@ def serve(settings: ServiceSettings, engine: Engine, sockets: list[socket.socket
     for thread in threads:
         thread.start()
     try:
-        app = create_app(settings, engine)
-        config = uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # the application believes them, from the configured proxies only
-            ws="none",
-            http=ServiceConnection,
-            timeout_graceful_shutdown=int(_STOP_SECONDS),
-        )
-        _Server(config, app.state.service.stopping).run(sockets)
+        build_server(settings, engine).run(sockets)
     finally:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def build_server(settings: ServiceSettings, engine: Engine) -> uvicorn.Server:
+    """Return the server of the application, without workers. It ends when its `should_exit` is set."""
+    app = create_app(settings, engine)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # the application believes them, from the configured proxies only
+        ws="none",
+        http=ServiceConnection,
+        timeout_graceful_shutdown=int(_STOP_SECONDS),
+    )
+    return _Server(config, app.state.service.stopping)
 
 
 class _Server(uvicorn.Server):

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -253,7 +253,6 @@ FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, 
 SEEN = FOREIGN.filter(lambda text: visible(text).strip())
 
 
-@settings(max_examples=50)
 @given(text=SEEN)
 @example(text="</script><script>alert(1)</script>")
 @example(text="<!--<script>")
@@ -323,10 +322,10 @@ def answers(texts: Texts) -> list[str]:
     return [item[1][1] for piece in pieces for item in piece]
 
 
-@pytest.mark.parametrize("lengths", [[50_000] * 40, [1_000_000, *[200] * 500], [300] * 3000, [100, 5_000] * 300])
+@pytest.mark.parametrize("lengths", [[12_500] * 40, [250_000, *[200] * 125], [300] * 750, [100, 5_000] * 75])
 def test_where_texts_have_no_room_the_longest_are_cut_and_marked(lengths):
     run, exchanges = run_of_answers(lengths)
-    room = 400_000
+    room = 100_000
     texts = pack_texts(run, lambda: exchanges, room)
     assert 0.5 * room < texts.size <= room
     assert texts.cut == sum(length > texts.longest for length in lengths)
