@@ -14,11 +14,13 @@ if TYPE_CHECKING:
 
 _STEP = 0.1
 """Step of the trapezoidal rule, whose error falls faster than any power of it: about 1e-12 of the tail."""
-_NODES = 16
-_MOST_BLOCKS = 30
+_NODES = 24
+_MOST_BLOCKS = 20
 _NEGLIGIBLE = 1e-13
 """The integral is computed in blocks of nodes, until the integrand is this share of its start."""
 _NEWTON_STEPS = 100
+_NEAR = 1e-4
+"""The line may pass beside the saddlepoint by this share of it: the integral is the same, only less smooth."""
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -82,7 +84,7 @@ def _find_saddlepoint(terms: "NDArray[numpy.float64]", counts: "NDArray[numpy.fl
         low, high = np.where(slope > 0, low, point), np.where(slope > 0, point, high)
         step = point - slope / ((counts * ratio**2).sum(axis=1) + 1 / point**2)
         moved = np.where((low < step) & (step < high), step, (low + high) / 2)
-        if (np.abs(moved - point) <= 1e-12 * point).all():
+        if (np.abs(moved - point) <= _NEAR * point).all():
             break
         point = moved
     return point
