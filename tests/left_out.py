@@ -28,6 +28,7 @@ LEFT_OUT = {
     "kills processes, or fills a disk": (
         "tests/chaos",
         "tests/cli/test_baseline_history.py::test_a_confirmation_that_is_killed_goes_on_where_it_was",
+        "tests/cli/test_judge_cache.py::test_a_full_disk_costs_a_warning_not_the_run",
         "tests/cli/test_judge_cache.py::test_killed_at_any_time_nothing_is_lost",
         "tests/cli/test_resume.py::test_thirty_kills_lose_nothing_and_repeat_no_more_than_was_in_flight",
         "tests/cli/test_retrievers.py::test_a_run_that_is_killed_while_ingesting_is_gone_on_with",
