@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import json
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -159,14 +160,20 @@ def test_hosts_and_ports(allowed, url, is_permitted):
         assert (explain(Act.CONNECT, url) is None) == is_permitted
 
 
+@cache
+def find_all_calls() -> dict[str, list[tuple[str, ast.Call]]]:
+    found: dict[str, list[tuple[str, ast.Call]]] = {}
+    for module in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(module.read_text())):
+            if isinstance(node, ast.Call):
+                name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+                found.setdefault(name, []).append((module.relative_to(PACKAGE).as_posix(), node))
+    return found
+
+
 def calls(name: str) -> list[tuple[str, ast.Call]]:
     """Where the package calls something of that name."""
-    return [
-        (module.relative_to(PACKAGE).as_posix(), node)
-        for module in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(module.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == name
-    ]
+    return find_all_calls().get(name, [])
 
 
 def test_there_are_no_other_doors():
