@@ -42,7 +42,7 @@ PEER = (PYTHON, str(HERE / "peer_ragas.py"))
 
 
 def write_project(folder: Path, urls: tuple[str, str], metrics: str, samples: int, changed: int = -1) -> None:
-    """Write a manifest, and a dataset with its replies. `urls`: of judge and embeddings. `changed`: number of a sample."""
+    """Write a manifest, and samples with replies. `urls`: of judge and embeddings. `changed`: number of a sample."""
     manifest = MANIFEST.format(url=urls[0], vectors=urls[1], concurrency=CONCURRENCY, metrics=metrics)
     (folder / "agent.yaml").write_text(manifest, encoding="utf-8")
     contexts = [f"Refunds of plan {number} are paid within 30 days." for number in range(5)]
