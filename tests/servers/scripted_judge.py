@@ -198,6 +198,9 @@ def throttled(seconds: float | str, code: int = 429) -> Status:
 class ScriptedJudge:
     """See the module. The attributes may be changed at any time."""
 
+    handler: type[BaseHTTPRequestHandler] | None = None
+    """Answers requests; None: that of chat completions."""
+
     def __init__(
         self,
         corpus: Path | str | Iterable[Mapping[str, str]] = (),
@@ -379,7 +382,7 @@ def _is_verdicts(value: Any) -> bool:
 class _Server(HangingUpServer):
     def __init__(self, judge: ScriptedJudge, port: int) -> None:
         self.judge = judge
-        super().__init__(port, _Handler)
+        super().__init__(port, judge.handler or _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that hang up are part of the tests."""

@@ -9,6 +9,7 @@ from evalspec.inputs.manifest.fields import Count, ManifestModel, Name, Positive
 
 DEFAULT_JUDGE_MODEL = "gpt-6-luna"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
+DEFAULT_JUDGE_WIRE = "chat"
 LIMIT_KEYS = frozenset({"max_tokens", "max_completion_tokens"})
 """Names of the limit on output tokens in requests to the judge."""
 
@@ -49,10 +50,16 @@ RequestSeconds = Annotated[
 class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
+    wire: Name = Field(
+        DEFAULT_JUDGE_WIRE,
+        description="Protocol of the endpoint: chat for OpenAI's chat completions, anthropic for Anthropic's messages, "
+        "or one of a plug-in.",
+    )
     model: Name = Field(DEFAULT_JUDGE_MODEL, description="Name of the model, as the endpoint knows it.")
     base_url: Name = Field(
         DEFAULT_JUDGE_URL,
-        description="URL to which /chat/completions is appended. OPENAI_BASE_URL overrides the default.",
+        description="URL to which the wire's path is appended: /chat/completions, or /messages of anthropic. "
+        "OPENAI_BASE_URL overrides the default.",
     )
     api_key: ApiKey = None
     headers: Headers = Field(default_factory=dict)
@@ -62,7 +69,9 @@ class JudgeConfig(ManifestModel):
         "would send.",
     )
     response_format: Literal["auto", "json_schema", "json_object", "none"] = Field(
-        "auto", description="The response_format to request; auto: json_object, or what the endpoint accepts instead."
+        "auto",
+        description="How to request JSON; auto: what the wire tries first, json_object for chat and a forced tool for "
+        "anthropic, or what the endpoint accepts instead.",
     )
     temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = Field(
         0.0, description="Sampling temperature; not sent to OpenAI's models that reject it (o1 …, gpt-5 …)."
@@ -75,6 +84,12 @@ class JudgeConfig(ManifestModel):
     concurrency: Positive = Field(
         8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
     )
+
+    @model_validator(mode="after")
+    def _other_wires_need_an_address(self) -> "JudgeConfig":
+        if self.wire != DEFAULT_JUDGE_WIRE and not {"model", "base_url"} <= self.model_fields_set:
+            raise ValueError(f"the defaults of model and baseUrl are not for wire {self.wire}; add both")
+        return self
 
     @field_validator("parameters")
     @classmethod

@@ -13,6 +13,7 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
+from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
@@ -38,6 +39,18 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
     return _complete_from_environment(declared or JudgeConfig())
+
+
+def check_judge_wire(loaded: LoadedManifest, judge: JudgeConfig, problems: list[Problem]) -> None:
+    """Check that the judge's wire exists and knows the response format."""
+    wire = JUDGE_WIRES.find(judge.wire)
+    if wire is None:
+        message = f"unknown judge wire '{judge.wire}'"
+        problems.append(loaded.problem((*JUDGE_PLACE, "wire"), message, JUDGE_WIRES.hint(judge.wire)))
+    elif judge.response_format not in {"auto", "none", *wire.forms}:
+        message = f"wire {wire.name} has no response format {judge.response_format}"
+        fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
+        problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:

@@ -1,4 +1,4 @@
-"""One OpenAI-compatible url: sends a JSON object and returns a JSON object. Each call is one attempt."""
+"""One url of a judge or an embedding model: sends a JSON object and returns one. Each call is one attempt."""
 
 import json
 from collections.abc import Mapping
@@ -10,6 +10,7 @@ from evalspec.base.json_path import type_name
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.redaction import hide_all
 from evalspec.scoring.judge.refusals import lacks_model
+from evalspec.scoring.judge.wire import JudgeWire, build_bearer
 from evalspec.targets.http.client import (
     Connections,
     OutgoingRequest,
@@ -37,14 +38,19 @@ class Endpoint:
     """
 
     def __init__(
-        self, name: str, setting: str, path: str, config: JudgeConfig | EmbeddingsConfig, concurrency: int
+        self,
+        name: str,
+        setting: str,
+        wire: JudgeWire | str,
+        config: JudgeConfig | EmbeddingsConfig,
+        concurrency: int,
     ) -> None:
-        """`name`: the service in messages. `setting`: its section of the manifest. `path`: appended to the base url.
+        """`name`: the service in messages. `setting`: its section of the manifest. `wire`: or its path alone.
 
         Raises:
             JudgeError: the base url is not usable.
         """
-        headers = _compute_headers(config)
+        path, headers = _compute_headers(wire, config)
         self.service = ServiceNames(
             name,
             setting,
@@ -122,11 +128,14 @@ class Endpoint:
             raise
 
 
-def _compute_headers(config: JudgeConfig | EmbeddingsConfig) -> dict[str, str]:
-    """Return the headers for the endpoint, by name in lower case. Configured ones override the key's."""
+def _compute_headers(wire: JudgeWire | str, config: JudgeConfig | EmbeddingsConfig) -> tuple[str, dict[str, str]]:
+    """Return the path, and the headers by name in lower case. Configured ones override the key's and the wire's."""
+    path, own, build_key = (
+        (wire, {}, build_bearer) if isinstance(wire, str) else (wire.path, wire.headers, wire.build_headers)
+    )
     key = (config.api_key or "").strip()
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    return headers | {name.lower(): text.strip() for name, text in config.headers.items()}
+    given = {**own, **(build_key(key) if key else {}), **config.headers}
+    return path, {name.lower(): text.strip() for name, text in given.items()}
 
 
 def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:

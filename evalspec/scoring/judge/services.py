@@ -179,7 +179,7 @@ class JudgeServices:
         place = [embeddings.provider, embeddings.model, strip_userinfo(embeddings.base_url), local]
         return {
             "scorer": [ragas_class, digest_scorer(ragas_class)],
-            "judge": [judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
+            "judge": [judge.wire, judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
             "embeddings": place if is_embedded else None,
         }
 
