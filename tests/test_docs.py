@@ -61,6 +61,7 @@ WITHOUT_A_TABLE = {
     Lenient,
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
+    judge_schema.KeyCommand,  # in the row of `apiKey`
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages

@@ -31,11 +31,20 @@ def _is_json(value: Any) -> bool:
     return True
 
 
+class KeyCommand(ManifestModel):
+    """A command that prints a key, for keys that expire."""
+
+    command: Annotated[list[StrictStr], Field(min_length=1)] = Field(
+        description="Program and arguments, run without a shell in the folder of the manifest. It prints one line with "
+        'the key, or `{"token": …, "expiresAt": …}`.'
+    )
+
+
 ApiKey = Annotated[
-    StrictStr | None,
+    StrictStr | KeyCommand | None,
     Field(
-        description="Bearer token, best as a reference such as `$env:NAME`. Default: OPENAI_API_KEY, if there is no "
-        "baseUrl."
+        description="Bearer token, best as a reference such as `$env:NAME`, or `{command: […]}`, which prints one. "
+        "Default: OPENAI_API_KEY, if there is no baseUrl."
     ),
 ]
 Headers = Annotated[

@@ -31,6 +31,7 @@ from evalspec.runs.planning.services import (
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
     check_judge_wire,
+    locate_keys,
     resolve_config,
     resolve_embeddings,
     resolve_judge,
@@ -282,7 +283,7 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
-    draft.services.configure(judge, embeddings)
+    draft.services.configure(judge, embeddings, locate_keys(draft.loaded))
     return judge
 
 

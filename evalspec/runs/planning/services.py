@@ -13,6 +13,7 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
+from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
@@ -78,6 +79,11 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
     """
     said = config.model_dump(by_alias=True, exclude_unset=True)
     return type(config).model_validate(loaded.resolve(said, place, problems))
+
+
+def locate_keys(loaded: LoadedManifest) -> KeyPlace:
+    """Return where commands that print keys run. What they print is redacted."""
+    return KeyPlace(loaded.path.parent, loaded.references.redaction.add_printed)
 
 
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: list[Problem]) -> None:

@@ -14,6 +14,7 @@ from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.extraction import UnusableVerdict
+from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.parameters import JudgeParameters
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
@@ -66,6 +67,7 @@ class ChatClient:
         ledger: UsageLedger,
         listener: JudgeListener | None = None,
         cache: "JudgeCache | None" = None,
+        keys: KeyPlace | None = None,
     ) -> None:
         self._config = config
         self._ledger = ledger
@@ -78,7 +80,7 @@ class ChatClient:
         address = [wire.name, config.model, strip_userinfo(config.base_url)]
         self._answers = CachedAnswers(cache, [*address, self._parameters.describe(), config.response_format])
         self._recall_refusals()
-        self._endpoint = Endpoint(name, setting, wire, config, config.concurrency)
+        self._endpoint = Endpoint(name, setting, wire, config, config.concurrency, keys)
         self._service = self._endpoint.service
 
     async def ask(self, prompt: str, schema: Mapping[str, Any], check: Callable[[str], T], metric: str) -> T:

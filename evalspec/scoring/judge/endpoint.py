@@ -1,19 +1,22 @@
 """One url of a judge or an embedding model: sends a JSON object and returns one. Each call is one attempt."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_path import type_name
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.inputs.manifest.redaction import hide_all
+from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.scoring.judge.keys import KeyPlace, KeySource
 from evalspec.scoring.judge.refusals import lacks_model
 from evalspec.scoring.judge.wire import JudgeWire, build_bearer
 from evalspec.targets.http.client import (
     Connections,
     OutgoingRequest,
+    encode_headers,
     open_client,
     parse_body,
     read_whole,
@@ -44,20 +47,28 @@ class Endpoint:
         wire: JudgeWire | str,
         config: JudgeConfig | EmbeddingsConfig,
         concurrency: int,
+        keys: KeyPlace | None = None,
     ) -> None:
         """`name`: the service in messages. `setting`: its section of the manifest. `wire`: or its path alone.
 
         Raises:
             JudgeError: the base url is not usable.
         """
-        path, headers = _compute_headers(wire, config)
+        path, headers, self._build_key = _read_wire(wire)
+        self._secrets = Redaction()
+        self._configured = {header.lower(): text.strip() for header, text in config.headers.items()}
+        for text in self._configured.values():
+            self._hide(text)
+        self._key = KeySource(config.api_key, setting, keys or KeyPlace(), self._hide)
+        if isinstance(config.api_key, str):
+            self._hide(config.api_key.strip())
         self.service = ServiceNames(
             name,
             setting,
             request_keys="",
             credentials_key=_name_credentials(config),
             place_key="baseUrl and model",
-            hide=hide_all(text for value in headers.values() for text in (value, value.partition(" ")[2])),
+            hide=self._secrets.blank,
         )
         self._model = config.model
         self._path = path
@@ -68,7 +79,7 @@ class Endpoint:
         self._silent = 0
         self._broken: str | None = None
         route = choose_route(self._url)
-        self._connections = Connections(lambda: open_client(headers, route))
+        self._connections = Connections(lambda: open_client({**headers, **self._configured}, route))
 
     def __str__(self) -> str:
         """Return `the judge at https://host/path`, without parts of the url that may be secret."""
@@ -91,7 +102,7 @@ class Endpoint:
         if self._broken is not None:
             raise JudgeError(self._broken, fatal=True)
         try:
-            return _parse_object(await self._exchange(content), self._url, self.service)
+            return _parse_object(await self._exchange_with_key(content), self._url, self.service)
         except ServiceError as error:
             named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
             if named.fatal:
@@ -113,12 +124,28 @@ class Endpoint:
         shown = self.service.excerpt(self._model)
         return JudgeError(f"{self} has no model {shown}; {way_on}; the reply says {said}", fatal=True)
 
-    async def _exchange(self, content: bytes) -> bytes:
+    async def _exchange_with_key(self, content: bytes) -> bytes:
+        """Return the reply. A key that was rejected is renewed once, if a command prints it."""
+        key = await self._key.get()
+        try:
+            return await self._exchange(content, key)
+        except ServiceError as error:
+            if error.status != HTTPStatus.UNAUTHORIZED or not self._key.may_change:
+                raise
+        return await self._exchange(content, await self._key.get(rejected=key))
+
+    def _hide(self, secret: str) -> None:
+        for number, text in enumerate((secret, secret.partition(" ")[2])):
+            self._secrets.add(f"{len(self._secrets.names)}-{number}", text)
+
+    async def _exchange(self, content: bytes, key: str) -> bytes:
         is_silent = True
+        own = {name: text for name, text in self._build_key(key).items() if name not in self._configured} if key else {}
+        request = OutgoingRequest(self._url, self._timeout, content, headers=encode_headers(own))
         try:
             async with (
                 self._connections.take() as client,
-                send(client, OutgoingRequest(self._url, self._timeout, content), self.service) as response,
+                send(client, request, self.service) as response,
             ):
                 is_silent, self._silent = False, 0
                 await refuse_status(response, self.service)
@@ -128,14 +155,9 @@ class Endpoint:
             raise
 
 
-def _compute_headers(wire: JudgeWire | str, config: JudgeConfig | EmbeddingsConfig) -> tuple[str, dict[str, str]]:
-    """Return the path, and the headers by name in lower case. Configured ones override the key's and the wire's."""
-    path, own, build_key = (
-        (wire, {}, build_bearer) if isinstance(wire, str) else (wire.path, wire.headers, wire.build_headers)
-    )
-    key = (config.api_key or "").strip()
-    given = {**own, **(build_key(key) if key else {}), **config.headers}
-    return path, {name.lower(): text.strip() for name, text in given.items()}
+def _read_wire(wire: JudgeWire | str) -> tuple[str, Mapping[str, str], Callable[[str], Mapping[str, str]]]:
+    """Return a wire's path, its headers, and what builds those of a key."""
+    return (wire, {}, build_bearer) if isinstance(wire, str) else (wire.path, wire.headers, wire.build_headers)
 
 
 def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
