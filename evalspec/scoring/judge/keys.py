@@ -103,9 +103,7 @@ class KeySource:
         except subprocess.TimeoutExpired:
             kill_group(process)
             with process:  # closes the pipe, and waits for the end
-                raise self._fail(
-                    f"printed no key within {_LONGEST_SECONDS:g} s; run it in a terminal to see why"
-                ) from None
+                raise self._fail(f"printed no key within {_LONGEST_SECONDS:g} s; {_SEE_WHY}") from None
         except asyncio.CancelledError:
             kill_group(process)
             raise
