@@ -60,7 +60,7 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 """Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and compatible servers."""
 
 
-class Usage(Record, frozen=True):
+class Usage(Record, frozen=True, omit_defaults=True):
     """Tokens of one call, as counted by the service. `cached_input_tokens`: input tokens from its own prompt cache."""
 
     input_tokens: int

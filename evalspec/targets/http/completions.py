@@ -27,7 +27,12 @@ _SPELLINGS = (
     # OpenAI, Azure, Gemini, xAI, Groq, Mistral, Qwen, OpenRouter, vLLM; then DeepSeek, and Moonshot
     _Spelling("prompt_tokens", "completion_tokens", (*_DETAILS, ("prompt_cache_hit_tokens",), ("cached_tokens",))),
     # Anthropic counts cached tokens apart, OpenAI's responses do not.
-    _Spelling("input_tokens", "output_tokens", _DETAILS, ("cache_read_input_tokens", "cache_creation_input_tokens")),
+    _Spelling(
+        "input_tokens",
+        "output_tokens",
+        (*_DETAILS, ("cached_input_tokens",)),
+        ("cache_read_input_tokens", "cache_creation_input_tokens"),
+    ),
     # Bedrock
     _Spelling("inputTokens", "outputTokens", (), ("cacheReadInputTokens", "cacheWriteInputTokens")),
     _Spelling("prompt_eval_count", "eval_count"),
