@@ -40,6 +40,7 @@ SECTIONS = {
     "spec.api.chatEndpoint.response": agent_schema.ResponseMapping,
     "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": judge_schema.JudgeConfig,
+    "spec.evaluation.judge.pace": judge_schema.JudgePace,
     "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,
     "builtin: bm25": retriever_schema.Bm25Options,

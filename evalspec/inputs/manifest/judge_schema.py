@@ -56,6 +56,15 @@ RequestSeconds = Annotated[
 ]
 
 
+class JudgePace(ManifestModel):
+    """How fast the judge is asked, by all judged metrics together."""
+
+    requests_per_minute: Positive | None = Field(None, description="Most requests in any 60 seconds; null: no limit.")
+    tokens_per_minute: Positive | None = Field(
+        None, description="Most tokens of prompts and answers in any 60 seconds, estimated until the reply counts them."
+    )
+
+
 class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
@@ -92,6 +101,10 @@ class JudgeConfig(ManifestModel):
     max_retries: Count = Field(2, description="Retries after a failed request or an unusable answer.")
     concurrency: Positive = Field(
         8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
+    )
+
+    pace: JudgePace | None = Field(
+        None, description="Requests and tokens a minute. Rate-limit headers of the endpoint are respected without it."
     )
 
     @model_validator(mode="after")

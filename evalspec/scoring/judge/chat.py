@@ -20,6 +20,7 @@ from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
 from evalspec.scoring.judge.wire import JudgeChoice, find_judge_wire
+from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import persist
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class ChatClient:
         address = [wire.name, config.model, strip_userinfo(config.base_url)]
         self._answers = CachedAnswers(cache, [*address, self._parameters.describe(), config.response_format])
         self._recall_refusals()
-        self._endpoint = Endpoint(name, setting, wire, config, config.concurrency, keys)
+        self._endpoint = Endpoint(name, setting, wire, config, config.concurrency, keys, _start_pace(config))
         self._service = self._endpoint.service
 
     async def ask(self, prompt: str, schema: Mapping[str, Any], check: Callable[[str], T], metric: str) -> T:
@@ -180,7 +181,7 @@ class ChatClient:
             if error.throttled:
                 self._listener.waits(wait)
 
-        return await persist(attempt, self._config.max_retries, note_retry)
+        return await persist(attempt, self._config.max_retries, note_retry, self._endpoint.count_successes)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -255,6 +256,11 @@ class ChatClient:
             message = _MISPLACED.format(name=choice.misplaced, setting=self._service.setting)
             raise JudgeError(message, retryable=True, retry_after=0.0)
         return choice.text
+
+
+def _start_pace(config: JudgeConfig) -> Pace:
+    pace = config.pace
+    return Pace(pace.requests_per_minute, pace.tokens_per_minute) if pace else Pace()
 
 
 def _require(result: T | BaseException) -> T:

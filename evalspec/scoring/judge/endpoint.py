@@ -23,12 +23,16 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
+from evalspec.targets.http.completions import read_usage
 from evalspec.targets.http.error_body import find_message
 from evalspec.targets.http.failures import ServiceNames, shown_url
+from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import AdaptiveLimit
 from evalspec.targets.http.routes import choose_route
 
 _DEPLOYMENTS = "/openai/deployments/"
+_BYTES_PER_TOKEN = 3
+"""Estimates the tokens of a request and its answer, before the reply counts them. English has four bytes a token."""
 _MIN_SILENT_REQUESTS = 10
 """Requests without any response in a row after which the service counts as down; more with a high concurrency."""
 
@@ -48,6 +52,7 @@ class Endpoint:
         config: JudgeConfig | EmbeddingsConfig,
         concurrency: int,
         keys: KeyPlace | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """`name`: the service in messages. `setting`: its section of the manifest. `wire`: or its path alone.
 
@@ -75,6 +80,7 @@ class Endpoint:
         self._url = _find_url(setting, config.base_url, path)
         self._timeout = config.timeout_seconds
         self._limit = AdaptiveLimit(concurrency)
+        self._pace = pace or Pace()
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
         self._broken: str | None = None
@@ -94,6 +100,10 @@ class Endpoint:
         content = json.dumps(body).encode()
         return await self._limit.run(lambda: self._attempt(content))
 
+    def count_successes(self) -> int:
+        """Return the number of requests that the service answered."""
+        return self._limit.successes
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connections.aclose()
@@ -102,7 +112,8 @@ class Endpoint:
         if self._broken is not None:
             raise JudgeError(self._broken, fatal=True)
         try:
-            return _parse_object(await self._exchange_with_key(content), self._url, self.service)
+            spending = await self._pace.take(len(content) // _BYTES_PER_TOKEN)
+            reply = _parse_object(await self._exchange_with_key(content), self._url, self.service)
         except ServiceError as error:
             named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
             if named.fatal:
@@ -110,6 +121,9 @@ class Endpoint:
             elif self._silent >= self._max_silent:
                 self._broken = f"{named}; no answer to {self._silent} requests in a row, so no more are sent"
             raise named from None
+        usage = read_usage(reply.get("usage"))
+        spending.tokens = spending.tokens if usage is None else usage.total
+        return reply
 
     def _explain_missing_model(self, error: ServiceError) -> JudgeError | None:
         """Return the error of an endpoint that lacks the model, with how to choose another; None for another error."""
@@ -148,6 +162,7 @@ class Endpoint:
                 send(client, request, self.service) as response,
             ):
                 is_silent, self._silent = False, 0
+                self._pace.learn(response.headers)
                 await refuse_status(response, self.service)
                 return await read_whole(response)
         except ServiceError:
