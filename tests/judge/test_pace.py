@@ -75,13 +75,8 @@ def test_what_a_reply_counts_replaces_the_estimate():
         ({"x-ratelimit-remaining-tokens": "150", "x-ratelimit-reset-tokens": "6s"}, 0),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "8h"}, 0),
         ({"x-ratelimit-remaining-requests": "none", "x-ratelimit-reset-requests": "6s"}, 0),
-        (
-            {
-                "anthropic-ratelimit-requests-remaining": "0",
-                "anthropic-ratelimit-requests-reset": "2001-01-01T00:00:00Z",
-            },
-            0,
-        ),
+        ({"x-ratelimit-remaining-requests": "1", "x-ratelimit-reset-requests": "6s"}, 0),
+        ({f"{ANTHROPIC}-remaining": "0", f"{ANTHROPIC}-reset": "2001-01-01T00:00:00Z"}, 0),
     ],
 )
 def test_headers_pause_until_their_reset(headers, wait):

@@ -78,11 +78,7 @@ class Pace:
         while self._spent and self._spent[0].sent + _WINDOW_SECONDS <= now:
             self._spent.popleft()
         waits = [self._wait_for_window(kind, most, tokens, now) for kind, most in self._most.items() if most]
-        waits += [
-            left.until - now
-            for kind, left in self._left.items()
-            if now < left.until and left.amount < _cost(kind, tokens)
-        ]
+        waits += [left.until - now for left in self._left.values() if left.amount < _cost(left.kind, tokens)]
         return max(waits, default=0.0)
 
     def _wait_for_window(self, kind: str, most: int, tokens: int, now: float) -> float:
