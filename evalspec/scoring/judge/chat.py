@@ -183,6 +183,11 @@ class ChatClient:
 
         return await persist(attempt, self._config.max_retries, note_retry, self._endpoint.count_successes)
 
+    @property
+    def clock_skew(self) -> float | None:
+        """Seconds that this machine's clock is ahead of the endpoint's; None: unknown."""
+        return self._endpoint.clock_skew
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._endpoint.aclose()

@@ -44,6 +44,9 @@ cut."""
 class LocalEmbedder:
     """wordllama's static model of 256 dimensions, from the installed package. It never uses the network."""
 
+    clock_skew: float | None = None
+    """There is no other machine."""
+
     def __init__(self) -> None:
         self._model: Any = None
         self._turn = asyncio.Lock()
@@ -113,6 +116,11 @@ class HttpEmbedder:
         for text in missing:
             self._cached.keep(text, known[text])
         return vectors
+
+    @property
+    def clock_skew(self) -> float | None:
+        """Seconds that this machine's clock is ahead of the endpoint's; None: unknown."""
+        return self._endpoint.clock_skew
 
     async def load(self) -> None:
         """Do nothing: the endpoint has the model."""

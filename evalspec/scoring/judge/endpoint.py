@@ -2,6 +2,9 @@
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -42,6 +45,7 @@ class Endpoint:
 
     After an error that applies to every request (a rejected key, an unknown url, a service that is down), further
     requests fail immediately with the same message. If the service requests a wait, all requests wait.
+    `clock_skew`: seconds that this machine's clock is ahead of the service's, by its last reply; None: unknown.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Endpoint:
         self._pace = pace or Pace()
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
+        self.clock_skew: float | None = None
         self._broken: str | None = None
         route = choose_route(self._url)
         self._connections = Connections(lambda: open_client({**headers, **self._configured}, route))
@@ -163,11 +168,19 @@ class Endpoint:
             ):
                 is_silent, self._silent = False, 0
                 self._pace.learn(response.headers)
+                self.clock_skew = _read_skew(response.headers.get("date"))
                 await refuse_status(response, self.service)
                 return await read_whole(response)
         except ServiceError:
             self._silent += is_silent
             raise
+
+
+def _read_skew(date: str | None) -> float | None:
+    """Return the seconds that this machine's clock is ahead of a Date header; None without a usable one."""
+    with suppress(ValueError):
+        return (datetime.now(UTC) - parsedate_to_datetime(date or "")).total_seconds()
+    return None
 
 
 def _read_wire(wire: JudgeWire | str) -> tuple[str, Mapping[str, str], Callable[[str], Mapping[str, str]]]:
