@@ -60,11 +60,12 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 """Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and compatible servers."""
 
 
-class Usage(Record, frozen=True):
-    """Tokens of one call, as counted by the service."""
+class Usage(Record, frozen=True, omit_defaults=True):
+    """Tokens of one call, as counted by the service. `cached_input_tokens`: input tokens from its own prompt cache."""
 
     input_tokens: int
     output_tokens: int
+    cached_input_tokens: int = 0
 
     @property
     def total(self) -> int:
@@ -84,6 +85,9 @@ class JudgeUsage(Record, frozen=True):
     ] = 0
     cached: Annotated[
         int, Meta(description="Number of results that were taken from the judge's cache, so nothing was asked.")
+    ] = 0
+    cached_input_tokens: Annotated[
+        int, Meta(description="Tokens of the prompts that the service read from its own prompt cache.")
     ] = 0
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":

@@ -115,8 +115,13 @@ def _unit(metric: str) -> str:
 
 
 def render_usage(usage: JudgeUsage) -> str:
-    """Return `judge: 214 calls, 251,300 tokens in, 18,200 out`, with retries and answers without a token count."""
-    parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
+    """Return `judge: 214 calls, 251,300 tokens in, 18,200 out`, with retries and answers without a token count.
+
+    After the tokens in: which share of them the provider read from its own cache, if it says so.
+    """
+    share = usage.cached_input_tokens / usage.input_tokens if usage.cached_input_tokens else 0
+    cached = f" ({share:.0%} from the provider's cache)" if share else ""
+    parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in{cached}", f"{usage.output_tokens:,} out"]
     parts += [f"{usage.retries:,} repeated"] if usage.retries else []
     parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []
     parts += [f"{usage.cached:,} from the cache"] if usage.cached else []

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.model import JudgeUsage, Usage
 
@@ -33,7 +34,8 @@ class UsageLedger(Struct):
         if usage is None:
             self._add(metric, JudgeUsage(calls=1, uncounted=1))
         else:
-            self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
+            used = JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens)
+            self._add(metric, replace(used, cached_input_tokens=usage.cached_input_tokens))
 
     def count_cached(self, metric: str) -> None:
         """Count one result that was taken from the cache."""
