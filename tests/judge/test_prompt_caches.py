@@ -102,6 +102,6 @@ def test_the_share_is_shown_where_tokens_are(project):
     assert render_usage(JudgeUsage(2, 0, 1000, 20)) == "judge: 2 calls, 1,000 tokens in, 20 out"
     with AnthropicJudge() as judge:
         outcome = run(project, judge, wire="anthropic", model=MODEL)
-    assert " tokens in (58% from the provider's cache), " in " ".join(outcome.out.split())
+    assert " tokens in, 58% of them from the provider's cache, " in " ".join(outcome.out.split())
     used = evalspec.load_run(next(project.folder.glob(".evalspec/runs/*"))).judge_usage["toxicity"]
     assert (used.input_tokens, used.cached_input_tokens) == (24, 14)

@@ -65,6 +65,36 @@ class JudgePace(ManifestModel):
     )
 
 
+Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+class PriceConfig(ManifestModel):
+    """Your own prices of a million tokens, in any currency. evalspec has no price list."""
+
+    input: Amount = Field(description="Price of a million input tokens.")
+    output: Amount = Field(description="Price of a million output tokens.")
+    cached: Amount | None = Field(
+        None, description="Price of a million input tokens that the service reads from its cache; null: as `input`."
+    )
+
+
+class LimitsConfig(ManifestModel):
+    """What a run may use at most. With a limit, it stops cleanly, exits with 3 and can be resumed."""
+
+    max_cost: Amount | None = Field(
+        None, description="Cost of the judge, in the currency of judge.price. Default: any cost."
+    )
+    max_judge_calls: Count | None = Field(
+        None, description="Requests to the judge, with retries and failed ones. Default: any number."
+    )
+    max_tokens: Count | None = Field(
+        None, description="Tokens of the judge, of prompts and answers together. Default: any number."
+    )
+    max_time: Seconds | None = Field(
+        None, description="Seconds that the run is worked on, agent and judge together. Default: any time."
+    )
+
+
 class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
@@ -101,6 +131,9 @@ class JudgeConfig(ManifestModel):
     max_retries: Count = Field(2, description="Retries after a failed request or an unusable answer.")
     concurrency: Positive = Field(
         8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
+    )
+    price: PriceConfig | None = Field(
+        None, description="What the judge costs, for reports, `evalspec plan` and limits. Default: unknown."
     )
 
     pace: JudgePace | None = Field(

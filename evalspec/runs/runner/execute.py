@@ -10,17 +10,19 @@ from msgspec import structs
 
 from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
 from evalspec.base.plural import counted
-from evalspec.model import Run
+from evalspec.model import JudgeUsage, Run
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
 from evalspec.runs.runner.command_code import explain_unknown
 from evalspec.runs.runner.conclude import RunMetadata
 from evalspec.runs.runner.execution import Execution
+from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
 from evalspec.runs.runner.session import Session, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
+from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.usage import JudgeListener
 from evalspec.targets.agents.call_thread import CallThread, close_object, find_owner
 from evalspec.verdict.outline import RunOutline
@@ -97,10 +99,13 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
+    plan.services.budget = open_budget(plan, session.known_attempts)
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)
     execution.sort_out()
+    if plan.options.fail_fast:
+        execution.stop_when_certain()
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
@@ -124,6 +129,13 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             for notice in notices:
                 progress.say(notice)
     return structs.replace(run, notes=(*run.notes, *notices))
+
+
+def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
+    """Return the budget of a run. Its log says what earlier sessions have used."""
+    own = known.index if known is not None and known.is_own else None
+    used = sum(own.judge_usage.values(), JudgeUsage()) if own else None
+    return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)
 
 
 async def _ask_again(session: Session, first: Execution, outline: RunOutline) -> Execution | str:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
@@ -11,6 +12,7 @@ from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.extraction import UnusableVerdict
@@ -69,9 +71,11 @@ class ChatClient:
         listener: JudgeListener | None = None,
         cache: "JudgeCache | None" = None,
         keys: KeyPlace | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._config = config
         self._ledger = ledger
+        self._budget = budget or Budget(ledger)
         self._listener = listener or JudgeListener()
         self._parameters = JudgeParameters(config)
         self._first = asyncio.Lock()
@@ -209,7 +213,6 @@ class ChatClient:
         post = self._post_first if self._is_first else self._post
         answer = await post(conversation, count)
         reply = self._wire.read(answer)
-        self._ledger.count_call(conversation.metric, reply.usage)
         self._listener.learns(_find_stated(reply.stated))
         if not reply.choices:
             said = self._service.excerpt(json.dumps(answer))
@@ -231,7 +234,14 @@ class ChatClient:
         while True:
             sent = self._parameters.ask(conversation.messages, conversation.schema, conversation.max_tokens, count)
             try:
-                reply = await self._endpoint.post(self._wire.build(sent))
+                body = self._wire.build(sent)
+                reply = await self._budget.send(
+                    partial(self._endpoint.post, body),
+                    lambda answer: self._wire.read(answer).usage,
+                    conversation.metric,
+                    body,
+                    count * conversation.max_tokens,
+                )
             except JudgeError as error:
                 if not self._parameters.give_up(sent, error):
                     advice = suggest_settings(error, self._parameters.list_sent(sent), self._service.setting)

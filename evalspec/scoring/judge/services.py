@@ -11,6 +11,7 @@ from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, insta
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
+from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.grading import CURRENT, find_cacheable
 from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
@@ -33,6 +34,7 @@ class JudgeServices:
 
     def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         self.usage = UsageLedger()
+        self.budget = Budget(self.usage)
         self.listener = JudgeListener()
         self.cache: JudgeCache | None = None
         self._refused: Mapping[str, str] = {}
@@ -150,6 +152,7 @@ class JudgeServices:
                 await opened.aclose()
 
     async def _open_judge(self) -> "ChatClient":
+        self.budget.check()  # before anything is loaded
         await self._load_ragas()
         if self._judge is None:
             raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
@@ -157,7 +160,7 @@ class JudgeServices:
             from evalspec.scoring.judge.chat import ChatClient
 
             listener = JudgeListener(self._learn, self.listener.waits)
-            self._chat = ChatClient(self._judge, self.usage, listener, self.cache, self._keys)
+            self._chat = ChatClient(self._judge, self.usage, listener, self.cache, self._keys, self.budget)
         return self._chat
 
     def _learn(self, learned: Learned) -> None:
