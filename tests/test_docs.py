@@ -40,6 +40,7 @@ SECTIONS = {
     "spec.api.chatEndpoint.response": agent_schema.ResponseMapping,
     "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": judge_schema.JudgeConfig,
+    "spec.evaluation.judge.pace": judge_schema.JudgePace,
     "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,
     "builtin: bm25": retriever_schema.Bm25Options,
@@ -61,6 +62,7 @@ WITHOUT_A_TABLE = {
     Lenient,
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
+    judge_schema.KeyCommand,  # in the row of `apiKey`
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages

@@ -17,6 +17,7 @@ from evalspec.inputs.datasets.base import DATASETS, DatasetContent
 from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import AgentReply, Exchange, Sample
 from evalspec.reports.base import REPORTERS
+from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.scoring.metrics.base import METRICS
 from evalspec.targets.agents.wire import WIRES
 from evalspec.targets.retrievers.opening import RETRIEVERS
@@ -94,7 +95,7 @@ def test_the_example_passes_its_own_tests(site, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each plug-in of this environment takes long to import
     done = site.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(EXAMPLE / "tests"))
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_a_run_with_all_of_its_parts(site):
@@ -378,9 +379,43 @@ def test_a_check_finds_what_breaks_the_contract(breach, tmp_path):
         check(tmp_path / "a.lines")
 
 
+CHAT_REPLY = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "reply"), [("chat", CHAT_REPLY), ("anthropic", {"content": [{"type": "tool_use", "input": {}}]})]
+)
+def test_the_wires_of_judges_keep_the_contract(name, reply):
+    assert plugins.check_judge(JUDGE_WIRES.find(name), reply).choices == [plugins.JudgeChoice("{}")]
+
+
+def _say(reply):
+    return plugins.JudgeReply([plugins.JudgeChoice("{}")] if "choices" in reply else [])
+
+
+@pytest.mark.parametrize(
+    ("build", "read", "says"),
+    [
+        (lambda asked: {"turns": asked.messages[::-1], "model": asked.model}, _say, "has not instructions first"),
+        (lambda asked: {"turns": asked.messages}, _say, "leaves out 'judge-1'"),
+        (lambda asked: {"turns": asked.messages, "model": asked.model}, lambda _reply: None, "return a JudgeReply"),
+        (
+            lambda asked: {"turns": asked.messages, "model": asked.model},
+            lambda reply: _say({"choices": reply}),
+            "choices",
+        ),
+        (lambda _asked: {"model": {1}}, _say, "build_request raised TypeError"),
+    ],
+)
+def test_a_broken_wire_of_judges_is_found(build, read, says):
+    wire = plugins.JudgeWire("mine", "mine", "grade", build, read)
+    with pytest.raises(AssertionError, match=says):
+        plugins.check_judge(wire, {"choices": []})
+
+
 def test_the_page_names_what_is_stable():
     page = (ROOT / "docs" / "reference" / "plugins.md").read_text()
     assert [name for name in plugins.__all__ if f"`{name}`" not in page] == []
     assert all(getattr(plugins, name).__doc__ for name in plugins.__all__ if name != "StoredExchanges")
     groups = re.findall(r"^\| [^|]+ \| `(evalspec\.\w+)` \|", page, re.M)
-    assert groups == [registry.group for registry in (METRICS, DATASETS, REPORTERS, WIRES, RETRIEVERS)]
+    assert groups == [registry.group for registry in (METRICS, DATASETS, REPORTERS, WIRES, JUDGE_WIRES, RETRIEVERS)]

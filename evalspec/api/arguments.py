@@ -20,7 +20,19 @@ Positive = Annotated[int, Field(ge=1)]
 Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
 
 
-class Options(TypedDict, total=False):
+class Limits(TypedDict, total=False):
+    """What a run may use at most. See `evalspec evaluate --help`."""
+
+    __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
+
+    max_cost: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    max_judge_calls: Annotated[int, Field(ge=0)] | None
+    max_tokens: Annotated[int, Field(ge=0)] | None
+    max_time: Annotated[float, Field(gt=0)] | None
+    fail_fast: bool
+
+
+class Options(Limits, total=False):
     """Options of a run. See `evalspec evaluate --help`."""
 
     __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
@@ -65,6 +77,7 @@ _RULES: Mapping[str, Any] = {
     "judge_repeat": Repeats,
     "sample_size": Positive | None,
     "judge": Mapping[str, Any] | None,
+    "limits": Limits,
 }
 """The accepted values of arguments that are no options of a run, as on the command line."""
 

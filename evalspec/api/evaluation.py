@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from evalspec.api.arguments import Limits
 from evalspec.base.errors import Problem
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import Run
@@ -174,6 +175,7 @@ def prepare_rescore(
     no_judge: bool = False,
     fresh: bool = False,
     no_cache: bool = False,
+    **limits: Unpack[Limits],
 ) -> Evaluation:
     """Return a checked run that scores the replies of a stored run with the current manifest.
 
@@ -181,6 +183,7 @@ def prepare_rescore(
         InvalidInput: The manifest, a dataset or an option is invalid. Lists all problems.
         StoreError: The stored run is damaged.
     """
+    given: dict[str, Any] = {**limits}
     refuse_pushed(stored.folder, "scored again")
     refuse_damage(stored)
     refuse_erased(stored, stored.read_index(), "scored again", datasets)
@@ -191,6 +194,7 @@ def prepare_rescore(
         judge_repeat=judge_repeat,
         fresh=fresh,
         no_cache=no_cache,
+        **given,
         stored=_ids_of(stored),
         **retriever_options_of(stored),
     )
@@ -228,6 +232,7 @@ def options_of(stored: StoredRun) -> dict[str, Any]:
         "no_judge": stored.fingerprint.no_judge,
         "no_content": not stored.outline.has_texts,
         "responses": Path(responses.path) if responses else None,
+        **stored.fingerprint.limits,
     }
 
 

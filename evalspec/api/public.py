@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from evalspec.api.arguments import AnyPath, Options, check_arguments, to_options
+from evalspec.api.arguments import AnyPath, Limits, Options, check_arguments, to_options
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
 from evalspec.runs.store.run_store import STORE, RunStore
@@ -92,6 +92,7 @@ def rescore(
     no_cache: bool = False,
     store: AnyPath = STORE,
     progress: "Callable[[Progress], None] | None" = None,
+    **limits: Unpack[Limits],
 ) -> "Run":
     """Score the stored replies of a run with the current manifest, and return the result as a new run.
 
@@ -107,6 +108,7 @@ def rescore(
         no_cache: Neither read nor write the judge's cache.
         store: Folder of the runs.
         progress: Called after each step.
+        **limits: `max_cost`, `max_judge_calls`, `max_tokens`, `max_time` and `fail_fast`, as of `evaluate`.
 
     Raises:
         InvalidInput: The run does not exist, or the manifest is invalid.
@@ -115,7 +117,7 @@ def rescore(
     from evalspec.api.evaluation import ProgressCallback, complete, prepare_rescore
     from evalspec.api.loops import run_coroutine
 
-    check_arguments(judge_repeat=judge_repeat)
+    check_arguments(judge_repeat=judge_repeat, limits=limits)
     runs = RunStore(Path(store))
     stored, loaded = open_run(runs.find(run)), load_manifest(Path(manifest))
     with redacting(loaded):
@@ -128,6 +130,7 @@ def rescore(
             no_judge=no_judge,
             fresh=fresh,
             no_cache=no_cache,
+            **limits,
         )
         callback = ProgressCallback(evaluation.plan.total, progress)
         return run_coroutine(lambda: complete(evaluation.begin(), callback))
@@ -197,8 +200,8 @@ def plan(
     from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(Path(manifest))
-    found = comparison_baseline(loaded, baseline, RunStore(Path(store)))
-    return build_forecast(loaded, to_options(options), found)
+    runs = RunStore(Path(store))
+    return build_forecast(loaded, to_options(options), comparison_baseline(loaded, baseline, runs), runs)
 
 
 def score(

@@ -19,6 +19,7 @@ from evalspec.cli.failure import redacting
 from evalspec.cli.options import (
     dataset_option,
     group_options,
+    limit_options,
     manifest_argument,
     no_cache_option,
     no_judge_option,
@@ -129,6 +130,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @no_judge_option
 @no_cache_option
 @option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")
+@limit_options
 @option(
     "--responses",
     type=click.Path(path_type=Path),
@@ -180,6 +182,7 @@ def command(
       evalspec evaluate agent.yaml --dataset rag-quality
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
+      evalspec evaluate agent.yaml --max-cost 2 --fail-fast
       evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --resume --retry-errors
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
@@ -222,13 +225,15 @@ def command(
             _refuse_inputs(outputs, [evaluation], stored)
             if not _is_to_be_run([evaluation], yes=yes, dry_run=dry_run, as_json=shape.as_json):
                 return ExitCode.OK
-            if stored is not None and stored.report.is_file() and not retry_errors:
+            session = evaluation.begin()
+            known = session.known_attempts
+            is_done = stored is not None and stored.report.is_file() and not (known and known.is_stopped)
+            if stored is not None and is_done and not retry_errors:
                 again = "it is shown again, and only damaged attempts are repeated"
                 ways = "--retry-errors retries failures; leave --resume out to start a new run"
                 notify(f"run {stored.id} is already finished: {again}. {ways}")
-            session = evaluation.begin()
-            if is_newest and session.known_attempts is not None:
-                done = len(session.known_attempts.index.attempts)
+            if is_newest and known is not None:
+                done = len(known.index.attempts)
                 notify(
                     f"resuming the newest run, {session.log.id}: {done:,} of {session.plan.total:,} attempts are stored"
                 )

@@ -178,6 +178,18 @@ request_options = group_options(
 """They select samples and set the number of attempts."""
 
 
+limit_options = group_options(
+    option("--max-cost", type=click.FloatRange(min=0), metavar="C", help="Stop before the judge costs more than C."),
+    option("--max-judge-calls", type=click.IntRange(min=0), metavar="N", help="Stop after N requests to the judge."),
+    option(
+        "--max-tokens", type=click.IntRange(min=0), metavar="N", help="Stop before the judge uses more than N tokens."
+    ),
+    option("--max-time", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop after S seconds."),
+    option("--fail-fast", is_flag=True, help="Ask the judge only while a score can change the verdict."),
+)
+"""They limit what a run may use. A run that stops can be resumed."""
+
+
 def render_written(samples: int, available: int, documents: int | None, path: Path) -> str:
     """Return how many samples and documents of a dataset were written where."""
     of_all = f" of {available}" if samples < available else ""

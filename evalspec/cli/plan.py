@@ -39,7 +39,9 @@ from evalspec.runs.store.run_store import STORE, RunStore
 @trust_options("manifest")
 @json_option
 def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any) -> ExitCode:
-    """Show the calls of a run of MANIFEST and the smallest drop that it can detect against a baseline.
+    """Show the calls and the price of a run of MANIFEST, and the smallest drop that it can detect against a baseline.
+
+    Tokens and times are those of earlier runs of the manifest. Without any, tokens are estimated from the samples.
 
     Nothing is called and no secret is read. The noise of an unchanged agent is measured if the baseline has several
     attempts (`evaluate --repeat 2`). Otherwise, it is assumed, and the output says so.
@@ -55,7 +57,8 @@ def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any)
     from evalspec.runs.planning.forecast import build_forecast
 
     loaded = load_manifest(manifest)
-    forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, RunStore(STORE)))
+    store = RunStore(STORE)
+    forecast = build_forecast(loaded, RunOptions(**options), comparison_baseline(loaded, baseline, store), store)
     warn_all(forecast.warnings)
     if as_json:
         emit(render_forecast_json(forecast), nl=False)

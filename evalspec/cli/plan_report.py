@@ -1,6 +1,6 @@
 """Render a forecast for the terminal and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
@@ -9,7 +9,8 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.json_text import render_lines
 from evalspec.base.plural import counted
 from evalspec.model import Direction
-from evalspec.model.forecasts import DatasetForecast, Forecast, MetricForecast, PartForecast
+from evalspec.model.exchanges import MILLION
+from evalspec.model.forecasts import DatasetForecast, Forecast, JudgeForecast, MetricForecast, PartForecast
 from evalspec.reports.terminal import render_parts
 from evalspec.runs.planning.forecast_wording import round_estimate
 from evalspec.verdict.wording import UNKNOWN, render_delta
@@ -53,8 +54,18 @@ def _say_calls(forecast: Forecast) -> str:
     parts = [counted(forecast.agent_requests, "agent request")]
     parts += [counted(queries, "retriever query", "retriever queries")] if queries else []
     parts += [f"about {counted(judge, 'judge call')} without retries"] if judge else ["no judge call"]
+    parts += [f"cost {' to '.join(map(_shorten, cost))}"] if (cost := _add_costs(forecast)) else []
     again = "; at most as many again, to confirm a drop" if forecast.may_confirm else ""
     return ", ".join(parts) + again
+
+
+def _add_costs(forecast: Forecast) -> tuple[float, float] | None:
+    """Return the least and the highest cost of a run; None if it is unknown or nothing is judged."""
+    costs = [one.cost for dataset in forecast.datasets for one in dataset.judge]
+    known = [cost for cost in costs if cost is not None]
+    return (
+        (sum(low for low, _ in known), sum(high for _, high in known)) if known and len(known) == len(costs) else None
+    )
 
 
 def _say_part(part: PartForecast) -> str:
@@ -77,13 +88,16 @@ def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["Renderab
     yield line
     if dataset.metrics:
         yield Padding(_table(dataset), (0, 0, 0, 2))
+    reasons = {one.cost_reason and f"cost unknown: {one.cost_reason}" for one in dataset.judge}
+    reasons |= {one.seconds_reason and f"time unknown: {one.seconds_reason}" for one in dataset.judge}
     lines = [f"{one.metric}: {said}" for one in dataset.metrics for said in (one.reason, one.advice) if said]
     needed = dataset.units_needed
     if needed and dataset.cluster is not None and any(one.units >= needed for one in dataset.metrics):
         most = counted(needed - 1, "cluster")
         lines.append(f"a drop confined to at most {most} is never significant, however large")
-    calls = ", ".join(f"{name} {count:,}" for name, count in dataset.judge_calls.items())
-    lines += [f"judge calls: {calls}"] if calls else []
+    if dataset.judge:
+        yield Padding(_judge_table(dataset.judge), (0, 0, 0, 2))
+    lines += sorted(filter(None, reasons))
     if dataset.only_in_this_run:
         lines.append(f"{counted(dataset.only_in_this_run, 'sample')} of {dataset.samples:,} not in the baseline")
     yield from (Padding(_dim(said), (0, 0, 0, 2)) for said in lines)
@@ -116,6 +130,33 @@ def _table(dataset: DatasetForecast) -> "RenderableType":
             Text(metric.noise or "", style="dim"),
         )
     return table
+
+
+def _judge_table(judge: Sequence[JudgeForecast]) -> "RenderableType":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("judged metric", overflow="fold", min_width=_NAME)
+    for title in ("cached", "calls", "tokens", "cost", "seconds"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in judge:
+        tokens = tuple(map(sum, zip(one.input_tokens, one.output_tokens, strict=True)))
+        spans = (one.calls, tokens, one.cost, one.seconds)
+        table.add_row(Text(inert(one.metric)), f"{one.cached:,}/{one.scores:,}", *map(_say_span, spans))
+    return table
+
+
+def _say_span(span: Sequence[float] | None) -> str:
+    return UNKNOWN if span is None else "–".join(dict.fromkeys(map(_shorten, span)))
+
+
+def _shorten(amount: float) -> str:
+    """Return a number with two digits or more: `0.042`, `950`, `12k`, `3.4M`."""
+    for size, letter in ((MILLION, "M"), (1000, "k")):
+        if amount >= 10 * size or (letter == "M" and amount >= size):
+            return f"{amount / size:.2g}{letter}" if amount < 100 * size else f"{amount / size:,.0f}{letter}"
+    return f"{amount:,.0f}" if amount >= 100 or amount == int(amount) else f"{amount:.2g}"
 
 
 def _say_detectable(metric: MetricForecast) -> str:

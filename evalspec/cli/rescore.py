@@ -1,6 +1,7 @@
 """`evalspec rescore`: score stored replies with other metrics, thresholds or judge, without querying the agent."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,6 +13,7 @@ from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import (
     dataset_option,
     judge_repeat_option,
+    limit_options,
     manifest_argument,
     no_cache_option,
     no_judge_option,
@@ -35,6 +37,7 @@ from evalspec.runs.store.stored_run import open_run
 @no_judge_option
 @no_cache_option
 @option("--fresh", is_flag=True, help="Recompute all scores, including unchanged and cached ones.")
+@limit_options
 @trust_options("manifest")
 @shape_options
 @output_option
@@ -48,6 +51,7 @@ def command(
     fresh: bool,
     shape: Shape,
     outputs: tuple[Path, ...],
+    **limits: Any,
 ) -> ExitCode:
     """Score the stored replies of RUN with the current MANIFEST, as a new run. The agent is not called.
 
@@ -57,6 +61,7 @@ def command(
     Examples:
       evalspec rescore latest agent.yaml
       evalspec rescore before-rerank agent.yaml --no-judge --json
+      evalspec rescore latest agent.yaml --max-judge-calls 500
     """
     from evalspec.api.evaluation import prepare_rescore
     from evalspec.cli.run_session import finish_session
@@ -77,6 +82,7 @@ def command(
                 no_judge=no_judge,
                 fresh=fresh,
                 no_cache=no_cache,
+                **limits,
             )
             refuse_inputs(outputs, [*OWN_INPUTS, Input(stored.folder, "the run"), *evaluation.plan.inputs])
             warn_all(evaluation.warnings)

@@ -68,6 +68,8 @@ def finish_session(
 
 def _say_way_on(session: Session, run: Run) -> str:
     """Return what to do about failures. A retry is no help if every reply fails for a setting of the manifest."""
+    if session.plan.services.budget.end is not None:
+        return f"to continue, with a higher limit: {describe_resume(session.plan, run.id)}"
     setting = find_setting_to_fix(run)
     if setting is not None:
         return f"every reply failed for the same reason: fix {setting} and start again"

@@ -142,7 +142,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     from evalspec.runs.store.stored_run import open_run
     from evalspec.verdict.comparison.baseline import baseline_path, count_attempts, refuse_other_file, render_baseline
     from evalspec.verdict.comparison.confirmation import ENOUGH_ATTEMPTS
-    from evalspec.verdict.comparison.promotion import add_run
+    from evalspec.verdict.comparison.promotion import add_run, refuse_stopped
     from evalspec.verdict.comparison.promotion import promote as promote_over
     from evalspec.verdict.outline import policy_to_json
 
@@ -154,6 +154,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
         raise InvalidInput(f"run {stored.id} is not finished", f"resume it: evalspec evaluate … --resume {stored.id}")
     refuse_damage(stored)
     concluded = conclude_stored(stored)
+    refuse_stopped(concluded)
     best_of = _count_outdone(stored, concluded)
     policy = policy_to_json(stored.outline.policy)
     fingerprint = replace(concluded.fingerprint, ci_gate=policy, best_of=best_of)

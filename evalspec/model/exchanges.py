@@ -7,13 +7,14 @@ from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import Meta
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from evalspec.base.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
 
 _DIGEST_LENGTH = 16
+MILLION = 1_000_000
 
 Timings = Annotated[
     Mapping[str, Number],
@@ -43,6 +44,9 @@ NOT_ASKED = "not asked: "
 QUESTION_CHANGED = f"{NOT_ASKED}the question has changed since the stored reply"
 """Error of a sample whose stored reply is left out, because it answers another question."""
 
+OUT_OF_TIME = f"{NOT_ASKED}the run stopped at its time limit"
+"""Beginning of the error of a sample that was not asked any more."""
+
 QUERY_INPUT = "query_input"
 """The key for the structured input of a query, in the metadata that a format keeps under its own key."""
 
@@ -60,11 +64,12 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 """Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and compatible servers."""
 
 
-class Usage(Record, frozen=True):
-    """Tokens of one call, as counted by the service."""
+class Usage(Record, frozen=True, omit_defaults=True):
+    """Tokens of one call, as counted by the service. `cached_input_tokens`: input tokens from its own prompt cache."""
 
     input_tokens: int
     output_tokens: int
+    cached_input_tokens: int = 0
 
     @property
     def total(self) -> int:
@@ -85,12 +90,51 @@ class JudgeUsage(Record, frozen=True):
     cached: Annotated[
         int, Meta(description="Number of results that were taken from the judge's cache, so nothing was asked.")
     ] = 0
+    cached_input_tokens: Annotated[
+        int, Meta(description="Those of the input tokens that the service read from its own cache.")
+    ] = 0
+    requests: Annotated[int, Meta(description="Number of requests that were sent, with those that failed.")] = 0
+    reserved_input_tokens: Annotated[
+        int, Meta(description="At most so many further tokens of prompts, of requests without a token count.")
+    ] = 0
+    reserved_output_tokens: Annotated[
+        int, Meta(description="At most so many further tokens of answers, of requests without a token count.")
+    ] = 0
+
+    @property
+    def most_tokens(self) -> int:
+        """The highest possible number of tokens, with those of requests without a token count."""
+        return self.input_tokens + self.output_tokens + self.reserved_input_tokens + self.reserved_output_tokens
 
     def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
         return JudgeUsage(*map(operator.add, astuple(self), astuple(other)))
 
     def __sub__(self, other: "JudgeUsage") -> "JudgeUsage":
         return JudgeUsage(*map(operator.sub, astuple(self), astuple(other)))
+
+
+class JudgePrice(Record, frozen=True):
+    """What the judge costs, in a currency that the user knows."""
+
+    input: Annotated[Number, Meta(description="Price of a million input tokens.")]
+    output: Annotated[Number, Meta(description="Price of a million output tokens.")]
+    cached: Annotated[
+        Number | None, Meta(description="Price of a million input tokens from the service's cache; null: as `input`.")
+    ] = None
+
+    def compute_cost(self, usage: JudgeUsage) -> float | None:
+        """Return the cost of the tokens that were counted; None if an answer has no token count."""
+        if usage.uncounted:
+            return None
+        cached = self.input if self.cached is None else self.cached
+        fresh = usage.input_tokens - usage.cached_input_tokens
+        return (fresh * self.input + usage.cached_input_tokens * cached + usage.output_tokens * self.output) / MILLION
+
+    def compute_most(self, usage: JudgeUsage) -> float:
+        """Return the highest possible cost, with the tokens of requests without a token count."""
+        counted = self.compute_cost(replace(usage, uncounted=0)) or 0.0
+        reserved = usage.reserved_input_tokens * self.input + usage.reserved_output_tokens * self.output
+        return counted + reserved / MILLION
 
 
 STAGES = ("embed", "retrieve", "rerank")

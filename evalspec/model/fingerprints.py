@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from evalspec.model.base import Record
+from evalspec.model.exchanges import JudgePrice
 
 Digests = Mapping[str, str]
 
@@ -106,6 +107,7 @@ class JudgeDigest(Record, frozen=True, omit_defaults=True):
     model: str
     base_url: str | None = None
     parameters: Mapping[str, Any] = {}
+    wire: str = "chat"
 
 
 class RepliesFile(Record, frozen=True, omit_defaults=True):
@@ -170,6 +172,7 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
     instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest.
     `judge_cached_models`: those of cached results; `judge_cached`: since when these were asked, by metric.
+    `judge_price`: what the judge costs; `limits`: options that limit what the run may use. Both change no measurement.
     `references`: a salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the
     best of; `runs`, whose attempts it holds; `ci_gate`.
     """
@@ -194,6 +197,8 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     judge_system_fingerprints: Mapping[str, str] = {}
     judge_cached_models: Mapping[str, str] = {}
     judge_cached: Mapping[str, str] = {}
+    judge_price: JudgePrice | None = None
+    limits: Mapping[str, float] = {}
     embeddings: Mapping[str, Any] | None = None
     embeddings_sha256: str | None = None
     versions: Mapping[str, str] = {}

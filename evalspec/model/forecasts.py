@@ -39,6 +39,32 @@ class MetricForecast(Record, frozen=True):
     reason: Annotated[str | None, Meta(description="Why nothing is detected; null: it is.")] = None
 
 
+Range = tuple[float, float]
+
+
+class JudgeForecast(Record, frozen=True, kw_only=True):
+    """What a metric will use of the judge, from the least to the most. Retries are not foreseen."""
+
+    metric: Annotated[str, Meta(description="Name of the metric.")]
+    scores: Annotated[int, Meta(description="Number of scores, with attempts and gradings.")]
+    cached: Annotated[
+        int, Meta(description="Those that the judge's cache has, which cost nothing if the replies are the same again.")
+    ]
+    calls: Annotated[tuple[int, int], Meta(description="Calls: with these scores from the cache, and without cache.")]
+    input_tokens: Annotated[Range, Meta(description="Tokens of the prompts.")]
+    output_tokens: Annotated[Range, Meta(description="Tokens of the answers; `maxTokens` each at most.")]
+    cost: Annotated[Range | None, Meta(description="In the currency of `judge.price`; null: see `costReason`.")]
+    cost_reason: Annotated[str | None, Meta(description="Why the cost is unknown; null: it is known.")]
+    seconds: Annotated[
+        Range | None, Meta(description="Wall time, from that of earlier runs per call; null: see `secondsReason`.")
+    ]
+    seconds_reason: Annotated[str | None, Meta(description="Why the time is unknown; null: it is known.")]
+    source: Annotated[
+        Literal["measured", "estimated"],
+        Meta(description="Where tokens per call are from: earlier runs of the manifest, or the texts of the samples."),
+    ]
+
+
 class DatasetForecast(Record, frozen=True):
     """A dataset of a planned run."""
 
@@ -56,6 +82,7 @@ class DatasetForecast(Record, frozen=True):
     retriever_queries: Annotated[int, Meta(description="Queries to the retriever.")]
     judge_calls: Annotated[Mapping[str, int], Meta(description="Estimated calls of the judge by metric, no retries.")]
     metrics: Annotated[tuple[MetricForecast, ...], Meta(description="The metrics with a `maxDrop`.")]
+    judge: Annotated[tuple[JudgeForecast, ...], Meta(description="What each judged metric will use.")] = ()
 
     @property
     def requests(self) -> int:

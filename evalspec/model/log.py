@@ -111,7 +111,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
 class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
     """Scores of a reply, which has one or more of these records.
 
-    `judge_usage`: what the judge used since the previous record, by metric.
+    `judge_usage`: what the judge used since the previous record, by metric. `milliseconds`: wall time since then.
     """
 
     dataset: str
@@ -119,6 +119,7 @@ class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
     attempt: int
     scores: Mapping[str, Score]
     judge_usage: Mapping[str, JudgeUsage] = {}
+    milliseconds: int = 0
 
     @property
     def doubtful(self) -> Iterable[Any]:
@@ -193,6 +194,7 @@ NEVER_HIDDEN = frozenset(
         "cause",
         "usage",
         "judge_usage",
+        "milliseconds",
         "line",
         "digest",
         "retrieved_texts",

@@ -207,6 +207,13 @@ class Run(Record, frozen=True, kw_only=True):
     judge_usage: Annotated[
         Mapping[str, JudgeUsage], Meta(description="Usage of the judge by metric; empty: it was not called.")
     ] = {}
+    judge_costs: Annotated[
+        Mapping[str, Number | None],
+        Meta(
+            description="Cost of the judge by metric, in the currency of `judge.price`; null: an answer has no token "
+            "count. Empty: no price."
+        ),
+    ] = {}
     datasets: Annotated[tuple[DatasetResult, ...], Meta(description="A result for each selected dataset.")]
 
     @property

@@ -23,12 +23,14 @@ class ScoreStatus(StrEnum):
 class Cause(StrEnum):
     """Why a score has no value.
 
-    OTHER is the rest: a scorer that returned None, the rules of `compat`, an error of evalspec.
+    STOPPED: the run asked the judge no further, because of a limit or of --fail-fast. OTHER is the rest: a scorer that
+    returned None, the rules of `compat`, an error of evalspec.
     """
 
     DATASET = "dataset"
     REPLY = "reply"
     JUDGE = "judge"
+    STOPPED = "stopped"
     OTHER = "other"
 
 
@@ -64,8 +66,8 @@ class Score(Record, frozen=True):
     cause: Annotated[
         Cause | None,
         Meta(
-            description="What made the score failed or not applicable; else null. A mean over attempts also has a "
-            "cause if reply or judge made some of them not applicable."
+            description="What made the score failed or not applicable; else null. `stopped`: the run asked the judge "
+            "no further. A mean over attempts also has a cause if reply or judge made some of them not applicable."
         ),
     ] = None
     evidence: Any | UnsetType = UNSET

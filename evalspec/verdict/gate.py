@@ -41,6 +41,7 @@ _BY_CAUSE = {
     Cause.DATASET: "by the dataset",
     Cause.REPLY: "by the reply",
     Cause.JUDGE: "by the judge",
+    Cause.STOPPED: "by the end of the run",
     Cause.OTHER: "by other causes",
 }
 

@@ -20,6 +20,9 @@ MIN_SLICE = 5
 _MOST_VALUES = 20
 """Maximum number of distinct values of a metadata key that is sliced by default. Keys with more identify samples."""
 
+_STOPPED = "the run stopped before all scores"
+"""Why there is no interval: when a run stops may depend on its scores."""
+
 _OF_SINGLE_REPLIES = ("mean", "min", "max")
 """Statistics with thresholds that apply to a single reply. A percentile lets some replies exceed its threshold."""
 
@@ -128,8 +131,10 @@ def summarise(
     for metric in metrics:
         scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
         found = estimate_scores(scores, metric.statistic, metric.reach, clusters)
+        if any(score.cause is Cause.STOPPED for score in scores):
+            found = Estimate(found.units, reason=_STOPPED)
         summary = compute_summary(scores, metric.statistic, metric.direction, found, metric.reach)
-        if metric.statistic == "mean" and metric.reach is None:
+        if metric.statistic == "mean" and metric.reach is None and found.reason != _STOPPED:
             of_median = estimate_scores(scores, "median", None, clusters)
             summary = replace(summary, median_interval=of_median.interval)
         summaries[metric.name] = summary

@@ -1,5 +1,7 @@
 """Numbers, limits and counts in words, for reports to people."""
 
+from collections.abc import Collection, Mapping, Sequence
+
 from evalspec.base.plural import counted
 from evalspec.model import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
 
@@ -114,10 +116,40 @@ def _unit(metric: str) -> str:
     return " ms" if is_latency(metric) else ""
 
 
-def render_usage(usage: JudgeUsage) -> str:
-    """Return `judge: 214 calls, 251,300 tokens in, 18,200 out`, with retries and answers without a token count."""
+def render_usage(usage: JudgeUsage, costs: Sequence[float | None] = ()) -> str:
+    """Return `judge: 214 calls, 251,300 tokens in, 18,200 out, cost 1.42`, with retries and what is unknown.
+
+    `costs`: of the parts of the usage, None if unknown; empty without a price.
+    """
     parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in", f"{usage.output_tokens:,} out"]
+    if usage.cached_input_tokens:
+        share = usage.cached_input_tokens / usage.input_tokens
+        parts.insert(2, f"{share:.0%} of them from the provider's cache")
     parts += [f"{usage.retries:,} repeated"] if usage.retries else []
     parts += [f"{usage.uncounted:,} without a token count"] if usage.uncounted else []
     parts += [f"{usage.cached:,} from the cache"] if usage.cached else []
+    parts += [_render_cost(costs)] if costs else []
     return f"judge: {', '.join(parts)}"
+
+
+def render_usage_by_metric(
+    usages: Mapping[str, JudgeUsage], costs: Mapping[str, float | None]
+) -> list[tuple[str, str]]:
+    """Return the name of each metric that used the judge, and what it used: `12 calls, 4,300 tokens, cost 0.02`."""
+    return [(metric, _render_share(usage, costs.get(metric), costs)) for metric, usage in usages.items() if usage.calls]
+
+
+def _render_share(usage: JudgeUsage, cost: float | None, priced: Collection[str]) -> str:
+    tokens = f"{usage.input_tokens + usage.output_tokens:,} tokens"
+    parts = [counted(usage.calls, "call"), "tokens unknown" if usage.uncounted else tokens]
+    return ", ".join([*parts, _render_cost([cost])] if priced else parts)
+
+
+def _render_cost(costs: Sequence[float | None]) -> str:
+    known = [cost for cost in costs if cost is not None]
+    return f"cost {render_amount(sum(known))}" if len(known) == len(costs) else "cost unknown"
+
+
+def render_amount(cost: float) -> str:
+    """Return a cost with at least two significant digits and at least two decimals."""
+    return f"{cost:,.2f}" if cost >= 1 or cost == 0 else f"{cost:.2g}"

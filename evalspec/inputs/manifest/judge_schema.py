@@ -9,6 +9,7 @@ from evalspec.inputs.manifest.fields import Count, ManifestModel, Name, Positive
 
 DEFAULT_JUDGE_MODEL = "gpt-6-luna"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
+DEFAULT_JUDGE_WIRE = "chat"
 LIMIT_KEYS = frozenset({"max_tokens", "max_completion_tokens"})
 """Names of the limit on output tokens in requests to the judge."""
 
@@ -30,11 +31,20 @@ def _is_json(value: Any) -> bool:
     return True
 
 
+class KeyCommand(ManifestModel):
+    """A command that prints a key, for keys that expire."""
+
+    command: Annotated[list[StrictStr], Field(min_length=1)] = Field(
+        description="Program and arguments, run without a shell in the folder of the manifest. It prints one line with "
+        'the key, or `{"token": …, "expiresAt": …}`.'
+    )
+
+
 ApiKey = Annotated[
-    StrictStr | None,
+    StrictStr | KeyCommand | None,
     Field(
-        description="Bearer token, best as a reference such as `$env:NAME`. Default: OPENAI_API_KEY, if there is no "
-        "baseUrl."
+        description="Bearer token, best as a reference such as `$env:NAME`, or `{command: […]}`, which prints one. "
+        "Default: OPENAI_API_KEY, if there is no baseUrl."
     ),
 ]
 Headers = Annotated[
@@ -46,13 +56,58 @@ RequestSeconds = Annotated[
 ]
 
 
+class JudgePace(ManifestModel):
+    """How fast the judge is asked, by all judged metrics together."""
+
+    requests_per_minute: Positive | None = Field(None, description="Most requests in any 60 seconds; null: no limit.")
+    tokens_per_minute: Positive | None = Field(
+        None, description="Most tokens of prompts and answers in any 60 seconds, estimated until the reply counts them."
+    )
+
+
+Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+
+
+class PriceConfig(ManifestModel):
+    """Your own prices of a million tokens, in any currency. evalspec has no price list."""
+
+    input: Amount = Field(description="Price of a million input tokens.")
+    output: Amount = Field(description="Price of a million output tokens.")
+    cached: Amount | None = Field(
+        None, description="Price of a million input tokens that the service reads from its cache; null: as `input`."
+    )
+
+
+class LimitsConfig(ManifestModel):
+    """What a run may use at most. With a limit, it stops cleanly, exits with 3 and can be resumed."""
+
+    max_cost: Amount | None = Field(
+        None, description="Cost of the judge, in the currency of judge.price. Default: any cost."
+    )
+    max_judge_calls: Count | None = Field(
+        None, description="Requests to the judge, with retries and failed ones. Default: any number."
+    )
+    max_tokens: Count | None = Field(
+        None, description="Tokens of the judge, of prompts and answers together. Default: any number."
+    )
+    max_time: Seconds | None = Field(
+        None, description="Seconds that the run is worked on, agent and judge together. Default: any time."
+    )
+
+
 class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
+    wire: Name = Field(
+        DEFAULT_JUDGE_WIRE,
+        description="Protocol of the endpoint: chat for OpenAI's chat completions, anthropic for Anthropic's messages, "
+        "or one of a plug-in.",
+    )
     model: Name = Field(DEFAULT_JUDGE_MODEL, description="Name of the model, as the endpoint knows it.")
     base_url: Name = Field(
         DEFAULT_JUDGE_URL,
-        description="URL to which /chat/completions is appended. OPENAI_BASE_URL overrides the default.",
+        description="URL to which the wire's path is appended: /chat/completions, or /messages of anthropic. "
+        "OPENAI_BASE_URL overrides the default.",
     )
     api_key: ApiKey = None
     headers: Headers = Field(default_factory=dict)
@@ -62,7 +117,9 @@ class JudgeConfig(ManifestModel):
         "would send.",
     )
     response_format: Literal["auto", "json_schema", "json_object", "none"] = Field(
-        "auto", description="The response_format to request; auto: json_object, or what the endpoint accepts instead."
+        "auto",
+        description="How to request JSON; auto: what the wire tries first, json_object for chat and a forced tool for "
+        "anthropic, or what the endpoint accepts instead.",
     )
     temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = Field(
         0.0, description="Sampling temperature; not sent to OpenAI's models that reject it (o1 …, gpt-5 …)."
@@ -75,6 +132,19 @@ class JudgeConfig(ManifestModel):
     concurrency: Positive = Field(
         8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
     )
+    price: PriceConfig | None = Field(
+        None, description="What the judge costs, for reports, `evalspec plan` and limits. Default: unknown."
+    )
+
+    pace: JudgePace | None = Field(
+        None, description="Requests and tokens a minute. Rate-limit headers of the endpoint are respected without it."
+    )
+
+    @model_validator(mode="after")
+    def _other_wires_need_an_address(self) -> "JudgeConfig":
+        if self.wire != DEFAULT_JUDGE_WIRE and not {"model", "base_url"} <= self.model_fields_set:
+            raise ValueError(f"the defaults of model and baseUrl are not for wire {self.wire}; add both")
+        return self
 
     @field_validator("parameters")
     @classmethod

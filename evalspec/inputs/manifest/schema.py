@@ -15,7 +15,7 @@ from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig
 from evalspec.inputs.manifest.metric_schema import WithThresholds
 
 
@@ -28,6 +28,7 @@ class EvaluationConfig(WithThresholds, Extensible):
     )
     judge: JudgeConfig | None = None
     embeddings: EmbeddingsConfig = EmbeddingsConfig.model_construct()
+    limits: LimitsConfig = LimitsConfig.model_construct()
     retrievers: dict[Name, RetrieverVariants] = Field(
         default_factory=dict,
         description="Retrievers under test, by name. A list as the value of an option is a grid.",

@@ -104,7 +104,11 @@ def build_whole_content(
         sum(dataset.selected for dataset in run.datasets),
         _sort_baseline(fit_view(view, limits)),
         tuple(map(_list_charts, run.datasets)),
-        tuple((metric, render_usage(usage)) for metric, usage in run.judge_usage.items() if usage != JudgeUsage()),
+        tuple(
+            (metric, render_usage(usage, [run.judge_costs[metric]] if run.judge_costs else []))
+            for metric, usage in run.judge_usage.items()
+            if usage != JudgeUsage()
+        ),
         tuple(_flatten(to_builtins(run.fingerprint))),
         {dataset.name: _list_limits(dataset) for dataset in run.datasets},
         tuple(None if one is None else _describe_concerned(run, one) for one in concerned),

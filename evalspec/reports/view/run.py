@@ -28,7 +28,14 @@ from evalspec.reports.view.parts import (
     row,
 )
 from evalspec.reports.worst import list_worst
-from evalspec.verdict.wording import MARKS, mark_regression, render_delta, render_known, render_usage
+from evalspec.verdict.wording import (
+    MARKS,
+    mark_regression,
+    render_delta,
+    render_known,
+    render_usage,
+    render_usage_by_metric,
+)
 
 _IN_WORDS = {
     VerdictStatus.FAIL: "broken",
@@ -154,7 +161,11 @@ def _regression_row(found: RegressionOutcome) -> Row:
 
 def _notes(run: Run, reuse: str | None) -> Iterator[Line]:
     if run.judge_usage:
-        yield quiet(render_usage(sum(run.judge_usage.values(), JudgeUsage())))
+        yield quiet(render_usage(sum(run.judge_usage.values(), JudgeUsage()), [*run.judge_costs.values()]))
+    by_metric = render_usage_by_metric(run.judge_usage, run.judge_costs)
+    if len(by_metric) > 1:
+        said = (("; " if place else "", *name(metric), f" {used}") for place, (metric, used) in enumerate(by_metric))
+        yield quiet("judge by metric: ", *(piece for words in said for piece in words if piece))
     for note in run.notes:
         if note != reuse:
             yield quiet("note: ", *prose(note))

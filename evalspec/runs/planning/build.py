@@ -14,7 +14,7 @@ from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
-from evalspec.model import Need
+from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.checks import check_judge, check_manifest, require_datasets
 from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.runs.planning.inputs import (
@@ -30,12 +30,17 @@ from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
+    check_judge_wire,
+    check_limits,
+    choose_limits,
+    locate_keys,
     resolve_config,
     resolve_embeddings,
     resolve_judge,
     resolve_target,
     resolve_url,
 )
+from evalspec.scoring.judge.budget import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.call_thread import find_owner
@@ -101,6 +106,17 @@ class Plan(Struct, frozen=True):
         return Need.JUDGE in needs_of(self.datasets)
 
     @property
+    def price(self) -> JudgePrice | None:
+        """Return what the judge costs; None if the manifest does not say."""
+        price = None if self.judge is None else self.judge.price
+        return None if price is None else JudgePrice(price.input, price.output, price.cached)
+
+    @property
+    def limits(self) -> SpendingLimits:
+        """Return what the run may use at most. Options take the place of the manifest's limits."""
+        return choose_limits(self.loaded, self.options)
+
+    @property
     def gates_latency(self) -> bool:
         """Return whether a threshold limits latency."""
         return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
@@ -126,6 +142,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     checked = check_manifest(draft)
     replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
+    check_limits(loaded, options, draft.problems)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     needs_url = draft.needs_url and any(dataset.is_at_agent for dataset in wanted)
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
@@ -277,10 +294,11 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
         judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+        check_judge_wire(draft.loaded, judge, draft.problems)
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
-    draft.services.configure(judge, embeddings)
+    draft.services.configure(judge, embeddings, locate_keys(draft.loaded))
     return judge
 
 

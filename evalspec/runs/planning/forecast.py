@@ -24,9 +24,11 @@ from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
 from evalspec.runs.planning.inputs import find_policy, list_removed
+from evalspec.runs.planning.judge_forecasts import JudgeForecaster
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.selecting import select_datasets
+from evalspec.runs.store.run_store import RunStore
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.drop_decision import describe_selection
@@ -49,10 +51,12 @@ _GUESSED_CONTEXTS = 5
 """Assumed number of contexts of a reply if the sample has none."""
 
 
-def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedRun | None) -> Forecast:
+def build_forecast(
+    loaded: LoadedManifest, options: RunOptions, baseline: NamedRun | None, store: RunStore | None = None
+) -> Forecast:
     """Check the manifest, select the samples, and return the forecast of a run.
 
-    Nothing is called and no secret is resolved.
+    Nothing is called and no secret is resolved. `store`: of earlier runs, which say what judged metrics use.
 
     Raises:
         InvalidInput: with all problems.
@@ -73,8 +77,9 @@ def build_forecast(loaded: LoadedManifest, options: RunOptions, baseline: NamedR
     if anchor is not None:
         anchored, _ = comparison.foresee(anchor, ANCHOR_SHARE)
         metrics = [tuple(map(choose_finer, *pair)) for pair in zip(metrics, anchored, strict=True)]
+    forecaster = JudgeForecaster(loaded, options, store)
     forecasts = tuple(
-        _describe(dataset, after, run, policy, options, own)
+        _describe(dataset, after, run, policy, options, own, forecaster)
         for dataset, after, own in zip(datasets, planned, metrics, strict=True)
     )
     unenforced = (note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits))
@@ -147,11 +152,13 @@ def _describe(
     policy: CiGate,
     options: RunOptions,
     metrics: tuple[MetricForecast, ...],
+    forecaster: JudgeForecaster,
 ) -> DatasetForecast:
     before = baseline.find_dataset(after.name) if baseline else after
     known = {sample.id for sample in before.samples} if before else set()
     clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
     requests = len(dataset.samples) * options.repeat
+    calls = _count_judge_calls(dataset, options)
     return DatasetForecast(
         name=dataset.name,
         samples=len(dataset.samples),
@@ -162,8 +169,9 @@ def _describe(
         retriever=dataset.retriever.settings.name if dataset.retriever else None,
         agent_requests=0 if dataset.retriever else requests,
         retriever_queries=requests if dataset.retriever else 0,
-        judge_calls=_count_judge_calls(dataset, options),
+        judge_calls=calls,
         metrics=metrics,
+        judge=tuple(forecaster.foresee(dataset, _judged(dataset), calls)),
     )
 
 

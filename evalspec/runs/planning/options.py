@@ -34,6 +34,9 @@ class RunOptions(Struct, frozen=True):
     calls per reply. `no_content`: write scores only, no texts. `stored`: ids of samples with stored replies, by
     dataset; only these are selected, and no agent is needed.
 
+    `max_cost`, `max_judge_calls`, `max_tokens`, `max_time`: limits of the run, in place of the manifest's. `fail_fast`:
+    ask the judge only while a score can change the verdict.
+
     `no_cache`: neither read nor write the judge's cache. `fresh`: ask for everything, and write the cache.
 
     `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
@@ -67,6 +70,11 @@ class RunOptions(Struct, frozen=True):
     no_content: bool = False
     no_cache: bool = False
     fresh: bool = False
+    max_cost: float | None = None
+    max_judge_calls: int | None = None
+    max_tokens: int | None = None
+    max_time: float | None = None
+    fail_fast: bool = False
     dry_run: bool = False
     agent: Callable[[Any], Any] | None = None
     stored: Mapping[str, frozenset[str]] | None = None

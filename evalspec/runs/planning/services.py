@@ -13,6 +13,10 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
+from evalspec.runs.planning.options import RunOptions
+from evalspec.scoring.judge.budget import SpendingLimits
+from evalspec.scoring.judge.keys import KeyPlace
+from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
@@ -25,6 +29,7 @@ _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=ManifestModel)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
+LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
 API_PLACE: Place = ("spec", "api")
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 
@@ -38,6 +43,42 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
     return _complete_from_environment(declared or JudgeConfig())
+
+
+def check_judge_wire(loaded: LoadedManifest, judge: JudgeConfig, problems: list[Problem]) -> None:
+    """Check that the judge's wire exists and knows the response format."""
+    wire = JUDGE_WIRES.find(judge.wire)
+    if wire is None:
+        message = f"unknown judge wire '{judge.wire}'"
+        problems.append(loaded.problem((*JUDGE_PLACE, "wire"), message, JUDGE_WIRES.hint(judge.wire)))
+    elif judge.response_format not in {"auto", "none", *wire.forms}:
+        message = f"wire {wire.name} has no response format {judge.response_format}"
+        fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
+        problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
+
+
+def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits:
+    """Return what a run may use at most. Options take the place of the manifest's limits."""
+    stated = loaded.manifest.spec.evaluation.limits
+    names = SpendingLimits.__struct_fields__
+    given = {name: getattr(options, name) for name in names}
+    return SpendingLimits(**{name: getattr(stated, name) if given[name] is None else given[name] for name in names})
+
+
+def check_limits(loaded: LoadedManifest, options: RunOptions, problems: list[Problem]) -> None:
+    """Check that a limit on the cost of the judge has prices to count with, and that --fail-fast has a verdict."""
+    if options.fail_fast and not loaded.manifest.spec.evaluation.ci_gate.enabled:
+        message, fix = "ciGate is off, so no score can change the verdict", "set ciGate: true, or remove the option"
+        problems.append(Problem(message, fix, field="--fail-fast"))
+    judge = resolve_judge(loaded.manifest.spec.evaluation.judge)
+    if choose_limits(loaded, options).max_cost is None or judge is None or judge.price is not None:
+        return
+    message = f"the cost of the judge is limited, but the price of {judge.model} is unknown"
+    fix = "add your prices of a million tokens, as in price: {input: 0.25, output: 2}, or limit tokens or calls instead"
+    if options.max_cost is None:
+        problems.append(loaded.problem((*LIMITS_PLACE, "maxCost"), message, fix))
+    else:
+        problems.append(Problem(message, f"{fix} (spec.evaluation.judge.price)", field="--max-cost"))
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:
@@ -65,6 +106,11 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
     """
     said = config.model_dump(by_alias=True, exclude_unset=True)
     return type(config).model_validate(loaded.resolve(said, place, problems))
+
+
+def locate_keys(loaded: LoadedManifest) -> KeyPlace:
+    """Return where commands that print keys run. What they print is redacted."""
+    return KeyPlace(loaded.path.parent, loaded.references.redaction.add_printed)
 
 
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: list[Problem]) -> None:

@@ -12,6 +12,7 @@ from evalspec.base.plural import counted, pluralize
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     NOT_ASKED,
+    Cause,
     DatasetResult,
     Direction,
     JudgeUsage,
@@ -72,6 +73,7 @@ def conclude(
     outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
     """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
+    run_metadata = replace(run_metadata, unfinished=run_metadata.unfinished or _find_end(results))
     lost = {
         planned.name: _find_lost(planned, found, run_metadata.baseline, outline.policy)
         for planned, found in zip(outline.datasets, results, strict=True)
@@ -100,6 +102,7 @@ def conclude(
         *_oddity_notes(datasets),
         *_cut_off_notes(datasets),
         *_failure_notes(datasets),
+        *_stop_notes(datasets),
         *_lag_notes(datasets, run_metadata.own_lag_ms),
         *_copy_notes(datasets),
         *_few_notes(datasets),
@@ -109,7 +112,7 @@ def conclude(
         id=run_id,
         verdict=verdict.status,
         partial=verdict.partial,
-        exit_code=_exit_code(verdict, datasets),
+        exit_code=_exit_code(verdict, datasets, is_complete=run_metadata.unfinished is None),
         reasons=verdict.reasons,
         notes=tuple(notes),
         has_texts=outline.has_texts,
@@ -117,8 +120,22 @@ def conclude(
         measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubtful_measurements(datasets, outline)),
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
+        judge_costs=_price(run_metadata),
         datasets=datasets,
     )
+
+
+def _find_end(results: Sequence[Sequence[SampleResult]]) -> str | None:
+    """Return why the run stopped before all scores, None if it did not."""
+    scores = (score for samples in results for sample in samples for score in sample.scores.values())
+    ends = (one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.FAILED)
+    return next((reason or "the run stopped before all scores" for reason in ends), None)
+
+
+def _price(run_metadata: RunMetadata) -> dict[str, float | None]:
+    """Return the cost of the judge by metric; None if it is unknown. Empty without a price."""
+    price = run_metadata.fingerprint.judge_price
+    return {} if price is None else {name: price.compute_cost(one) for name, one in run_metadata.judge_usage.items()}
 
 
 def _regressions(
@@ -248,10 +265,10 @@ def _badness(part: SliceResult, leading: MetricOutline) -> tuple[bool, float]:
     return False, value if leading.direction is Direction.HIGHER else -value
 
 
-def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult]) -> ExitCode:
+def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult], *, is_complete: bool) -> ExitCode:
     if verdict.status is VerdictStatus.FAIL:
         return ExitCode.GATE_FAILED
-    if verdict.status is VerdictStatus.INCOMPLETE:
+    if verdict.status is VerdictStatus.INCOMPLETE or not is_complete:
         return ExitCode.UNMEASURED
     measured = any(summary.scored for d in datasets if d.answered for summary in d.metrics.values())
     return ExitCode.OK if measured else ExitCode.UNMEASURED
@@ -277,6 +294,13 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
         told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
     rest = len(reasons) - len(told)
     return [*told, f"and {rest} other reasons (see the report)"] if rest > 0 else told
+
+
+def _stop_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return why the judge was not asked for scores that cannot change the verdict, with their number."""
+    scores = (score for dataset in datasets for sample in dataset.samples for score in sample.scores.values())
+    skipped = [one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.SKIPPED]
+    return [f"{skipped[0]} ({counted(len(skipped), 'score')} not computed)"] if skipped else []
 
 
 def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:

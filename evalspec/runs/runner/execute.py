@@ -3,23 +3,26 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
 from evalspec.base.plural import counted
-from evalspec.model import Run
+from evalspec.model import JudgeUsage, Run
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
 from evalspec.runs.runner.command_code import explain_unknown
 from evalspec.runs.runner.conclude import RunMetadata
 from evalspec.runs.runner.execution import Execution
+from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
 from evalspec.runs.runner.session import Session, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
+from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.usage import JudgeListener
 from evalspec.targets.agents.call_thread import CallThread, close_object, find_owner
 from evalspec.verdict.outline import RunOutline
@@ -31,18 +34,17 @@ _NOT_TRUE = ("", "0", "false", "no", "off")
 
 
 @asynccontextmanager
-async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str | None]:
+async def agent_process(plan: Plan, log_path: Path | None, *, needed: bool) -> AsyncIterator[str | None]:
     """Run the manifest's command for the duration of the block, if there is one.
 
     Yields the url of an agent that already answers, in which case the command is not started; otherwise None. A url in
-    the options of the run means another agent, so the command is not started either. The output of the command is a
-    text: without texts, it is not stored.
+    the options of the run means another agent, so the command is not started either. `log_path`: the file for the
+    output of the command; None: it is dropped.
 
     Raises:
         InvalidInput: An agent already answers there, and `spec.api.reuse` forbids to use it.
         AgentDown: The command did not become ready.
     """
-    plan = session.plan
     api = plan.loaded.manifest.spec.api
     if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield None
@@ -55,7 +57,7 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         cwd=plan.loaded.path.parent,
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,
-        log_path=session.log.place / AGENT_LOG_NAME if session.outline.has_texts else None,
+        log_path=log_path,
     )
     try:
         started = await process.start_if_needed()
@@ -64,6 +66,11 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         yield None if started else shown_url(plan.url)
     finally:
         process.stop()
+
+
+def _find_log(session: Session) -> Path | None:
+    """Return the file for the output of the agent's command. It is a text: without texts, it is not stored."""
+    return session.log.place / AGENT_LOG_NAME if session.outline.has_texts else None
 
 
 def _refuse_reuse(plan: Plan, url: str) -> None:
@@ -92,14 +99,17 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
+    plan.services.budget = open_budget(plan, session.known_attempts)
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)
     execution.sort_out()
+    if plan.options.fail_fast:
+        execution.stop_when_certain()
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
-        async with agent_process(session, needed=execution.needs_agent()) as reused_url:
+        async with agent_process(plan, _find_log(session), needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
@@ -114,11 +124,18 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
         await plan.services.aclose()
-        notices = [*await _close_agent(plan), *await _close_retrievers(plan)]
+        notices = [*await close_agent(plan), *await _close_retrievers(plan)]
         if run is None:  # there will be no report
             for notice in notices:
                 progress.say(notice)
     return structs.replace(run, notes=(*run.notes, *notices))
+
+
+def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
+    """Return the budget of a run. Its log says what earlier sessions have used."""
+    own = known.index if known is not None and known.is_own else None
+    used = sum(own.judge_usage.values(), JudgeUsage()) if own else None
+    return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)
 
 
 async def _ask_again(session: Session, first: Execution, outline: RunOutline) -> Execution | str:
@@ -130,14 +147,15 @@ async def _ask_again(session: Session, first: Execution, outline: RunOutline) ->
     samples = sum(len(dataset.samples) for dataset in second.plan.datasets)
     first.progress.say(f"confirming {counted(metrics, 'metric')} on {counted(samples, 'sample')}")
     try:
-        async with agent_process(session, needed=second.needs_agent() and not first.needs_agent()):
+        is_needed = second.needs_agent() and not first.needs_agent()
+        async with agent_process(session.plan, _find_log(session), needed=is_needed):
             await second.measure()
     except (AgentDown, InvalidInput) as error:
         return f"the agent did not start: {error}"
     return second
 
 
-async def _close_agent(plan: Plan) -> list[str]:
+async def close_agent(plan: Plan) -> list[str]:
     """Close the agent that was created for this run, and return why it cannot be closed. It may not have been asked."""
     owner = find_owner(plan.agent) if plan.owns_agent else None
     thread = CallThread()

@@ -12,6 +12,7 @@ from msgspec import Struct, field, structs
 
 from evalspec.base.plural import counted
 from evalspec.model import (
+    Attempt,
     Cause,
     Exchange,
     JudgeUsage,
@@ -25,6 +26,7 @@ from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
+from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import Results
@@ -106,7 +108,8 @@ class Execution(Struct):
     `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
     with a stored reply and all scores. `after`: the number of attempts at each sample that precede these. `failed`:
     replies that the judge failed to score on some metric, with all their scores; None in the second pass over them.
-    `is_judged`: whether the judge has scored anything.
+    `is_judged`: whether the judge has scored anything. `decider`: says when the verdict is certain; None: everything is
+    scored, in one round. `round`: only metrics up to this round are scored. `waiting`: replies for the next round.
     """
 
     plan: Plan
@@ -124,6 +127,9 @@ class Execution(Struct):
     after: int = 0
     failed: list[_Scorable] | None = field(default_factory=list)
     is_judged: bool = False
+    decider: Decider | None = None
+    round: int = LAST_ROUND
+    waiting: list[_Scorable] = field(default_factory=list)
 
     def sort_out(self) -> None:
         """Sort all attempts into `known`, `to_score` and `to_ask`."""
@@ -139,6 +145,10 @@ class Execution(Struct):
             else:
                 self.to_score.append(job)
         self.counts.scored = len(self.known)
+
+    def stop_when_certain(self) -> None:
+        """Ask the judge only after all other scores are known, and only while a score can change the verdict."""
+        self.decider, self.round = Decider(self.plan, self.outline), 0
 
     def _recall(self, job: AttemptIndex, sample: Sample, *, last: bool = False) -> KnownAttempt | None:
         """Return a stored attempt, if there is one. `last`: this is its last lookup, so its memory is freed."""
@@ -171,6 +181,7 @@ class Execution(Struct):
             await scoring
             await preload
             await queue.join()
+            await self._score_waiting(queue)
             await self._score_failed(queue)
             for worker in workers:
                 worker.cancel()
@@ -185,7 +196,7 @@ class Execution(Struct):
             self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
         ).items():
             usage[metric] = usage.get(metric, JudgeUsage()) + used
-        run_metadata = structs.replace(self.run_metadata, judge_usage=usage)
+        run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=self.plan.services.budget.end)
         if isinstance(second, Execution):
             notes = (*run_metadata.notes, *(f"second attempts: {note}" for note in second.run_metadata.notes))
             run_metadata = structs.replace(run_metadata, notes=notes, second=(second.outline, second.results.list()))
@@ -214,6 +225,8 @@ class Execution(Struct):
             counts=_Counts(),
             after=after,
             failed=[],
+            decider=None,
+            round=LAST_ROUND,
         )
         second.sort_out()
         return second
@@ -302,14 +315,20 @@ class Execution(Struct):
 
     async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
         dataset, sample = self.plan.datasets[job.dataset], exchange.sample
+        metrics = list(dataset.metrics.values())
+        if self.decider is not None:
+            metrics = [one for one in metrics if self.decider.find_round(dataset.name, one) <= self.round]
         scores = await score_exchange(
-            tuple(dataset.metrics.values()),
+            metrics,
             exchange,
             lambda new: self._keep_scores(dataset, job, sample, new),
             known=known,
             judge_repeats=self.plan.options.judge_repeat,
             attempt=(dataset.name, job.attempt),
         )
+        if self.round < LAST_ROUND:
+            self.waiting.append((job, exchange, {**known, **scores}))
+            return
         judged = [scores[metric.name] for metric in dataset.metrics.values() if Need.JUDGE in metric.needs]
         self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
         is_failed = any(map(_failed_by_judge, scores.values()))
@@ -317,6 +336,28 @@ class Execution(Struct):
             self.failed.append((job, exchange, scores))
         else:
             self._add(job, exchange, scores)
+
+    async def _score_waiting(self, queue: "asyncio.Queue[_Scorable]") -> None:
+        """Let the judge score the replies that have all other scores, until the verdict is certain."""
+        if self.decider is None:
+            return
+        for job in self.known:
+            recalled = self._recall(job, self._find(job)[1])
+            if recalled is not None:
+                self.decider.add(job, recalled.to_attempt())
+        for job, exchange, scores in self.waiting:
+            self.decider.add(job, self._to_attempt(job, exchange, scores))
+        while self.round < LAST_ROUND:
+            self._stop_if(self.decider.find_certain())
+            self.round += 1
+            waiting, self.waiting = self.waiting, []
+            for one in waiting:
+                await queue.put(one)
+            await queue.join()
+
+    def _stop_if(self, why: str | None) -> None:
+        if why is not None:
+            self.plan.services.budget.decide(f"--fail-fast: {why}")
 
     async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> None:
         """Score again what the judge failed to score. A judge that scored nothing is down."""
@@ -336,20 +377,26 @@ class Execution(Struct):
 
     def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
         """Add a scored reply to the results."""
-        record = ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange)
-        attempt = record.to_attempt({name: score.without_evidence() for name, score in scores.items()})
+        attempt = self._to_attempt(job, exchange, scores)
         if not self.outline.has_texts:
             attempt = structs.replace(attempt, **dict.fromkeys(_DIGESTS))
         self.results.add(*job, attempt, exchange.sample)
         self.counts.scored += 1
         self._tell()
 
+    def _to_attempt(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> Attempt:
+        record = ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange)
+        return record.to_attempt({name: score.without_evidence() for name, score in scores.items()})
+
     def _keep_scores(
         self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
     ) -> None:
         if scores:
-            usage = self.plan.services.usage.take_new()
-            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, usage))
+            services = self.plan.services
+            used = services.usage.take_new(), services.budget.take_milliseconds()
+            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, *used))
+            if self.decider is not None and self.round > 0:
+                self._stop_if(self.decider.add_scores(job, scores))
 
     def keep_learned(self, learned: Learned) -> None:
         """Store what the judge's replies say about it: parameters that are refused, and models."""

@@ -28,6 +28,7 @@ from evalspec.model.fingerprints import (
 )
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import (
     describe_embeddings,
     describe_judge,
@@ -37,6 +38,7 @@ from evalspec.runs.planning.outlining import (
 )
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.runner.command_code import describe_code
+from evalspec.scoring.judge.budget import SpendingLimits
 from evalspec.verdict.outline import RunOutline
 
 _ENGINES = ("ragas", "wordllama", "sacrebleu", "rapidfuzz")
@@ -66,11 +68,19 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         no_content=options.no_content,
         judge=judge,
         judge_sha256=compute_digest(to_builtins(judge)),
+        judge_price=plan.price,
+        limits=describe_limits(options),
         embeddings=embeddings,
         embeddings_sha256=compute_digest(embeddings),
         versions={"evalspec": __version__, "python": platform.python_version(), **_engines()},
         ci=detect_ci_build(os.environ),
     )
+
+
+def describe_limits(options: RunOptions) -> dict[str, float]:
+    """Return the options that limit what a run may use, by name."""
+    given = {name: getattr(options, name) for name in SpendingLimits.__struct_fields__}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _describe_agent(plan: Plan) -> AgentDigest:
@@ -105,13 +115,15 @@ def _describe_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetDigest:
 
 
 def _dump_spec(manifest: Manifest) -> dict[str, Any]:
-    """Return the given fields of `spec.api` and `spec.evaluation`, except `reuse` and the keys
-    of AgentSpec that are not used.
+    """Return the given fields of `spec.api` and `spec.evaluation`, except those that change no measurement: `reuse`,
+    limits, prices, and the keys of AgentSpec that are not used.
 
     They are parts of a dump of the whole manifest, because dumping a part by itself would build a serializer for it.
     """
     read: Any = {"spec": {"api", "evaluation"}}
-    ignored: Any = {"spec": {"api": {"reuse", "headers", *UNUSED_API_KEYS}}}
+    ignored: Any = {
+        "spec": {"api": {"reuse", "headers", *UNUSED_API_KEYS}, "evaluation": {"limits": True, "judge": {"price"}}}
+    }
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 
 

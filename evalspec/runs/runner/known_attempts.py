@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from evalspec.model import Attempt, Exchange, Sample, SampleStatus, Score, ScoreStatus
+from evalspec.model import Attempt, Cause, Exchange, Sample, SampleStatus, Score, ScoreStatus
 from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.model.fingerprints import ReplyCounts
 from evalspec.runs.store.log_index import AttemptKey, LogIndex, StoredAttempt
@@ -61,7 +61,7 @@ class KnownAttempts(Struct, frozen=True):
         if (key.dataset, key.sample_id) in self.edited:
             return KnownAttempt(self.index, stored, {}, is_left_out=True)
         scores = stored.scores
-        if self.usable is not None or self.retry_errors or list(scores) != metrics:
+        if self.usable is not None or self.retry_errors or list(scores) != metrics or is_stopped(scores):
             scores = self._select(key, scores, metrics)
         if len(scores) < len(metrics) and not self.texts and stored.attempt.status is SampleStatus.ANSWERED:
             return None
@@ -75,4 +75,14 @@ class KnownAttempts(Struct, frozen=True):
         return {name: scores[name] for name in wanted if not self._is_to_be_retried(scores[name])}
 
     def _is_to_be_retried(self, score: Score) -> bool:
-        return self.retry_errors and score.status is ScoreStatus.FAILED
+        return score.cause is Cause.STOPPED or (self.retry_errors and score.status is ScoreStatus.FAILED)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run asked the judge no further, so that it can be continued."""
+        return any(is_stopped(attempt.scores) for attempt in self.index.attempts.values())
+
+
+def is_stopped(scores: Mapping[str, Score]) -> bool:
+    """Return whether the run stopped before some of these scores."""
+    return any(score.cause is Cause.STOPPED for score in scores.values())

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.model.exchanges import OUT_OF_TIME
+from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.verdict.stats import compute_statistic
@@ -107,7 +109,8 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
     if metric.skip_reason is not None or metric.scorer is None:
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:
-        return Score.failed(f"no usable reply: {exchange.error}", Cause.REPLY)
+        is_stopped = (exchange.error or "").startswith(OUT_OF_TIME)
+        return Score.failed(f"no usable reply: {exchange.error}", Cause.STOPPED if is_stopped else Cause.REPLY)
     try:
         result = metric.scorer(exchange)
     except InvalidInput:
@@ -133,6 +136,10 @@ async def _finish(metric: Metric, pending: Awaitable[Score], grading: Grading) -
 
 def _failed(metric: Metric, error: BaseException) -> Score:
     """Return a failed score. A MetricError has a clear message; other errors are prefixed with their type."""
+    if isinstance(error, BudgetSpent):
+        return Score(
+            ScoreStatus.SKIPPED if error.is_decided else ScoreStatus.FAILED, reason=str(error), cause=Cause.STOPPED
+        )
     cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
     message = str(error) if isinstance(error, MetricError) else describe_exception(error)
     return Score.failed(_name_plugin(metric, message), cause)

@@ -41,6 +41,8 @@ _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|respo
 """How errors of replies name what the manifest gets wrong."""
 
 _OF_JUDGE = ("judge_refused", "judge_models", "judge_system_fingerprints", "judge_cached_models", "judge_cached")
+_FREE_TO_CHANGE = ("judge_price", "limits")
+"""Fields of the fingerprint that change no measurement, so that a run is resumed with new ones."""
 _MOST_LEARNED = 100
 """Names of models of one judge. More are of an endpoint that makes them up."""
 
@@ -142,8 +144,15 @@ def resume_run(
         _refuse_lost(stored, index, lost, redaction.names)
         known = stored.fingerprint
         log.description = known, outline_to_json(outline, redaction.hide_data)
+        changed: dict[str, Any] = {
+            name: getattr(fingerprint, name)
+            for name in _FREE_TO_CHANGE
+            if getattr(fingerprint, name) != getattr(known, name)
+        }
         if lost or redaction.describe().keys() - described.keys():
-            known = replace(known, references={**described, **redaction.describe()})
+            changed["references"] = {**described, **redaction.describe()}
+        if changed:
+            known = replace(known, **changed)
             log.write_description(known, log.description[1])
         known_attempts = KnownAttempts(index, retry_errors=retry_errors, texts=outline.has_texts)
         undo.pop_all()

@@ -135,4 +135,5 @@ def open_pool(
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
     concurrency = min(plan.options.concurrency, len(jobs))
-    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries)
+    find_end = plan.services.budget.find_time_out
+    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries, find_end=find_end)

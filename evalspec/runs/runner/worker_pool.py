@@ -67,8 +67,8 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
-    consumer limits the replies in memory.
+    `find_end`: returns why nothing more is to be sent, or None. `on_exchange` is awaited for each job as soon as it has
+    a reply or has failed. The worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(
@@ -78,7 +78,9 @@ class WorkerPool(Generic[Job]):
         *,
         concurrency: int,
         max_retries: int,
+        find_end: Callable[[], str | None] = lambda: None,
     ) -> None:
+        self._find_end = find_end
         self._open_agent = open_agent
         self._on_exchange = on_exchange
         self._concurrency = concurrency
@@ -124,8 +126,8 @@ class WorkerPool(Generic[Job]):
             await agent.aclose()
 
     async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
-        if self._breaker.down:
-            return Exchange(sample, error=f"{NOT_ASKED}{self._breaker.down}", unreachable=True)
+        if end := self._breaker.down or self._find_end():
+            return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True)
         failed: list[ServiceError] = []
         try:
             reply = await persist(

@@ -76,6 +76,7 @@ class LogIndex(Struct):
     `restore`: restores redacted values in texts; by default, masks keys in them for readers. `texts`: by digest.
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
+    `milliseconds`: in which the run was worked on, up to the last scores.
     """
 
     path: Path
@@ -87,6 +88,7 @@ class LogIndex(Struct):
     damage: list[str] = field(default_factory=list)
     attempts: dict[AttemptKey, StoredAttempt] = field(default_factory=dict)
     judge_usage: dict[str, JudgeUsage] = field(default_factory=dict)
+    milliseconds: int = 0
     erased: set[tuple[str, str]] = field(default_factory=set)
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
@@ -222,5 +224,6 @@ def _add_scores(index: LogIndex, record: ScoresRecord, line: LogLine) -> None:
     found_attempt.places.append(line.place)
     for metric, score in record.scores.items():
         found_attempt.scores[metric] = score.without_evidence()
+    index.milliseconds += record.milliseconds
     for metric, used in record.judge_usage.items():
         index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used

@@ -213,6 +213,20 @@ class CacheFile:
             query = "SELECT COALESCE(SUM(size), 0), MIN(asked), MAX(asked) FROM entries"
             return CacheStats(entries, *database.execute(query).fetchone())
 
+    def count_scores(self, dataset: str) -> dict[str, dict[str, int]]:
+        """Return the number of scores of a dataset that are not too old, by metric and sample.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        query = """SELECT metric, sample, COUNT(*) FROM entries WHERE kind = 'score' AND dataset = ? AND asked >= ?
+            GROUP BY metric, sample"""
+        found: dict[str, dict[str, int]] = {}
+        with self._opened() as database:
+            for metric, sample, count in database.execute(query, (dataset, render_time(datetime.now(UTC) - MAX_AGE))):
+                found.setdefault(metric, {})[sample] = count
+        return found
+
     def list_uses(self, run: str) -> list[CacheUse]:
         """Return what a run has used, by kind and metric.
 

@@ -11,7 +11,9 @@ from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, insta
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
+from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.grading import CURRENT, find_cacheable
+from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ class JudgeServices:
 
     def __init__(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
         self.usage = UsageLedger()
+        self.budget = Budget(self.usage)
         self.listener = JudgeListener()
         self.cache: JudgeCache | None = None
         self._refused: Mapping[str, str] = {}
@@ -41,10 +44,11 @@ class JudgeServices:
         self._embedder: TextEmbedder | None = None
         self._ragas_ready = False
         self._loading = asyncio.Lock()
+        self._keys: KeyPlace | None = None
 
-    def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
+    def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig, keys: KeyPlace | None = None) -> None:
         """Replace the configs by ones with resolved references, before anything is opened."""
-        self._judge, self._embeddings = judge, embeddings
+        self._judge, self._embeddings, self._keys = judge, embeddings, keys
 
     @property
     def embeddings(self) -> EmbeddingsConfig:
@@ -89,7 +93,7 @@ class JudgeServices:
         if self._embedder is None:
             from evalspec.scoring.judge.embeddings import create_embedder
 
-            self._embedder = create_embedder(self._embeddings, self.cache)
+            self._embedder = create_embedder(self._embeddings, self.cache, self._keys)
         return self._embedder
 
     async def grade(
@@ -148,15 +152,15 @@ class JudgeServices:
                 await opened.aclose()
 
     async def _open_judge(self) -> "ChatClient":
+        self.budget.check()  # before anything is loaded
         await self._load_ragas()
         if self._judge is None:
             raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
         if self._chat is None:
             from evalspec.scoring.judge.chat import ChatClient
 
-            self._chat = ChatClient(
-                self._judge, self.usage, JudgeListener(self._learn, self.listener.waits), self.cache
-            )
+            listener = JudgeListener(self._learn, self.listener.waits)
+            self._chat = ChatClient(self._judge, self.usage, listener, self.cache, self._keys, self.budget)
         return self._chat
 
     def _learn(self, learned: Learned) -> None:
@@ -179,7 +183,7 @@ class JudgeServices:
         place = [embeddings.provider, embeddings.model, strip_userinfo(embeddings.base_url), local]
         return {
             "scorer": [ragas_class, digest_scorer(ragas_class)],
-            "judge": [judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
+            "judge": [judge.wire, judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
             "embeddings": place if is_embedded else None,
         }
 

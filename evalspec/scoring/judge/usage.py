@@ -5,7 +5,7 @@ from functools import reduce
 
 from msgspec import Struct, field
 
-from evalspec.model import JudgeUsage, Usage
+from evalspec.model import JudgeUsage
 
 Learned = Mapping[str, Mapping[str, str]]
 """What replies say about the judge, by field of the fingerprint."""
@@ -28,12 +28,10 @@ class UsageLedger(Struct):
         """The usage of all metrics."""
         return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
 
-    def count_call(self, metric: str, usage: Usage | None) -> None:
-        """Count one answer of the judge. Unusable answers count too, because they are paid for."""
-        if usage is None:
-            self._add(metric, JudgeUsage(calls=1, uncounted=1))
-        else:
-            self._add(metric, JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens))
+    def count_request(self, metric: str, used: JudgeUsage) -> None:
+        """Count one request to the judge. Unusable answers count too, because they are paid for."""
+        if used != JudgeUsage():
+            self._add(metric, used)
 
     def count_cached(self, metric: str) -> None:
         """Count one result that was taken from the cache."""

@@ -100,6 +100,8 @@ class MetricDefinition(Struct, frozen=True):
     Scores of longer texts fail; None: any length."""
     judge_calls: Callable[[int], int] | None = None
     """Judge calls per sample, given the number of its contexts; None without a judge."""
+    judge_draws: int = 1
+    """Judge calls per sample that draw answers to one question. Some endpoints give all of them in one request."""
     imports: tuple[str, ...] = ()
     """Modules that scoring needs. They are imported before latency is measured."""
 

@@ -48,9 +48,10 @@ class _Judged(Struct, frozen=True):
     """A metric of `ragas.metrics.collections`.
 
     `fields`: the arguments of its ascore. `embedded`: those that it embeds. `calls`: judge calls per sample, given the
-    number of contexts. `explain`: returns reason and evidence. `silent`: the score of a response that is empty or has
-    no statements according to the judge. `nothing_retrieved`: the score without contexts; None: not checked.
-    `needs_support`: whether the statements of a response count as unsupported if the reply has no contexts.
+    number of contexts. `draws`: how many of them draw answers to one question. `explain`: returns reason and evidence.
+    `silent`: the score of a response that is empty or has no statements according to the judge. `nothing_retrieved`:
+    the score without contexts; None: not checked. `needs_support`: whether the statements of a response count as
+    unsupported if the reply has no contexts.
     """
 
     name: str
@@ -67,6 +68,7 @@ class _Judged(Struct, frozen=True):
     bounds: tuple[float, float] = (0.0, 1.0)
     usual_limits: Bounds = (None, None)
     version: int = 1
+    draws: int = 1
 
 
 _TABLE = (
@@ -92,6 +94,7 @@ _TABLE = (
         silent=_zero,
         embedded=("user_input",),
         bounds=(-1.0, 1.0),
+        draws=3,
     ),
     _Judged(
         name="context_precision",
@@ -180,6 +183,7 @@ def _define(row: _Judged) -> MetricDefinition:
         bounds=row.bounds,
         usual_limits=row.usual_limits,
         judge_calls=row.calls,
+        judge_draws=row.draws,
         version=row.version,
         scores_answers="response" in row.fields,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput
-from evalspec.model import DatasetResult, Run, SampleStatus
+from evalspec.model import Cause, DatasetResult, Run, SampleStatus
 from evalspec.model.fingerprints import Repeats
 from evalspec.verdict.comparison.baseline import (
     Acceptance,
@@ -39,6 +39,18 @@ from evalspec.verdict.comparison.stored_scores import (
 )
 
 _ROUNDING = 1e-9
+
+
+def refuse_stopped(run: Run) -> None:
+    """Check that a run has all its scores: those of one that stopped early are chosen by when it stopped.
+
+    Raises:
+        InvalidInput: the run asked the judge no further, because of a limit or of --fail-fast.
+    """
+    samples = (sample for dataset in run.datasets for sample in dataset.samples)
+    if any(score.cause is Cause.STOPPED for sample in samples for score in sample.scores.values()):
+        fix = f"resume it without --fail-fast and with higher limits: evalspec evaluate … --resume {run.id}"
+        raise InvalidInput(f"run {run.id} stopped before all scores, so it cannot become a baseline", fix)
 
 
 def promote(run: Run, over: Baseline | None, reason: str | None, at: str) -> Baseline:

@@ -1,0 +1,179 @@
+"""Forecast what the judge will be used for: calls, tokens, cost and time of each metric, low and high.
+
+Tokens of a call and time are those of earlier runs of the manifest. Without any, tokens are estimated from the texts of
+the samples, and time is unknown.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from evalspec.base.errors import EvalspecError
+from evalspec.base.trust import current_trust
+from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.model import JudgePrice, JudgeUsage, Sample
+from evalspec.model.forecasts import JudgeForecast, Range
+from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.services import resolve_judge
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import open_run
+from evalspec.scoring.judge.cache_file import find_cached
+from evalspec.scoring.metrics.base import Metric
+
+T = TypeVar("T")
+_MOST_RUNS = 3
+_MOST_READ = 50
+"""The newest runs of the store among which those of the manifest are looked for."""
+
+_PROMPT_BYTES = (1_500, 8_000)
+"""Size of a prompt without the texts of the sample: those of the metrics have 1,600 to 7,500 bytes."""
+_REPLY_BYTES = 4_000
+"""Assumed size of a long reply, which is not known yet."""
+_BYTES_PER_TOKEN = (6, 2)
+"""Of English text a token has about four bytes, of other scripts and of JSON fewer."""
+_FEWEST_OUTPUT = 10
+_NO_RUNS = "no stored run of this manifest has asked this judge for it"
+_NO_PRICE = "spec.evaluation.judge.price is not set"
+
+
+class _PastRun(Struct, frozen=True):
+    """What an earlier run used. `seconds`: wall time per judge call."""
+
+    usage: Mapping[str, JudgeUsage]
+    seconds: float | None
+
+
+class JudgeForecaster:
+    """Forecasts the judge's part of planned datasets. `store`: of earlier runs and the judge's cache; None: unknown."""
+
+    def __init__(self, loaded: LoadedManifest, options: RunOptions, store: RunStore | None) -> None:
+        self._options = options
+        self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
+        price = self._judge.price
+        self._price = None if price is None else JudgePrice(price.input, price.output, price.cached)
+        self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
+        policy = loaded.manifest.spec.evaluation.ci_gate
+        is_cached = not (options.no_cache or options.fresh or policy.fresh or current_trust().is_limited)
+        self._cache = find_cached(store.cache) if store is not None and is_cached else None
+
+    def foresee(
+        self, dataset: PlannedDataset, metrics: Mapping[str, Metric], calls: Mapping[str, int]
+    ) -> list[JudgeForecast]:
+        """Return the forecast of each judged metric. `calls`: its estimated calls, without cache and retries."""
+        times = self._options.repeat * self._options.judge_repeat
+        cached = self._count_cached(dataset, times)
+        return [self._foresee_metric(metrics[name], dataset, most, times, cached) for name, most in calls.items()]
+
+    def _count_cached(self, dataset: PlannedDataset, times: int) -> dict[str, int]:
+        """Return the number of scores in the cache by metric, if the replies are still the same."""
+        if self._cache is None:
+            return {}
+        ids = {sample.id for sample in dataset.samples}
+        try:
+            found = self._cache.count_scores(dataset.name)
+        except EvalspecError:
+            return {}  # the run reports it
+        finally:
+            self._cache.close()
+        return {
+            metric: sum(min(count, times) for sample, count in counts.items() if sample in ids)
+            for metric, counts in found.items()
+        }
+
+    def _foresee_metric(
+        self, metric: Metric, dataset: PlannedDataset, calls: int, times: int, all_cached: Mapping[str, int]
+    ) -> JudgeForecast:
+        scores = len(dataset.samples) * times
+        cached = _find(all_cached, metric) or 0
+        asked = 1 - cached / scores if scores else 0.0
+        fewest = calls - scores * (metric.definition.judge_draws - 1)
+        ends = (round(fewest * asked), calls)
+        past = [used for run in self._past if (used := _find(run.usage, metric)) is not None]
+        incoming = _span(past, lambda used: used.input_tokens / _count_settled(used)) or self._estimate_prompts(dataset)
+        outgoing = _span(past, lambda used: used.output_tokens / _count_settled(used)) or (
+            _FEWEST_OUTPUT,
+            self._judge.max_tokens,
+        )
+        tokens_in, tokens_out = _multiply(ends, incoming), _multiply(ends, outgoing)
+        paces = [run.seconds for run in self._past if run.seconds is not None]
+        return JudgeForecast(
+            metric=metric.name,
+            scores=scores,
+            cached=cached,
+            calls=ends,
+            input_tokens=tokens_in,
+            output_tokens=tokens_out,
+            cost=self._compute_cost(tokens_in, tokens_out),
+            cost_reason=_NO_PRICE if self._price is None else None,
+            seconds=(ends[0] * min(paces), ends[1] * max(paces)) if paces else None,
+            seconds_reason=None if paces else _NO_RUNS,
+            source="measured" if past else "estimated",
+        )
+
+    def _compute_cost(self, tokens_in: Range, tokens_out: Range) -> Range | None:
+        price = self._price
+        if price is None:
+            return None
+        low, high = (
+            price.compute_most(JudgeUsage(input_tokens=round(incoming), output_tokens=round(outgoing)))
+            for incoming, outgoing in zip(tokens_in, tokens_out, strict=True)
+        )
+        return low, high
+
+    def _estimate_prompts(self, dataset: PlannedDataset) -> Range:
+        """Return the tokens of a prompt: with the question alone, and with all texts of the sample and a long reply."""
+        sizes = [_measure_texts(sample) for sample in dataset.samples] or [(0, 0)]
+        low, high = (sum(size[end] for size in sizes) / len(sizes) for end in (0, 1))
+        least, most = _PROMPT_BYTES
+        return (least + low) / _BYTES_PER_TOKEN[0], (most + high + _REPLY_BYTES) / _BYTES_PER_TOKEN[1]
+
+
+def _find(by_metric: Mapping[str, T], metric: Metric) -> T | None:
+    """Return the value of a metric, which may be under its name without options."""
+    return by_metric.get(metric.name, by_metric.get(metric.definition.name))
+
+
+def _measure_texts(sample: Sample) -> tuple[int, int]:
+    """Return the bytes of the question, and of all texts of a sample."""
+    question = len(sample.question.encode("utf-8", "surrogatepass"))
+    texts = (*(sample.retrieved_contexts or ()), *(sample.reference_contexts or ()), *sample.references)
+    return question, question + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+
+
+def _count_settled(used: JudgeUsage) -> int:
+    return used.calls - used.uncounted
+
+
+def _span(past: Sequence[JudgeUsage], measure: Callable[[JudgeUsage], float]) -> Range | None:
+    """Return the least and the most of a quantity in earlier runs; None without any."""
+    found = [measure(used) for used in past]
+    return (min(found), max(found)) if found else None
+
+
+def _multiply(calls: tuple[int, int], each: Range) -> Range:
+    return calls[0] * each[0], calls[1] * each[1]
+
+
+def _read_past(store: RunStore, manifest: str, judge: JudgeConfig) -> list[_PastRun]:
+    """Return what the newest runs of a manifest with this judge used. Runs that cannot be read are left out."""
+    found: list[_PastRun] = []
+    for folder in store.list()[:_MOST_READ]:
+        if len(found) == _MOST_RUNS:
+            break
+        try:
+            stored = open_run(folder)
+            digest = stored.fingerprint
+            is_same = digest.manifest is not None and digest.manifest.path == manifest
+            if not is_same or digest.judge is None or digest.judge.model != judge.model:
+                continue
+            index = stored.read_index()
+        except EvalspecError:
+            continue
+        usage = {name: used for name, used in index.judge_usage.items() if _count_settled(used)}
+        calls = sum(used.calls for used in index.judge_usage.values())
+        if usage:
+            found.append(_PastRun(usage, index.milliseconds / 1000 / calls if index.milliseconds else None))
+    return found

@@ -1,0 +1,202 @@
+"""The budget of a run: what the judge may still be asked for, and what the run has used.
+
+What a request may use at most is reserved before it is sent. It is settled by the token count of the reply. Without a
+count, the reservation counts as used. So the limits hold whatever a request turns out to use, unless an endpoint
+ignores the limit on its output tokens: then those of the requests in flight are exceeded.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from evalspec.base.errors import JudgeError
+from evalspec.model import JudgePrice, JudgeUsage, Usage
+from evalspec.scoring.judge.usage import UsageLedger
+
+_MILLISECONDS = 1000
+
+
+class SpendingLimits(Struct, frozen=True):
+    """What a run may use at most, over all its sessions; None: any amount.
+
+    `max_cost`: in the unit of the judge's price. `max_judge_calls`: requests, also failed ones. `max_tokens`: input and
+    output. `max_time`: seconds in which the run is worked on.
+    """
+
+    max_cost: float | None = None
+    max_judge_calls: int | None = None
+    max_tokens: int | None = None
+    max_time: float | None = None
+
+
+class BudgetSpent(JudgeError):
+    """Nothing more is sent to the judge. `is_decided`: because no further score can change the verdict."""
+
+    def __init__(self, message: str, *, is_decided: bool = False) -> None:
+        super().__init__(message)
+        self.is_decided = is_decided
+
+
+class Budget:
+    """The limits of a run, and what is used of them.
+
+    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used.
+    """
+
+    def __init__(
+        self,
+        ledger: UsageLedger | None = None,
+        limits: SpendingLimits | None = None,
+        price: JudgePrice | None = None,
+        before: JudgeUsage | None = None,
+        seconds_before: float = 0.0,
+    ) -> None:
+        self._ledger = ledger or UsageLedger()
+        self._limits = limits or SpendingLimits()
+        self._price = price
+        self._spent = before or JudgeUsage()
+        self._reserved = JudgeUsage()
+        self._settled = asyncio.Event()
+        self._seconds_before = seconds_before
+        self._started = self._taken = time.monotonic()
+        self._end: str | None = None
+        self._is_decided = False
+
+    @property
+    def end(self) -> str | None:
+        """The limit that ended the run; None if none did."""
+        return None if self._is_decided else self._end
+
+    def take_milliseconds(self) -> int:
+        """Return the wall time since the last call of this method, or since the beginning, in ms."""
+        now = time.monotonic()
+        passed = int(_MILLISECONDS * (now - self._taken))
+        self._taken += passed / _MILLISECONDS
+        return passed
+
+    def decide(self, why: str) -> None:
+        """Send nothing more to the judge, because no score can change the verdict."""
+        if self._end is None:
+            self._end, self._is_decided = why, True
+
+    def check(self) -> None:
+        """Check that the judge may still be asked.
+
+        Raises:
+            BudgetSpent: it may not.
+        """
+        self.find_time_out()
+        if self._end is not None:
+            raise BudgetSpent(self._end, is_decided=self._is_decided)
+
+    def find_time_out(self) -> str | None:
+        """Return why nothing is asked any more if the time of the run is over, else None."""
+        limit = self._limits.max_time
+        seconds = self._seconds_before + time.monotonic() - self._started
+        if limit is None or seconds < limit:
+            return None
+        message = f"the run stopped at its time limit of {limit:g} s ({_advise('max_time')})"
+        self._end = self._end or message
+        return message
+
+    async def send(
+        self,
+        post: Callable[[], Awaitable[dict[str, Any]]],
+        read_usage: Callable[[Mapping[str, Any]], Usage | None],
+        metric: str,
+        body: Mapping[str, Any],
+        answers: int,
+    ) -> dict[str, Any]:
+        """Return the reply to a request, as soon as the budget has room for it.
+
+        `read_usage`: returns the token count of a reply. `answers`: most tokens of the answers.
+
+        Raises:
+            BudgetSpent: the budget has no room, whatever the requests in flight use.
+            JudgeError: as `post` raises it.
+        """
+        prompt = len(
+            json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        )  # a token has at least one byte
+        reservation = JudgeUsage(requests=1, reserved_input_tokens=prompt, reserved_output_tokens=answers)
+        await self._reserve(reservation)
+        used = reservation
+        try:
+            reply = await post()
+            used = _settle(reservation, read_usage(reply))
+        except JudgeError as error:
+            used = _settle_failure(reservation, error)
+            raise
+        finally:
+            self._reserved -= reservation
+            self._spent += used
+            self._ledger.count_request(metric, used)
+            self._settled.set()
+            self._settled = asyncio.Event()
+        return reply
+
+    async def _reserve(self, reservation: JudgeUsage) -> None:
+        while True:
+            self.check()
+            taken = self._spent + reservation
+            exceeded = self._find_exceeded(taken)
+            if exceeded is not None:
+                self._end = self._explain(exceeded, reservation)
+            elif self._find_exceeded(taken + self._reserved) is None:
+                self._reserved += reservation
+                return
+            else:
+                await self._settled.wait()
+
+    def _find_exceeded(self, usage: JudgeUsage) -> str | None:
+        """Return the name of a limit that a usage exceeds, or None."""
+        return next((name for name, used, limit in self._measure(usage) if used > limit), None)
+
+    def _measure(self, usage: JudgeUsage) -> Iterator[tuple[str, float, float]]:
+        """Yield the name of each limit, how much a usage has of its amount at most, and the limit."""
+        limits = self._limits
+        if limits.max_judge_calls is not None:
+            yield "max_judge_calls", usage.requests, limits.max_judge_calls
+        if limits.max_tokens is not None:
+            yield "max_tokens", usage.most_tokens, limits.max_tokens
+        if limits.max_cost is not None and self._price is not None:
+            yield "max_cost", self._price.compute_most(usage), limits.max_cost
+
+    def _explain(self, name: str, reservation: JudgeUsage) -> str:
+        used, limit = next((used, limit) for one, used, limit in self._measure(self._spent) if one == name)
+        more = next(used for one, used, _ in self._measure(reservation) if one == name)
+        next_one = "" if name == "max_judge_calls" else f", and the next request may need {_render(more)}"
+        said = f"the run stopped at {_name_option(name)} {_render(limit)}: {_render(used)} used{next_one}"
+        return f"{said} ({_advise(name)})"
+
+
+def _settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
+    """Return what a request has used. Without a token count, all that was reserved."""
+    if usage is None:
+        return reservation + JudgeUsage(calls=1, uncounted=1)
+    cached = min(usage.cached_input_tokens, usage.input_tokens)
+    return JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens, cached_input_tokens=cached, requests=1)
+
+
+def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
+    """Return what a failed request has used: nothing if it was not sent, and no tokens if it was throttled."""
+    is_unsent = error.unreachable or (error.fatal and error.status is None)
+    if is_unsent:
+        return JudgeUsage()
+    return JudgeUsage(requests=1) if error.throttled else reservation
+
+
+def _name_option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _advise(name: str) -> str:
+    return f"to continue, resume it with a higher {_name_option(name)}"
+
+
+def _render(amount: float) -> str:
+    return f"{amount:,.0f}" if amount == int(amount) else f"{amount:,.4g}"
