@@ -1,7 +1,6 @@
 """The execution of a plan: which attempts to send, their replies, scores and results."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -28,6 +27,7 @@ from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
+from evalspec.runs.runner.lag_meter import LagMeter
 from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.scoring import score_exchange
@@ -39,32 +39,6 @@ from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
 from evalspec.verdict.outline import RunOutline
-from evalspec.verdict.stats import compute_statistic
-
-_INTERVAL_SECONDS = 0.02
-
-
-class LagMeter:
-    """A meter of event loop lag. It sleeps for short intervals and records how late it wakes up.
-
-    Latency is measured in an event loop, and a busy loop reads replies late.
-    """
-
-    def __init__(self) -> None:
-        self._lags_ms: list[float] = []
-
-    async def measure(self) -> None:
-        """Measure until cancelled."""
-        while True:
-            due = time.perf_counter() + _INTERVAL_SECONDS
-            await asyncio.sleep(_INTERVAL_SECONDS)
-            self._lags_ms.append((time.perf_counter() - due) * 1000)
-
-    @property
-    def p95_ms(self) -> float:
-        """The 95th percentile of the lag in milliseconds. 0 without measurements."""
-        return compute_statistic(self._lags_ms, "p95") if self._lags_ms else 0.0
-
 
 _AGENT = -1
 """The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
