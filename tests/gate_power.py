@@ -61,13 +61,13 @@ class Gate:
         """What `plan` would know of the agent with an endless baseline."""
         if not self.is_graded:
             order = np.argsort(self.labels, kind="stable")
-            sizes = np.bincount(self.labels).tolist() if self.clusters else ()
-            return AttemptModel(self.rates[order].tolist(), sizes=sizes)
+            sizes = tuple(np.bincount(self.labels).tolist()) if self.clusters else ()
+            return AttemptModel(tuple(self.rates[order].tolist()), sizes=sizes)
         drawn = self._draw(np.random.default_rng(9), 5 * _DEVIATIONS, np.zeros(self.samples))
         deviations = np.zeros((self.labels.max() + 1, _DEVIATIONS))
         np.add.at(deviations, self.labels, (drawn - drawn.mean(axis=1, keepdims=True))[:, :_DEVIATIONS])
-        sizes = np.bincount(self.labels).tolist()
-        return AttemptModel((), deviations.ravel().tolist(), sizes, STEP if self.is_graded else 1.0)
+        sizes = tuple(np.bincount(self.labels).tolist())
+        return AttemptModel((), tuple(deviations.ravel().tolist()), sizes, STEP if self.is_graded else 1.0)
 
     def plan(self, seed: int = 0) -> Callable[[float], float]:
         """The power as a function of the true drop."""

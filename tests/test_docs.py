@@ -42,6 +42,7 @@ SECTIONS = {
     "spec.evaluation.judge": judge_schema.JudgeConfig,
     "spec.evaluation.judge.price": judge_schema.PriceConfig,
     "spec.evaluation.limits": judge_schema.LimitsConfig,
+    "spec.evaluation.judge.pace": judge_schema.JudgePace,
     "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,
     "builtin: bm25": retriever_schema.Bm25Options,
@@ -63,6 +64,7 @@ WITHOUT_A_TABLE = {
     Lenient,
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
+    judge_schema.KeyCommand,  # in the row of `apiKey`
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages

@@ -72,7 +72,3 @@ def test_a_hit_fails(tmp_path, capsys):
         {page}:2: 'Mended': write fix, repair
         {page}:2: 'anew': write again
         """)
-
-
-def test_this_repository_has_none(capsys):
-    assert (main([]), capsys.readouterr().out) == (0, "")

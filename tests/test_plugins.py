@@ -17,9 +17,11 @@ from evalspec.inputs.datasets.base import DATASETS, DatasetContent
 from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import AgentReply, Exchange, Sample
 from evalspec.reports.base import REPORTERS
+from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.scoring.metrics.base import METRICS
 from evalspec.targets.agents.wire import WIRES
 from evalspec.targets.retrievers.opening import RETRIEVERS
+from warm.command import WarmCommand
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plugin"
@@ -54,6 +56,10 @@ def built(tmp_path_factory):
 
 @pytest.fixture
 def site(built, tmp_path):
+    return write_site(built, tmp_path)
+
+
+def write_site(built, tmp_path):
     """The plug-in in a project: frequent questions, recorded replies, documents, a metric, and a retriever."""
     shutil.copytree(built, tmp_path, dirs_exist_ok=True)
     (tmp_path / "qa.faq").write_text("Q: Who pays?\nA: You do.\n\nQ: When?\nA: Now.\n")
@@ -85,10 +91,11 @@ def write_manifest(folder, *more, limits=None):
 EVALUATE = ("evaluate", "agent.yaml", "--responses", "replies.jsonl")
 
 
-def test_the_example_passes_its_own_tests(site):
+def test_the_example_passes_its_own_tests(site, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each plug-in of this environment takes long to import
     done = site.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(EXAMPLE / "tests"))
     assert done.returncode == 0, done.stdout
-    assert "5 passed" in done.stdout
+    assert "6 passed" in done.stdout
 
 
 def test_a_run_with_all_of_its_parts(site):
@@ -199,16 +206,26 @@ BROKEN = {
 """What is replaced in the module, by what, the command that then fails, its exit code, and what it says."""
 
 
+@pytest.fixture(scope="module")
+def warm(built, tmp_path_factory):
+    """The folder of a project with the plug-in, and what runs commands there without the start of Python."""
+    folder = write_site(built, tmp_path_factory.mktemp("warm")).path
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PYTHONPATH", str(folder))
+        with WarmCommand(tmp_path_factory.mktemp("output"), ("httpx", "numpy.random", "rich.live")) as command:
+            yield folder, command
+
+
 @pytest.mark.parametrize("fault", BROKEN)
-def test_a_broken_part_is_one_clear_line_with_the_name_of_its_package(site, fault):
+def test_a_broken_part_is_one_clear_line_with_the_name_of_its_package(built, warm, fault):
     old, new, command, code, said = BROKEN[fault]
-    module = site.path / "evalspec_faq.py"
-    text = module.read_text()
+    folder, evalspec = warm
+    text = (built / "evalspec_faq.py").read_text()
     assert old in text
-    module.write_text(text.replace(old, new))
-    done = site.evalspec(*command)
-    printed = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == code, printed
+    (folder / "evalspec_faq.py").write_text(text.replace(old, new))
+    done = evalspec(folder, *command)
+    printed = " ".join((done.out + done.err).decode().split())
+    assert done.code == code, printed
     assert said in printed
     assert "evalspec-faq 1.0: " in printed
     assert "bug" not in printed
@@ -362,9 +379,43 @@ def test_a_check_finds_what_breaks_the_contract(breach, tmp_path):
         check(tmp_path / "a.lines")
 
 
+CHAT_REPLY = {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "reply"), [("chat", CHAT_REPLY), ("anthropic", {"content": [{"type": "tool_use", "input": {}}]})]
+)
+def test_the_wires_of_judges_keep_the_contract(name, reply):
+    assert plugins.check_judge(JUDGE_WIRES.find(name), reply).choices == [plugins.JudgeChoice("{}")]
+
+
+def _say(reply):
+    return plugins.JudgeReply([plugins.JudgeChoice("{}")] if "choices" in reply else [])
+
+
+@pytest.mark.parametrize(
+    ("build", "read", "says"),
+    [
+        (lambda asked: {"turns": asked.messages[::-1], "model": asked.model}, _say, "has not instructions first"),
+        (lambda asked: {"turns": asked.messages}, _say, "leaves out 'judge-1'"),
+        (lambda asked: {"turns": asked.messages, "model": asked.model}, lambda _reply: None, "return a JudgeReply"),
+        (
+            lambda asked: {"turns": asked.messages, "model": asked.model},
+            lambda reply: _say({"choices": reply}),
+            "choices",
+        ),
+        (lambda _asked: {"model": {1}}, _say, "build_request raised TypeError"),
+    ],
+)
+def test_a_broken_wire_of_judges_is_found(build, read, says):
+    wire = plugins.JudgeWire("mine", "mine", "grade", build, read)
+    with pytest.raises(AssertionError, match=says):
+        plugins.check_judge(wire, {"choices": []})
+
+
 def test_the_page_names_what_is_stable():
     page = (ROOT / "docs" / "reference" / "plugins.md").read_text()
     assert [name for name in plugins.__all__ if f"`{name}`" not in page] == []
     assert all(getattr(plugins, name).__doc__ for name in plugins.__all__ if name != "StoredExchanges")
     groups = re.findall(r"^\| [^|]+ \| `(evalspec\.\w+)` \|", page, re.M)
-    assert groups == [registry.group for registry in (METRICS, DATASETS, REPORTERS, WIRES, RETRIEVERS)]
+    assert groups == [registry.group for registry in (METRICS, DATASETS, REPORTERS, WIRES, JUDGE_WIRES, RETRIEVERS)]

@@ -1,10 +1,11 @@
-"""`pytest agent.yaml`: each session in a process of its own, against an agent on loopback."""
+"""`pytest agent.yaml`, against an agent on loopback: most sessions within this process."""
 
 import json
 import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -14,8 +15,6 @@ from evalspec import gold
 from servers.scripted_judge import ScriptedJudge
 
 CAPITALS = {"France": "Paris", "Norway": "Oslo", "Peru": "Lima", "Spain": "Madrid"}
-PLUGINS = ("-p", "evalspec.pytest_plugin", "-p", "xdist.plugin")
-"""Those of this environment that no test needs take four seconds a session to load."""
 
 
 @pytest.fixture
@@ -37,116 +36,150 @@ def qa(project, agent):
     return project
 
 
+@dataclass
 class Session:
-    """What one pytest session said."""
+    """What one pytest session said. `cases`: the tags of each test case in its JUnit file."""
 
-    def __init__(self, folder, *arguments, cache=False, plugins=PLUGINS):
-        junit = folder / "junit.xml"
-        options = (*plugins, f"--junitxml={junit}", *(() if cache else ("-p", "no:cacheprovider")))
-        command = [sys.executable, "-m", "pytest", *options, *arguments]
-        environment = os.environ | ({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if plugins else {})
-        done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-        self.code, self.out = done.returncode, done.stdout + done.stderr
-        cases = ElementTree.parse(junit).iter("testcase") if junit.exists() else ()
-        self.cases = {case.get("name"): [child.tag for child in case if child.tag != "properties"] for case in cases}
+    code: int
+    out: str
+    cases: dict[str | None, list[str]]
+
+
+def read_session(folder: Path, code: int, out: str) -> Session:
+    junit = folder / "junit.xml"
+    cases = ElementTree.parse(junit).iter("testcase") if junit.exists() else ()
+    return Session(
+        code, out, {case.get("name"): [child.tag for child in case if child.tag != "properties"] for case in cases}
+    )
+
+
+@pytest.fixture
+def session(monkeypatch, capsys):
+    """Runs a session in this process, in a folder, without the other plug-ins of the environment."""
+
+    def run(folder, *arguments, plugins=("-p", "no:cacheprovider")):
+        (folder / "junit.xml").unlink(missing_ok=True)
+        options = ("-p", "evalspec.pytest_plugin", *plugins, "--import-mode=importlib", "--junitxml=junit.xml")
+        capsys.readouterr()
+        with monkeypatch.context() as patched:
+            patched.chdir(folder)
+            patched.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            code = pytest.main([*options, *arguments])
+        return read_session(folder, code, "".join(capsys.readouterr()))
+
+    return run
+
+
+def start_session(folder: Path, *arguments: str, **environment: str) -> Session:
+    """Run a session in a process of its own."""
+    (folder / "junit.xml").unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--junitxml=junit.xml", *arguments]
+    env = os.environ | environment
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=120, check=False)
+    return read_session(folder, done.returncode, done.stdout + done.stderr)
+
+
+def start_with_workers(folder: Path, *arguments: str) -> Session:
+    """Run a session in processes of its own."""
+    options = ("-p", "evalspec.pytest_plugin", "-p", "xdist.plugin", "-n", "2")
+    return start_session(folder, *options, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def asked(agent):
     return sorted(next(p for p in CAPITALS if p in request.body["message"]) for request in agent.requests)
 
 
-def test_a_passing_verdict_is_a_green_session(qa, agent):
+def test_a_passing_verdict_is_a_green_session(qa, agent, session):
     is_installed = "evalspec" in entry_points(group="pytest11").names
-    session = Session(qa.folder, "agent.yaml", plugins=() if is_installed else PLUGINS)
-    assert session.code == 0, session.out
+    loaded = () if is_installed else ("-p", "evalspec.pytest_plugin")
+    found = start_session(qa.folder, *loaded, "agent.yaml")
+    assert found.code == 0, found.out
     names = ["string_match >= 0.5", "verdict", *(f"sample:{place}" for place in CAPITALS)]
-    assert session.cases == {name: [] for name in names}
+    assert found.cases == {name: [] for name in names}
     assert asked(agent) == sorted(CAPITALS), "one run for all items"
-    assert "evalspec: qa: PASS, run 2" in session.out
+    assert "evalspec: qa: PASS, run 2" in found.out
     assert qa("report", "latest", "--json").document["verdict"] == "PASS"
     qa.evaluation["datasets"][0]["metrics"] = ["string_match", "bias"]
     qa.evaluation["judge"] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "apiKey": "k"}
     qa.write()
-    assert "evalspec: qa: PASS (PARTIAL), run 2" in Session(qa.folder, "agent.yaml", "--evalspec-no-judge").out
+    assert "evalspec: qa: PASS (PARTIAL), run 2" in session(qa.folder, "agent.yaml", "--evalspec-no-judge").out
 
 
-def test_a_broken_limit_is_named_with_the_worst_samples(qa, agent):
+def test_a_broken_limit_is_named_with_the_worst_samples(qa, agent, session):
     qa.evaluation["thresholds"] = {"string_match": 0.9}
     qa.write()
-    session = Session(qa.folder, "agent.yaml")
-    assert session.code == 1
-    assert session.cases["string_match >= 0.9"] == ["failure"]
-    assert session.cases["verdict"] == ["failure"]
-    assert session.cases["sample:Spain"] == []
-    assert "qa: string_match >= 0.9: 0.75 is below 0.9" in session.out
+    found = session(qa.folder, "agent.yaml")
+    assert found.code == 1
+    assert found.cases["string_match >= 0.9"] == ["failure"]
+    assert found.cases["verdict"] == ["failure"]
+    assert found.cases["sample:Spain"] == []
+    assert "qa: string_match >= 0.9: 0.75 is below 0.9" in found.out
     for line in ("  Spain: 0", "    question: Capital of Spain?", "    expected: Madrid", "    got:      Madri\n"):
-        assert line in session.out
-    assert "France: 1" not in session.out
-    assert "Traceback" not in session.out and "pytest_plugin.py" not in session.out
+        assert line in found.out
+    assert "France: 1" not in found.out
+    assert "Traceback" not in found.out and "pytest_plugin.py" not in found.out
 
 
-def test_a_sample_fails_only_where_a_limit_holds_each(qa):
+def test_a_sample_fails_only_where_a_limit_holds_each(qa, session):
     qa.evaluation["ciGate"] = {"minPassRate": 1.0}
     qa.write()
-    session = Session(qa.folder, "agent.yaml", "-k", "sample")
-    assert {name: tags for name, tags in session.cases.items() if tags} == {"sample:Spain": ["failure"]}
+    found = session(qa.folder, "agent.yaml", "-k", "sample")
+    assert {name: tags for name, tags in found.cases.items() if tags} == {"sample:Spain": ["failure"]}
     for line in ("question: Capital of Spain?", "expected: Madrid", "got:      Madri", "limit:    pass rate >= 1"):
-        assert line in session.out
+        assert line in found.out
 
 
 @pytest.mark.parametrize(
     ("chosen", "places"),
     [(("-k", "Norway"), ["Norway"]), (("-m", "eu"), ["France", "Norway", "Spain"]), (("-k", "string_match"), None)],
 )
-def test_only_what_is_chosen_is_asked(qa, agent, chosen, places):
-    session = Session(qa.folder, "agent.yaml", "--strict-markers", *chosen)
-    assert session.code == 0, session.out
+def test_only_what_is_chosen_is_asked(qa, agent, chosen, places, session):
+    found = session(qa.folder, "agent.yaml", "--strict-markers", *chosen)
+    assert found.code == 0, found.out
     assert asked(agent) == (sorted(CAPITALS) if places is None else places)
 
 
-def test_what_cannot_be_measured_is_an_error_and_what_was_left_out_is_skipped(qa, agent):
+def test_what_cannot_be_measured_is_an_error_and_what_was_left_out_is_skipped(qa, agent, session):
     agent.mode = "html"
-    session = Session(qa.folder, "agent.yaml")
-    assert (session.code, session.cases["string_match >= 0.5"], session.cases["verdict"]) == (1, ["error"], ["error"])
-    assert "INCOMPLETE" in session.out
+    found = session(qa.folder, "agent.yaml")
+    assert (found.code, found.cases["string_match >= 0.5"], found.cases["verdict"]) == (1, ["error"], ["error"])
+    assert "INCOMPLETE" in found.out
     agent.mode = "ok"
     qa.evaluation["datasets"][0]["metrics"] = ["string_match", "faithfulness"]
     qa.evaluation["thresholds"] = {"string_match": 0.5, "faithfulness": 0.5}
     qa.api["chatEndpoint"]["response"]["contexts"] = "$.contexts[*].text"
     qa.write()
-    session = Session(qa.folder, "agent.yaml", "--evalspec-no-judge")
-    assert session.cases["faithfulness >= 0.5"] == ["skipped"], session.out
-    assert session.cases["string_match >= 0.5"] == []
+    found = session(qa.folder, "agent.yaml", "--evalspec-no-judge")
+    assert found.cases["faithfulness >= 0.5"] == ["skipped"], found.out
+    assert found.cases["string_match >= 0.5"] == []
 
 
-def test_no_selection_is_green_where_the_agent_is_down(qa):
+def test_no_selection_is_green_where_the_agent_is_down(qa, session):
     qa.api["url"] = "http://127.0.0.1:9"
     qa.write()
     for chosen in (("-m", "eu"), ("-k", "sample and Norway"), ("agent.yaml::qa::sample:Peru",)):
-        session = Session(qa.folder, *(chosen if "::" in chosen[0] else ("agent.yaml", *chosen)))
-        assert session.code == 1, session.out
-        assert {tuple(tags) for tags in session.cases.values()} == {("error",)}
+        found = session(qa.folder, *(chosen if "::" in chosen[0] else ("agent.yaml", *chosen)))
+        assert found.code == 1, found.out
+        assert {tuple(tags) for tags in found.cases.values()} == {("error",)}
     qa.evaluation["ciGate"] = {"minPassRate": 0.5}
     qa.write()
-    session = Session(qa.folder, "agent.yaml")
-    assert {tuple(tags) for tags in session.cases.values()} == {("error",)}, "unknown is no failure"
-    assert "no usable reply: cannot connect" in session.out.replace("could not connect", "cannot connect")
-    assert len(session.out.splitlines()) < 100, "no tracebacks of pytest and its plugins"
+    found = session(qa.folder, "agent.yaml")
+    assert {tuple(tags) for tags in found.cases.values()} == {("error",)}, "unknown is no failure"
+    assert "no usable reply: cannot connect" in found.out.replace("could not connect", "cannot connect")
+    assert len(found.out.splitlines()) < 100, "no tracebacks of pytest and its plugins"
 
 
-def test_a_sample_that_the_gate_does_without_is_skipped(qa, agent):
+def test_a_sample_that_the_gate_does_without_is_skipped(qa, agent, session):
     answer = agent.reply
     agent.reply = lambda body: {"error": "out of order"} if "Peru" in body["message"] else answer(body)
     qa.evaluation["ciGate"] = {"minCoverage": 0.5, "maxErrorRate": 0.5}
     qa.write()
-    session = Session(qa.folder, "agent.yaml")
-    assert session.cases["verdict"] == [], session.out
-    assert (session.code, session.cases["sample:Peru"]) == (0, ["skipped"])
+    found = session(qa.folder, "agent.yaml")
+    assert found.cases["verdict"] == [], found.out
+    assert (found.code, found.cases["sample:Peru"]) == (0, ["skipped"])
 
 
-def test_last_failed_runs_only_what_failed(qa, agent):
+def test_last_failed_runs_only_what_failed(qa, agent, session):
     lines = [
         {"id": place, "input": f"Capital of {place}?", "expected": CAPITALS[place]} for place in ("France", "Spain")
     ]
@@ -155,36 +188,36 @@ def test_last_failed_runs_only_what_failed(qa, agent):
     qa.evaluation["ciGate"] = {"minPassRate": 1.0}
     qa.write()
     command = ("agent.yaml", "-k", "sample", "-o", "cache_dir=cache")
-    first = Session(qa.folder, *command, cache=True)
+    first = session(qa.folder, *command, plugins=())
     assert {name: tags for name, tags in first.cases.items() if tags} == {"sample:Spain (es):Europe": ["failure"]}
     agent.requests.clear()
-    again = Session(qa.folder, *command, "--lf", cache=True)
+    again = session(qa.folder, *command, "--lf", plugins=())
     assert list(again.cases) == ["sample:Spain (es):Europe"], again.out
     assert asked(agent) == ["Spain"]
 
 
-def test_thresholds_that_differ_in_confidence_have_outcomes_of_their_own(qa):
+def test_thresholds_that_differ_in_confidence_have_outcomes_of_their_own(qa, session):
     qa.evaluation["thresholds"] = {"string_match": [{"min": 0.7}, {"min": 0.7, "confidence": 0.95}]}
     qa.write()
-    session = Session(qa.folder, "agent.yaml", "-k", "0.7")
-    assert session.cases["string_match >= 0.7"] == []
-    assert session.cases["string_match >= 0.7 at 0.95"] in (["failure"], ["error"]), session.out
-    assert session.code == 1
+    found = session(qa.folder, "agent.yaml", "-k", "0.7")
+    assert found.cases["string_match >= 0.7"] == []
+    assert found.cases["string_match >= 0.7 at 0.95"] in (["failure"], ["error"]), found.out
+    assert found.code == 1
 
 
-def test_a_gate_that_is_off_fails_nothing(qa):
+def test_a_gate_that_is_off_fails_nothing(qa, session):
     qa.evaluation |= {"thresholds": {"string_match": 0.9}, "ciGate": False}
     qa.write()
-    session = Session(qa.folder, "agent.yaml")
-    assert (session.code, session.cases["string_match >= 0.9"], session.cases["verdict"]) == (
+    found = session(qa.folder, "agent.yaml")
+    assert (found.code, found.cases["string_match >= 0.9"], found.cases["verdict"]) == (
         0,
         ["skipped"],
         ["skipped"],
     )
-    assert Session(qa.folder, "agent.yaml", "--evalspec-sample-size=-1").code == 4
+    assert session(qa.folder, "agent.yaml", "--evalspec-sample-size=-1").code == 4
 
 
-def test_a_slice_of_a_gold_set_is_collected_and_asked(project, agent):
+def test_a_slice_of_a_gold_set_is_collected_and_asked(project, agent, session):
     root = project.folder / "gold"
     (root / "triples").mkdir(parents=True)
     (root / "set.yaml").write_text("name: g\npeople: {ada: {}, ben: {}, cleo: {}}\nrules: {held_out: 0.0}\n")
@@ -199,49 +232,49 @@ def test_a_slice_of_a_gold_set_is_collected_and_asked(project, agent):
     agent.reply = lambda body: {"response": "Paris", "contexts": []}
     project.evaluation["datasets"] = [{"name": "g", "path": "$file:gold", "metrics": ["string_match"]}]
     project.write()
-    session = Session(project.folder, "agent.yaml", "--evalspec-slice=q4")
-    assert [name for name in session.cases if name.startswith("sample:")] == [f"sample:{one}" for one in members]
+    found = session(project.folder, "agent.yaml", "--evalspec-slice=q4")
+    assert [name for name in found.cases if name.startswith("sample:")] == [f"sample:{one}" for one in members]
     assert asked(agent) == members
-    assert "there is no slice 'q9'" in Session(project.folder, "agent.yaml", "--evalspec-slice=q9").out
+    assert "there is no slice 'q9'" in session(project.folder, "agent.yaml", "--evalspec-slice=q9").out
 
 
-def test_a_tag_never_changes_what_pytest_does(qa):
+def test_a_tag_never_changes_what_pytest_does(qa, session):
     tags = ["xfail", "skip", "skipif", "timeout", "_internal", "__class__", "a:b", "my tag (x)", "usefixtures", "fine"]
     lines = [{"id": "Spain", "input": "Capital of Spain?", "expected": "Madrid", "tags": tags}]
     qa.evaluation["datasets"].clear()
     qa.dataset("qa", lines, metrics=["string_match"])
     qa.evaluation["thresholds"] = {"string_match": [{"min": 0.5, "slice": "xfail"}]}
     qa.write()
-    session = Session(qa.folder, "agent.yaml", "--strict-markers")
-    assert session.cases["string_match(xfail) >= 0.5"] in (["failure"], ["error"]), session.out
-    assert session.cases["sample:Spain"] == []
-    assert "INTERNALERROR" not in session.out
-    assert list(Session(qa.folder, "agent.yaml", "-m", "fine").cases) == ["sample:Spain"]
+    found = session(qa.folder, "agent.yaml", "--strict-markers")
+    assert found.cases["string_match(xfail) >= 0.5"] in (["failure"], ["error"]), found.out
+    assert found.cases["sample:Spain"] == []
+    assert "INTERNALERROR" not in found.out
+    assert list(session(qa.folder, "agent.yaml", "-m", "fine").cases) == ["sample:Spain"]
 
 
-def test_an_evaluation_that_fails_is_not_started_again(qa):
+def test_an_evaluation_that_fails_is_not_started_again(qa, session):
     qa.api |= {"url": "http://127.0.0.1:9", "command": [sys.executable, "-c", "open('started', 'a').write('x')"]}
     qa.write()
-    for workers in ((), ("-n", "2")):
+    for run in (session, start_with_workers):
         (qa.folder / "started").unlink(missing_ok=True)
-        session = Session(qa.folder, "agent.yaml", *workers)
-        assert {tuple(tags) for tags in session.cases.values()} == {("error",)}, session.out
+        found = run(qa.folder, "agent.yaml")
+        assert {tuple(tags) for tags in found.cases.values()} == {("error",)}, found.out
         assert (qa.folder / "started").read_text() == "x"
 
 
-def test_an_id_cannot_steer_a_terminal_or_a_ci_system(qa):
+def test_an_id_cannot_steer_a_terminal_or_a_ci_system(qa, session):
     lines = [{"id": "x\n::error file=a.py::INJECTED\x1b[2J", "input": "Capital of Spain?", "expected": "Madrid"}]
     qa.evaluation["datasets"].clear()
     qa.dataset("qa", lines, metrics=["string_match"])
     qa.evaluation |= {"thresholds": {"string_match": 0.5}, "ciGate": {"minPassRate": 1.0}}
     qa.write()
-    session = Session(qa.folder, "agent.yaml", "-v")
-    assert session.code == 1 and "INJECTED" in session.out
-    assert "\x1b[2J" not in session.out
-    assert not [line for line in session.out.splitlines() if line.lstrip().startswith("::")]
+    found = session(qa.folder, "agent.yaml", "-v")
+    assert found.code == 1 and "INJECTED" in found.out
+    assert "\x1b[2J" not in found.out
+    assert not [line for line in found.out.splitlines() if line.lstrip().startswith("::")]
 
 
-def test_a_dataset_that_only_the_baseline_has_is_an_error(qa):
+def test_a_dataset_that_only_the_baseline_has_is_an_error(qa, session):
     qa.dataset("more", [{"id": "Peru", "input": "Capital of Peru?", "expected": "Lima"}], metrics=["string_match"])
     qa.write()
     assert qa("evaluate").code in (0, 1)
@@ -249,49 +282,49 @@ def test_a_dataset_that_only_the_baseline_has_is_an_error(qa):
     qa.evaluation["datasets"].pop()
     qa.evaluation["ciGate"] = {"baseline": "main", "maxDrop": 0.5, "minSamples": 1}
     qa.write()
-    session = Session(qa.folder, "agent.yaml")
-    assert session.cases["baseline"] == ["error"], session.out
-    assert "the baseline has the dataset 'more'" in session.out
+    found = session(qa.folder, "agent.yaml")
+    assert found.cases["baseline"] == ["error"], found.out
+    assert "the baseline has the dataset 'more'" in found.out
 
 
-def test_a_plain_session_collects_no_manifest_and_the_flag_does(qa, agent):
+def test_a_plain_session_collects_no_manifest_and_the_flag_does(qa, agent, session):
     (qa.folder / "test_own.py").write_text("def test_own(): pass\n")
     (qa.folder / "other.yaml").write_text("a: 1\n")
-    assert list(Session(qa.folder).cases) == ["test_own"]
+    assert list(session(qa.folder).cases) == ["test_own"]
     assert agent.requests == []
-    both = Session(qa.folder, "--evalspec", "test_own.py")
+    both = session(qa.folder, "--evalspec", "test_own.py")
     assert {"test_own", "verdict"} <= both.cases.keys(), both.out
     (qa.folder / "pytest.ini").write_text("[pytest]\nevalspec_manifests = agent.yaml\n")
-    assert "verdict" in Session(qa.folder, "--evalspec").cases
-    assert Session(qa.folder, "other.yaml").code == 4
+    assert "verdict" in session(qa.folder, "--evalspec").cases
+    assert session(qa.folder, "other.yaml").code == 4
 
 
-def test_an_invalid_manifest_is_an_error_of_collection(qa):
+def test_an_invalid_manifest_is_an_error_of_collection(qa, session):
     qa.evaluation["thresholds"] = {"nothing": 1}
     qa.write()
-    session = Session(qa.folder, "agent.yaml")
-    assert session.code == 2
-    assert "agent.yaml:" in session.out and "nothing" in session.out and "Traceback" not in session.out
+    found = session(qa.folder, "agent.yaml")
+    assert found.code == 2
+    assert "agent.yaml:" in found.out and "nothing" in found.out and "Traceback" not in found.out
 
 
-def test_an_agent_that_is_not_there_is_an_error(qa):
+def test_an_agent_that_is_not_there_is_an_error(qa, session):
     qa.api["url"] = "http://127.0.0.1:9"
     qa.write()
-    session = Session(qa.folder, "agent.yaml", "-k", "verdict")
-    assert session.cases["verdict"] == ["error"]
+    found = session(qa.folder, "agent.yaml", "-k", "verdict")
+    assert found.cases["verdict"] == ["error"]
 
 
-@pytest.mark.parametrize("distribution", ["load", "each", "loadfile"])
+@pytest.mark.parametrize("distribution", ["load", "each"])
 def test_workers_share_one_run(qa, agent, distribution):
-    session = Session(qa.folder, "agent.yaml", "-n", "2", f"--dist={distribution}")
-    assert session.code == 0, session.out
-    assert session.out.count("evalspec: qa: PASS, run 2") == 1
+    found = start_with_workers(qa.folder, "agent.yaml", f"--dist={distribution}")
+    assert found.code == 0, found.out
+    assert found.out.count("evalspec: qa: PASS, run 2") == 1
     assert asked(agent) == sorted(CAPITALS)
 
 
-def test_values_are_properties_of_the_junit_file(qa):
-    session = Session(qa.folder, "agent.yaml")
-    assert session.code == 0
+def test_values_are_properties_of_the_junit_file(qa, session):
+    found = session(qa.folder, "agent.yaml")
+    assert found.code == 0
     text = (qa.folder / "junit.xml").read_text()
     assert '<property name="value" value="0.75"' in text
     assert json.loads(json.dumps(text)).count('name="string_match"') == 4
@@ -314,24 +347,24 @@ def test_in_a_loop(evalspec_check):
 """
 
 
-def test_a_fixture_checks_single_replies_with_the_judge_of_the_manifest(qa):
+def test_a_fixture_checks_single_replies_with_the_judge_of_the_manifest(qa, session):
     (qa.folder / "test_own.py").write_text(DOCUMENTED + OWN_TESTS)
     with ScriptedJudge() as judge:
         qa.evaluation["judge"] = {"model": "scripted", "baseUrl": judge.url, "apiKey": "none"}
         qa.write()
-        session = Session(qa.folder)
+        found = session(qa.folder)
         assert judge.chats
         judge.chats.clear()
         (qa.folder / "pytest.ini").write_text("[pytest]\nevalspec_no_judge = true\n")
-        without = Session(qa.folder)
+        without = session(qa.folder)
         assert not judge.chats
         assert without.cases == {"test_capital": ["skipped"], "test_bad": ["skipped"], "test_in_a_loop": []}, (
             without.out
         )
         (qa.folder / "pytest.ini").unlink()
-        session = Session(qa.folder)
-    assert session.cases == {"test_capital": [], "test_bad": ["failure"], "test_in_a_loop": []}, session.out
-    assert "faithfulness is 0, expected at least 0.5" in session.out
+        found = session(qa.folder)
+    assert found.cases == {"test_capital": [], "test_bad": ["failure"], "test_in_a_loop": []}, found.out
+    assert "faithfulness is 0, expected at least 0.5" in found.out
     properties = [
         (one.get("name"), one.get("value")) for one in ElementTree.parse(qa.folder / "junit.xml").iter("property")
     ]
@@ -345,17 +378,17 @@ def test_loading_the_plugin_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize("arguments", [["agent.yaml"], ["agent.yaml", "--collect-only"], ["--evalspec"]])
-def test_nothing_of_an_untrusted_project_is_imported(qa, monkeypatch, arguments):
+def test_nothing_of_an_untrusted_project_is_imported(qa, monkeypatch, arguments, session):
     code = "from pathlib import Path\nPath(__file__).with_suffix('.ran').touch()\ndef ask(q): return 'Paris'\n"
     for name in ("own", "conftest"):
         (qa.folder / f"{name}.py").write_text(code)
     qa.api = {"python": "own:ask"}
     qa.write()
-    assert "passed" in Session(qa.folder, "agent.yaml").out
+    assert "passed" in session(qa.folder, "agent.yaml").out
     for file in qa.folder.glob("*.ran"):
         file.unlink()
     monkeypatch.setenv("EVALSPEC_UNTRUSTED", "1")
-    session = Session(qa.folder, *arguments)
-    assert session.code == pytest.ExitCode.USAGE_ERROR
-    assert "evalspec: EVALSPEC_UNTRUSTED is set, and pytest runs a project's code" in session.out
+    found = session(qa.folder, *arguments)
+    assert found.code == pytest.ExitCode.USAGE_ERROR
+    assert "evalspec: EVALSPEC_UNTRUSTED is set, and pytest runs a project's code" in found.out
     assert not list(qa.folder.glob("*.ran"))

@@ -6,7 +6,7 @@ The names in `__all__` are stable, and nothing else is. docs/reference/plugins.m
 import asyncio
 import json
 import tempfile
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
@@ -48,11 +48,20 @@ from evalspec.model import (
     StoredExchange,
     Summary,
     Threshold,
+    Usage,
     VerdictStatus,
 )
 from evalspec.reports.base import Renderer, Reporter, StoredExchanges
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.judge.services import JudgeServices
+from evalspec.scoring.judge.wire import (
+    JudgeChoice,
+    JudgeQuestion,
+    JudgeReply,
+    JudgeReplyReader,
+    JudgeRequestBuilder,
+    JudgeWire,
+)
 from evalspec.scoring.metrics.base import BuildContext, Metric, MetricDefinition
 from evalspec.scoring.metrics.columns import read_values
 from evalspec.scoring.metrics.functions import MetricFunction, metric
@@ -84,6 +93,12 @@ __all__ = [
     "Exchange",
     "Hit",
     "Ingests",
+    "JudgeChoice",
+    "JudgeQuestion",
+    "JudgeReply",
+    "JudgeReplyReader",
+    "JudgeRequestBuilder",
+    "JudgeWire",
     "MetricError",
     "MetricFunction",
     "Need",
@@ -111,10 +126,12 @@ __all__ = [
     "StoredExchanges",
     "StreamReader",
     "TextVectors",
+    "Usage",
     "Wire",
     "Written",
     "check_agent",
     "check_dataset_format",
+    "check_judge",
     "check_metric",
     "check_reporter",
     "check_retriever",
@@ -286,6 +303,41 @@ def check_agent(wire: Wire, reply: Any) -> AgentReply:
             raise AssertionError(f"{what} returned {describe_value(found)}; raise a ServiceError")
     with _attribute_errors(f"{wire.name}.read_reply"):
         return _require_type(wire.read_reply(reply), AgentReply, f"{wire.name}.read_reply")
+
+
+def check_judge(wire: JudgeWire, reply: Mapping[str, Any]) -> JudgeReply:
+    """Return what the wire reads of a good reply, a JSON object.
+
+    Requests must be JSON with the model, the system's text and the prompt, in this order, so that the sample is last.
+    Equal questions must have equal requests, and an object that is no reply must have no choices.
+
+    Raises:
+        AssertionError: the wire breaks its contract.
+    """
+    forms = dict.fromkeys([None, *(form for found in wire.forms.values() for form in found)])
+    for form in forms:
+        requests = [_ask_judge(wire, form) for _ in range(2)]
+        _require(requests[0] == requests[1], f"{wire.name}.build_request gives one question two requests")
+        for part in ("judge-1", "Grade it.", "Is it polite?", "the sample"):
+            _require(part in requests[0], f"{wire.name}.build_request leaves out {part!r}: {requests[0]}")
+        places = [requests[0].index(part) for part in ("Grade it.", "Is it polite?", "the sample")]
+        _require(places == sorted(places), f"{wire.name}.build_request has not instructions first, and the sample last")
+    for value in ({}, {"error": {"message": "overloaded"}}):
+        with _attribute_errors(f"{wire.name}.read_reply of {json.dumps(value)}"):
+            found = _require_type(wire.read_reply(value), JudgeReply, f"{wire.name}.read_reply")
+        _require(not found.choices, f"{wire.name}.read_reply of {json.dumps(value)} has choices")
+    with _attribute_errors(f"{wire.name}.read_reply"):
+        found = _require_type(wire.read_reply(reply), JudgeReply, f"{wire.name}.read_reply")
+    _require(found.choices, f"{wire.name}.read_reply finds no choices in the good reply")
+    return found
+
+
+def _ask_judge(wire: JudgeWire, form: str | None) -> str:
+    said = {"system": "Grade it.", "user": "Is it polite?\ninput: the sample"}
+    messages = [{"role": role, "content": content} for role, content in said.items()]
+    question = JudgeQuestion("judge-1", messages, {"type": "object", "properties": {}}, form, {wire.limit_keys[0]: 9})
+    with _attribute_errors(f"{wire.name}.build_request"):
+        return json.dumps(wire.build_request(question), allow_nan=False)
 
 
 def check_retriever(create: RetrieverFactory, **options: Any) -> None:

@@ -130,7 +130,7 @@ def print_comparison(
     print before the details. The exit code is `code`, but a pass becomes UNMEASURED if a file could not be written, or
     with other `failures`.
     """
-    from evalspec.reports.comparison_json import render_comparison_json
+    from evalspec.reports.json_report import render_comparison_json
     from evalspec.reports.markdown import render_view_markdown
     from evalspec.reports.terminal import Amount, render_view_terminal
     from evalspec.reports.view.comparison import build_comparison_view
@@ -146,7 +146,7 @@ def print_comparison(
         if suffix == ".md":
             return render_view_markdown(build())
         if suffix == ".html":
-            from evalspec.reports.html_report.comparison_page import render_view_html
+            from evalspec.reports.html_report.document import render_view_html
 
             return render_view_html(build(), render_tally(comparison))
         return render_comparison_json(comparison, code, more)

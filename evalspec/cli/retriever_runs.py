@@ -23,7 +23,7 @@ from evalspec.reports.github import write_summary
 from evalspec.reports.markdown import render_view_markdown
 from evalspec.reports.view.comparison import build_comparison_view
 from evalspec.reports.view.parts import View
-from evalspec.reports.view.retriever_answer import build_answer, build_headline, render_answers_lead
+from evalspec.reports.view.retriever import build_answer, build_headline, render_answers_lead
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.verdict.comparison.compare_runs import compare_runs

@@ -1,4 +1,4 @@
-"""`evalspec schema`: JSON Schemas of the manifest, datasets, reports, plans and comparisons."""
+"""`evalspec schema`: JSON Schemas of the manifest, datasets, reports, plans, checkups and comparisons."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,6 +55,13 @@ def _plan() -> dict[str, Any]:
     return describe_document(Forecast)
 
 
+def _checkup() -> dict[str, Any]:
+    from evalspec.model.checkups import Checkup
+    from evalspec.model.json_schemas import describe_document
+
+    return describe_document(Checkup)
+
+
 def _comparison() -> dict[str, Any]:
     from evalspec.model.comparisons import Comparison
     from evalspec.model.json_schemas import describe_document
@@ -67,6 +74,7 @@ _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "dataset": _dataset,
     "report": _report,
     "plan": _plan,
+    "doctor": _checkup,
     "comparison": _comparison,
 }
 
@@ -74,7 +82,7 @@ _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
 @click.command("schema", cls=OrderedCommand)
 @click.argument("what", type=click.Choice(list(_SCHEMAS)))
 def command(what: str) -> None:
-    """Print the JSON Schema of the manifest, of one dataset line, or of the JSON of a report, a plan or a comparison.
+    """Print the JSON Schema of the manifest, of one dataset line, or of what report, plan, doctor or compare print.
 
     \b
     Examples:

@@ -64,11 +64,8 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 """Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and compatible servers."""
 
 
-class Usage(Record, frozen=True):
-    """Tokens of one call, as counted by the service.
-
-    `cached_input_tokens`: those of the input tokens that the service read from its own cache.
-    """
+class Usage(Record, frozen=True, omit_defaults=True):
+    """Tokens of one call, as counted by the service. `cached_input_tokens`: input tokens from its own prompt cache."""
 
     input_tokens: int
     output_tokens: int

@@ -107,6 +107,7 @@ class JudgeDigest(Record, frozen=True, omit_defaults=True):
     model: str
     base_url: str | None = None
     parameters: Mapping[str, Any] = {}
+    wire: str = "chat"
 
 
 class RepliesFile(Record, frozen=True, omit_defaults=True):

@@ -1,7 +1,8 @@
 """The report for pipelines: one JSON document in a layout that people and `diff` can read.
 
 It is indented, but each metric, threshold, sample and diagnosed query is on one line, so ten thousand samples take ten
-thousand lines. The keys are those of `model.Run`. Releases may add keys, but never remove or rename them.
+thousand lines. The keys are those of `model.Run`. Releases may add keys, but never remove or rename them. A comparison
+has the same layout.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,8 +11,10 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from evalspec.base.json_text import fields_of, iterate_lines
+from evalspec.base.errors import ExitCode
+from evalspec.base.json_text import fields_of, iterate_lines, render_lines
 from evalspec.model import Run
+from evalspec.model.comparisons import Comparison
 from evalspec.reports.base import Reporter
 
 _ONE_LINE_FROM = 4
@@ -19,6 +22,7 @@ _ONE_LINE_FROM = 4
 _PARTS_AT_ONCE = 200
 _DEEPER_BELOW = frozenset({"diagnosis"})
 """Keys of objects whose lists are one level deeper."""
+_DEPTH = -2
 
 
 def render_json(run: Run) -> str:
@@ -43,3 +47,9 @@ def report_json_schema() -> dict[str, Any]:
 
 
 JSON = Reporter("json", (".json",), lambda run, _exchanges: render_json(run))
+
+
+def render_comparison_json(comparison: Comparison, exit_code: ExitCode, more: Mapping[str, Any] | None = None) -> str:
+    """Return a comparison as JSON text. `more`: keys beside the comparison's."""
+    document = {**fields_of(comparison), "exitCode": int(exit_code), **(more or {})}
+    return render_lines(document, _DEPTH, _ONE_LINE_FROM) + "\n"

@@ -17,7 +17,6 @@ from evalspec.service import (
     erasure_api,
     evaluation_comparison_api,
     evaluations_api,
-    events_api,
     gold_api,
     jobs_api,
     labels_api,
@@ -48,7 +47,7 @@ from evalspec.service.pages import (
 )
 from evalspec.service.pages.browser_problems import BrowserProblems
 from evalspec.service.pages.visits import NamespaceNeeded, redirect_to_namespace
-from evalspec.service.problems import install_problems
+from evalspec.service.problem_answers import install_problems
 from evalspec.service.settings import ServiceSettings
 
 _SUMMARY = "Evaluations of RAG agents and retrievers, over the runs of a project."
@@ -58,7 +57,6 @@ _INDEX_SECONDS = 10.0
 
 ROUTERS = (
     jobs_api.ROUTER,
-    events_api.ROUTER,
     runs_api.ROUTER,
     samples_api.ROUTER,
     labels_api.ROUTER,

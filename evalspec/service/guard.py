@@ -13,7 +13,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalspec.service.origins import SESSION_COOKIE, check_host, check_origin, list_names
-from evalspec.service.problems import ApiProblem, render_problem
+from evalspec.service.problem_answers import render_problem
+from evalspec.service.problems import ApiProblem
 from evalspec.service.rates import MOST_KEYS, Excess, Rates
 from evalspec.service.settings import ServiceSettings
 

@@ -18,7 +18,7 @@ from evalspec.service.guard import find_address
 from evalspec.service.logs import log_event, log_exception
 from evalspec.service.metrics import Metrics
 from evalspec.service.origins import READING
-from evalspec.service.problems import render_problem
+from evalspec.service.problem_answers import render_problem
 from evalspec.service.rates import Rates
 from evalspec.service.tokens import Caller
 

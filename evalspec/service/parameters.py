@@ -1,16 +1,24 @@
-"""Refuse parameters that a route does not have: an answer that ignores a misspelt filter looks like a filtered one."""
+"""Parameters of several routes, and the refusal of those that a route does not have.
+
+An answer that ignores a misspelt filter looks like a filtered one.
+"""
 
 from collections.abc import Collection, Mapping
 from http import HTTPStatus
+from typing import Annotated
 from urllib.parse import parse_qsl
 
-from fastapi import Request
+from fastapi import Query, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from evalspec.base.foreign_text import inert
 from evalspec.base.registry import near_miss
 from evalspec.service.problems import ApiProblem
+from evalspec.service.timestamps import Moment
+
+Since = Annotated[Moment | None, Query(alias="from", description="Started then or later.")]
+Until = Annotated[Moment | None, Query(alias="to", description="Started before.")]
 
 
 class AddressQuery:

@@ -1,20 +1,13 @@
-"""Errors of the API, in the form of RFC 9457 (application/problem+json)."""
+"""Errors of the API, in the form of RFC 9457 (application/problem+json).
 
-import json
+Workers and checks import this too, so the web framework is imported in `problem_answers` only.
+"""
+
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from logging import ERROR
 from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
-
-from evalspec.base.errors import EvalspecError, ExitCode, InvalidInput, Problem, StoreError
-from evalspec.service.database import DatabaseDown
-from evalspec.service.logs import log_event
-from evalspec.service.places import hide_folder_within
+from evalspec.base.errors import Problem
 
 PROBLEM_TYPE = "application/problem+json"
 
@@ -89,90 +82,3 @@ def describe_problems(problems: Sequence[Problem]) -> list[dict[str, Any]]:
         }
         for problem in problems
     ]
-
-
-_PLAIN = {"extra_forbidden": "unknown key", "missing": "this is required"}
-"""Messages in plain words, by pydantic's types of errors."""
-_NO_ROUTE = "there is nothing at this address; /v1/openapi.json lists the routes of the API"
-
-
-def install_problems(app: FastAPI) -> None:
-    """Answer every error with a problem document."""
-
-    @app.exception_handler(ApiProblem)
-    def _refused(request: Request, error: ApiProblem) -> JSONResponse:
-        return _answer(request, error.status, error.detail, error.errors, error.headers)
-
-    @app.exception_handler(InvalidInput)
-    def _invalid(request: Request, error: InvalidInput) -> JSONResponse:
-        return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, str(error), describe_problems(error.problems))
-
-    @app.exception_handler(DatabaseDown)
-    def _down(request: Request, error: DatabaseDown) -> JSONResponse:
-        log_event("the database failed", level=ERROR, error=str(error))  # it may name hosts and users
-        full = "the disk of the database is full. free some space on it, then try again"
-        detail = full if error.is_full else "the database does not answer; try again soon"
-        return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, detail, (), {"Retry-After": "5"})
-
-    @app.exception_handler(StoreError)
-    def _unavailable(request: Request, error: StoreError) -> JSONResponse:
-        return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), (), {"Retry-After": "5"})
-
-    @app.exception_handler(EvalspecError)
-    def _failed(request: Request, error: EvalspecError) -> JSONResponse:
-        known = error.exit_code == ExitCode.INVALID
-        return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY if known else HTTPStatus.BAD_GATEWAY, str(error))
-
-    @app.exception_handler(RequestValidationError)
-    def _malformed(request: Request, error: RequestValidationError) -> JSONResponse:
-        errors = [
-            {"field": ".".join(map(str, one["loc"])), "message": _PLAIN.get(one["type"], one["msg"])}
-            for one in error.errors()
-        ]
-        detail = "; ".join(f"{one['field']}: {one['message']}" for one in errors)
-        return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, detail, errors)
-
-    @app.exception_handler(HTTPException)
-    def _http(request: Request, error: HTTPException) -> JSONResponse:
-        status = HTTPStatus(error.status_code)
-        is_route_unknown = status is HTTPStatus.NOT_FOUND and error.detail == status.phrase
-        return _answer(request, status, _NO_ROUTE if is_route_unknown else error.detail, (), error.headers)
-
-
-class _AsciiResponse(JSONResponse):
-    """JSON as ASCII: a problem may quote lone surrogates of a request, which UTF-8 cannot represent."""
-
-    def render(self, content: Any) -> bytes:
-        """Return the body."""
-        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
-
-
-def _answer(
-    request: Request,
-    status: HTTPStatus,
-    detail: str,
-    errors: Sequence[Mapping[str, Any]] = (),
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """Return the response for a problem, whose texts do not say where the server keeps the project of the request.
-
-    Folders of other namespaces are not replaced: that would show a caller who guesses one that it exists.
-    """
-    project = request.app.state.service.settings.projects.get(getattr(request.state, "namespace", None))
-    shown: dict[str, Any] = {"detail": detail, "errors": [dict(error) for error in errors]}
-    if project is not None:
-        shown = hide_folder_within(shown, project.folder)
-    return render_problem(status, shown["detail"], shown["errors"], headers)
-
-
-def render_problem(
-    status: HTTPStatus,
-    detail: str,
-    errors: Sequence[Mapping[str, Any]] = (),
-    headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """Return the response for a problem."""
-    document: dict[str, Any] = {"type": "about:blank", "title": status.phrase, "status": int(status), "detail": detail}
-    if errors:
-        document["errors"] = list(errors)
-    return _AsciiResponse(document, int(status), headers, PROBLEM_TYPE)

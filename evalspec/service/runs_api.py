@@ -22,12 +22,13 @@ from evalspec.service.examples import LISTED_RUN, WHOLE_RUN
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
+from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
 from evalspec.service.run_records import RunEntry, RunKind, RunStatus, WholeRun
 from evalspec.service.settings import MANIFEST, Project
-from evalspec.service.timestamps import Since, Until, to_seconds
+from evalspec.service.timestamps import to_seconds
 
 ROUTER = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=JsonRoute)
 

@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Annotated, overload
 
-from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator
 
 
@@ -34,8 +33,6 @@ def _refuse_distant(moment: datetime) -> datetime:
 
 Moment = Annotated[datetime, AfterValidator(_refuse_distant)]
 """A moment that has a timestamp. Without a time zone it is UTC."""
-Since = Annotated[Moment | None, Query(alias="from", description="Started then or later.")]
-Until = Annotated[Moment | None, Query(alias="to", description="Started before.")]
 
 ShownTime = Annotated[str, BeforeValidator(render_time)]
 """A time in an answer, made of the seconds since 1970."""

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from evalspec.service.access import Reading
 from evalspec.service.documents import document_type, render_document
 from evalspec.service.examples import LISTED_RUN, MOMENT, RUN_ID
+from evalspec.service.parameters import Since, Until
 from evalspec.service.run_index import RunFilter
 from evalspec.service.run_records import MetricTrend, TrendPoint
 from evalspec.service.runs_api import Branch
-from evalspec.service.timestamps import Since, Until, to_seconds
+from evalspec.service.timestamps import to_seconds
 
 ROUTER = APIRouter(prefix="/v1/trends", tags=["trends"])
 

@@ -1,6 +1,6 @@
 """Files of samples that are uploaded: each version is `.evalspec/uploads/NAME/VERSION/data.SUFFIX`, and never changes.
 
-A file waits in a staging folder with a random name until its author has seen the preview. `retention.py` deletes what
+A file waits in a staging folder with a random name until its author has seen the preview. `serving.py` deletes what
 nobody confirms.
 """
 

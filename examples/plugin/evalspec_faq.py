@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from evalspec.api.plugins import (
     Document,
     Exchange,
     Hit,
+    JudgeChoice,
+    JudgeQuestion,
+    JudgeReply,
+    JudgeWire,
     Problem,
     ReadingNotes,
     Reporter,
@@ -97,6 +101,20 @@ def _read_reply(value: Any) -> AgentReply:
 
 
 HELPDESK = Wire("helpdesk", "a question, and an answer", _build_request, _read_reply, path="/ask")
+
+
+def _build_grading(question: JudgeQuestion) -> dict[str, Any]:
+    """The instructions come first and the sample last, so that the server may cache the beginning."""
+    turns = [f"{message['role']}: {message['content']}" for message in question.messages]
+    return {"grader": question.model, "text": "\n\n".join(turns), **question.parameters}
+
+
+def _read_grading(reply: Mapping[str, Any]) -> JudgeReply:
+    graded = reply.get("graded")
+    return JudgeReply([JudgeChoice(graded)] if isinstance(graded, str) else [], stated={"model": reply.get("grader")})
+
+
+GRADER = JudgeWire("helpdesk", "the grader of the help desk", "grade", _build_grading, _read_grading)
 
 
 class SharedWords:

@@ -1,5 +1,6 @@
 """The judge's cache: nothing is asked twice, no answer stands for two, and nobody else's file becomes a score."""
 
+import asyncio
 import json
 import sqlite3
 import stat
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from evalspec import aevaluate
 from servers.scripted_judge import ScriptedJudge
 
 MANIFEST = """\
@@ -206,6 +208,30 @@ def test_a_locked_file_costs_a_warning_not_the_run(runs, monkeypatch):
     database.close()
     assert (outcome.code, calls) == (0, 2 * A_SAMPLE)
     assert outcome.err.count("the judge's cache is not used") == 1
+
+
+def test_a_full_disk_costs_a_warning_not_the_run(runs):
+    """No file may grow beyond what the run log needs, and the cache's needs more."""
+    write(runs.project.folder, 2)
+    limit = "import resource, signal, sys; sys.dont_write_bytecode = True; "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)); from evalspec.__main__ import main; main()"
+    command = [sys.executable, "-c", limit, *RUN]
+    done = subprocess.run(command, cwd=runs.project.folder, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, len(runs.judge.chats)) == (0, 2 * A_SAMPLE), done.stderr
+    assert done.stderr.count("the judge's cache is not used") == 1
+    assert {score["status"] for score in json.loads(done.stdout)["datasets"][0]["samples"][1]["scores"].values()} == {
+        "scored"
+    }
+
+
+def test_two_runs_of_one_process_ask_once(runs):
+    write(runs.project.folder, 3)
+
+    async def both():
+        return await asyncio.gather(*(aevaluate("agent.yaml", responses="same") for _ in range(2)))
+
+    asyncio.run(both())
+    assert len(runs.judge.chats) == 3 * A_SAMPLE
 
 
 def test_a_project_that_is_not_trusted_neither_reads_nor_writes(runs):

@@ -5,6 +5,7 @@
 
 import random
 import sys
+from functools import cache
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ HOSTILE = "\x1b[2J`q|7` [red]<b>\u202e"
 SAMPLES_SHOWN = 3
 
 
+@cache
 def sample_comparison(candidates: int = 1) -> Comparison:
     """Forty questions; the candidates find more and answer worse, and are asked two further questions."""
     baseline = NamedRun("main", _make_run("20261120T080000Z-0a1b2c3d", 0, "x"), notes=("main: an old report",))
@@ -50,6 +52,7 @@ def with_texts(comparison: Comparison) -> Comparison:
     return replace(comparison, candidates=(replace(one, datasets=(shown,)), *others))
 
 
+@cache
 def golden_reports() -> dict[str, str]:
     """Each golden file with what it should hold."""
     one, two = sample_comparison(), sample_comparison(2)

@@ -3,7 +3,7 @@ import random
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from comparison.small_runs import make_dataset, make_run, make_sample, run_of
@@ -184,7 +184,6 @@ def test_metrics_that_say_the_same_are_charged_as_one_test():
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
-@settings(max_examples=40)
 def test_the_other_way_round_is_the_same_with_the_other_sign(pairs):
     before, after = (make_run({"faithfulness": list(side)}) for side in zip(*pairs, strict=True))
     there, back = compare_one(before, after), compare_one(after, before)

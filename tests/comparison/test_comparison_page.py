@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from chromium import PATIENCE, watch_page
 from comparison.sample_comparison import HOSTILE, sample_comparison, with_texts
 from evalspec.base.foreign_text import visible
-from evalspec.reports.html_report.comparison_page import render_view_html
+from evalspec.reports.html_report.document import render_view_html
 from evalspec.reports.view.comparison import build_comparison_view
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"}

@@ -7,7 +7,7 @@ import pytest
 from comparison.sample_comparison import GOLDEN, SAMPLES_SHOWN, golden_reports, sample_comparison, with_texts
 from comparison.small_runs import make_dataset, make_sample, run_of
 from evalspec.base.errors import ExitCode
-from evalspec.reports.comparison_json import render_comparison_json
+from evalspec.reports.json_report import render_comparison_json
 from evalspec.reports.markdown import MOST_BYTES, render_view_markdown
 from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.comparison import build_comparison_view

@@ -1,19 +1,25 @@
 """A program in a pseudo-terminal, as a person uses it."""
 
 import fcntl
+import multiprocessing
 import os
 import pty
 import select
 import struct
-import subprocess
 import sys
 import termios
 import time
 import unicodedata
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from evalspec.__main__ import main
 
 _PATIENCE = 60.0
+_EXIT = os._exit
+"""As it is before a command replaces it."""
+_FORK = multiprocessing.get_context("fork")
 
 
 class Terminal:
@@ -23,17 +29,8 @@ class Terminal:
         self._ours, self._theirs = pty.openpty()
         self.resize(columns, lines)
         self.mode = termios.tcgetattr(self._theirs)
-        known = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "NO_COLOR")}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "evalspec", *arguments],
-            cwd=folder,
-            stdin=self._theirs,
-            stdout=self._theirs,
-            stderr=self._theirs,
-            env=known | {"TERM": "xterm-256color", "PYTHONUTF8": "1"} | environment,
-            start_new_session=True,
-            preexec_fn=self._take_control,
-        )
+        self.process = _FORK.Process(target=self._run, args=(folder, arguments, environment))
+        self.process.start()
         self.output = ""
         self._raw = b""
         self._seen = 0
@@ -42,13 +39,29 @@ class Terminal:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        self.process.kill()
+        self.process.join()
         self.close()
 
-    def _take_control(self) -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    def _run(self, folder: Path, arguments: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+        """Become the program. What the tests have imported is there already, so it starts at once."""
+        os.setsid()
+        fcntl.ioctl(self._theirs, termios.TIOCSCTTY, 0)
+        for descriptor in range(3):
+            os.dup2(self._theirs, descriptor)
+        self.close()
+        sys.stdin, sys.stdout, sys.stderr = (
+            open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115 - for as long as the program runs
+            for number, mode in enumerate("rww")
+        )
+        os.chdir(folder)
+        for name in ("COLUMNS", "NO_COLOR"):
+            os.environ.pop(name, None)
+        os.environ |= {"TERM": "xterm-256color", **environment}
+        sys.argv = ["evalspec", *arguments]
+        code = main()
+        sys.stderr.flush()
+        _EXIT(code)
 
     def resize(self, columns: int, lines: int = 40) -> None:
         """Change the size of the window."""
@@ -79,10 +92,16 @@ class Terminal:
 
     def end(self) -> tuple[int, str]:
         """Wait for the end of the program, and return its exit code and the rest of its output."""
-        code = self.process.wait(_PATIENCE)
+        code = self.wait()
         while self._receive(0.1):
             pass
         return code, self.output[self._seen :]
+
+    def wait(self) -> int:
+        """Wait for the end of the program, and return its exit code: negative after a signal."""
+        self.process.join(_PATIENCE)
+        assert self.process.exitcode is not None, "it does not end"
+        return self.process.exitcode
 
     def close(self) -> None:
         """Close the window."""
@@ -105,7 +124,7 @@ class Terminal:
     def _receive(self, seconds: float = 1.0) -> bool:
         """Read what there is. Return False if nothing comes and the program has ended."""
         if not select.select([self._ours], [], [], seconds)[0]:
-            return self.process.poll() is None
+            return self.process.is_alive()
         self._raw += os.read(self._ours, 65536)
         self.output = self._raw.decode("utf-8", "replace").replace("\r\n", "\n")
         return True

@@ -23,29 +23,30 @@ SCHEMA = {"properties": {"value": {"enum": ["good", "bad"]}}}
 class Asking:
     """Questions to one judge, and what they cost."""
 
-    def __init__(self, url: str, *, listener=None, **config) -> None:
+    def __init__(self, url: str, *, listener=None, keys=None, **config) -> None:
         settings = {"model": "scripted", "api_key": KEY, "max_retries": 0, "timeout_seconds": 5.0}
         self.config = JudgeConfig(base_url=url, **(settings | config))
         self.ledger = UsageLedger()
         self.listener = listener
+        self.keys = keys
 
     def __call__(self, count: int = 1) -> list[Any]:
         """Ask so many times at once: answers, or the errors."""
         return self.waves(count)[0]
 
-    def waves(self, *counts: int) -> list[list[Any]]:
-        """Ask so many times at once, then again with the same client."""
+    def waves(self, *counts: int, between=lambda: None) -> list[list[Any]]:
+        """Ask so many times at once, then again with the same client. `between`: called before each further wave."""
+
+        async def ask_at_once(client: ChatClient, count: int, is_first: bool) -> list[Any]:
+            if not is_first:
+                between()
+            asked = (client.ask("polite?", SCHEMA, extract_object, "tone") for _ in range(count))
+            return await asyncio.gather(*asked, return_exceptions=True)
 
         async def ask() -> list[list[Any]]:
-            client = ChatClient(self.config, self.ledger, self.listener)
+            client = ChatClient(self.config, self.ledger, self.listener, keys=self.keys)
             try:
-                return [
-                    await asyncio.gather(
-                        *(client.ask("polite?", SCHEMA, extract_object, "tone") for _ in range(count)),
-                        return_exceptions=True,
-                    )
-                    for count in counts
-                ]
+                return [await ask_at_once(client, count, not place) for place, count in enumerate(counts)]
             finally:
                 await client.aclose()
 

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError, MissingPackage
@@ -90,7 +90,6 @@ def test_local_vectors_are_those_of_the_library():
     np.testing.assert_allclose(found, model.embed(ODD_TEXTS), atol=1e-6)
 
 
-@settings(max_examples=50)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=400), min_size=1, max_size=3))
 @example(ODD_TEXTS)
 def test_a_text_that_is_read_in_pieces_has_the_same_vector(texts):

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec import labels
@@ -52,7 +52,6 @@ valid = any_label().filter(lambda label: not list(list_faults(label)))
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 @given(made=st.lists(valid, max_size=4, min_size=1))
-@settings(max_examples=60)
 def test_what_is_exported_is_imported_exactly(suffix, made):
     with tempfile.TemporaryDirectory() as folder:
         path, again, store = Path(folder, f"a{suffix}"), Path(folder, f"b{suffix}"), Path(folder, ".evalspec")

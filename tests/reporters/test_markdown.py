@@ -107,7 +107,7 @@ def test_a_long_report_keeps_the_verdict_and_says_what_is_left_out():
     assert "Left out" not in render_markdown(run)
 
 
-@pytest.mark.parametrize("size", [10, 1_000_000])
+@pytest.mark.parametrize("size", [10, 100_000])
 def test_one_huge_text_leaves_room_for_the_rest(size):
     text = render_markdown(run_full_of("`| 長" * size))
     assert len(text.encode()) < MOST_BYTES

@@ -195,8 +195,42 @@ def throttled(seconds: float | str, code: int = 429) -> Status:
     return status(code, {"Retry-After": str(seconds)}, "Rate limit reached")
 
 
+class Quota:
+    """So many requests and tokens a window, by the server's clock. `headers`: say what is left, as OpenAI does."""
+
+    def __init__(self, requests: int, tokens: int, seconds: float, *, headers: bool = True, waits: bool = True) -> None:
+        self._most = {"requests": requests, "tokens": tokens}
+        self._seconds = seconds
+        self._window = -1.0
+        self._left: dict[str, int] = {}
+        self._has_headers = headers
+        self._waits = waits
+        self._lock = threading.Lock()
+        self.refused = 0
+
+    def take(self, tokens: int) -> tuple[bool, dict[str, str]]:
+        """Whether a request is within the quota, and the headers of the answer."""
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._window + self._seconds:
+                self._window, self._left = now, dict(self._most)
+            cost = {"requests": 1, "tokens": tokens}
+            permits = all(self._left[kind] >= cost[kind] for kind in cost)
+            if permits:
+                self._left = {kind: left - cost[kind] for kind, left in self._left.items()}
+            self.refused += not permits
+            reset = f"{max(0.0, self._window + self._seconds - now):.3f}"
+            stated = {f"x-ratelimit-remaining-{kind}": str(left) for kind, left in self._left.items()}
+            stated |= {f"x-ratelimit-reset-{kind}": f"{reset}s" for kind in self._left}
+            wait = {} if permits or not self._waits else {"Retry-After": reset}
+            return permits, {**(stated if self._has_headers else {}), **wait}
+
+
 class ScriptedJudge:
     """See the module. The attributes may be changed at any time."""
+
+    handler: type[BaseHTTPRequestHandler] | None = None
+    """Answers requests; None: that of chat completions."""
 
     def __init__(
         self,
@@ -220,6 +254,7 @@ class ScriptedJudge:
         self.chats: list[Request] = []
         self.embeddings: list[Request] = []
         self.peak_concurrency = 0
+        self.quota: Quota | None = None
         self.stopping = threading.Event()
         self._in_work = 0
         self._lock = threading.Lock()
@@ -379,7 +414,7 @@ def _is_verdicts(value: Any) -> bool:
 class _Server(HangingUpServer):
     def __init__(self, judge: ScriptedJudge, port: int) -> None:
         self.judge = judge
-        super().__init__(port, _Handler)
+        super().__init__(port, judge.handler or _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients that hang up are part of the tests."""
@@ -388,6 +423,7 @@ class _Server(HangingUpServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: _Server
+    _stated: Mapping[str, str] = {}
 
     def do_POST(self) -> None:
         judge = self.server.judge
@@ -405,6 +441,9 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.endswith("/chat/completions"):
             return self._send_status(status(404, message="no such path"))
         mode = judge.begin(request)
+        if judge.quota:
+            permits, self._stated = judge.quota.take(len(request.prompt) // 4)
+            mode = mode if permits else status(429, message="Rate limit reached")
         try:
             return self._chat(request, mode)
         finally:
@@ -503,7 +542,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, body: bytes, code: int = 200, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(code)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+        for name, value in {"Content-Type": "application/json", **self._stated, **(headers or {})}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,9 +14,10 @@ from typing import Any
 
 import httpx
 import yaml
-from sqlalchemy import select
+from sqlalchemy import Engine, select
 
 from evalspec.service.database import open_database, reading
+from evalspec.service.settings import ServiceSettings
 from evalspec.service.tables import JOBS
 from evalspec.service.tokens import Scope, create_token
 from servers.ports import find_free_port
@@ -48,7 +51,25 @@ def wait_for(condition: Callable[[], Any], seconds: float = GENEROUS_SECONDS) ->
     return found
 
 
-class Server:
+class Served:
+    """A server at `url` with its clients. `database` is that of the server."""
+
+    url: str
+    database: str
+
+    def token(self, *scopes: str, user: str = "ana@example.com", namespaces: Sequence[str] = ("shop",)) -> str:
+        engine = open_database(self.database)
+        try:
+            return create_token(engine, user, [Scope(scope) for scope in scopes], list(namespaces), 3600)
+        finally:
+            engine.dispose()
+
+    def client(self, *scopes: str, **who: Any) -> httpx.Client:
+        token = self.token(*(scopes or ("admin",)), **who)
+        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+
+
+class Server(Served):
     """`evalspec serve` as a process of its own, with clients of it."""
 
     process: subprocess.Popen[bytes]
@@ -78,16 +99,31 @@ class Server:
         self.process.send_signal(number)
         return self.process.wait(GENEROUS_SECONDS)
 
-    def token(self, *scopes: str, user: str = "ana@example.com", namespaces: Sequence[str] = ("shop",)) -> str:
-        engine = open_database(self.database)
-        try:
-            return create_token(engine, user, [Scope(scope) for scope in scopes], list(namespaces), 3600)
-        finally:
-            engine.dispose()
 
-    def client(self, *scopes: str, **who: Any) -> httpx.Client:
-        token = self.token(*(scopes or ("admin",)), **who)
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+class LocalServer(Served):
+    """The server of `evalspec serve` in a thread of this process, which starts at once. It has no workers."""
+
+    def __init__(self, settings: ServiceSettings, engine: Engine) -> None:
+        self.database = settings.database
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self._socket.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        from evalspec.service.serving import build_server  # the application is slow to import, and few tests need it
+
+        self._server = build_server(settings, engine)
+        self._thread = threading.Thread(target=self._server.run, args=([self._socket],))
+
+    def __enter__(self) -> "LocalServer":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(GENEROUS_SECONDS)
+        assert not self._thread.is_alive(), "the server does not end"
 
 
 def processes_of(server: Server, name: str) -> list[int]:

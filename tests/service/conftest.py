@@ -1,10 +1,11 @@
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import chdir
+from contextlib import ExitStack, chdir
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import Engine
 
 import evalspec
@@ -17,7 +18,7 @@ from evalspec.service.stores import register_stores
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import FaultyAgent
 from servers.postgres import Cluster, open_cluster
-from servers.service import Server, write_project
+from servers.service import LocalServer, Server, write_project
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +57,15 @@ def engine(settings: ServiceSettings) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def work(settings: ServiceSettings, engine: Engine) -> Callable[[], None]:
-    """A function that does the waiting jobs here, as a worker has them done by processes."""
+def work(settings: ServiceSettings, engine: Engine) -> Callable[..., None]:
+    """A function that does the waiting jobs here, as a worker has them done by processes.
 
-    def do_all() -> None:
-        while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), 60):
-            lease = Lease(engine, job, 60)
+    A job reports its progress when it renews its lease.
+    """
+
+    def do_all(lease_seconds: float = 60) -> None:
+        while job := jobs.claim(engine, "worker", dict.fromkeys(settings.projects, 1), lease_seconds):
+            lease = Lease(engine, job, lease_seconds)
             project = settings.projects[job.namespace]
             with chdir(project.folder):
                 run_job(Work(job, project, engine, lease))
@@ -102,6 +106,18 @@ def server(projects: dict[str, Path], database: str, tmp_path: Path) -> Iterator
         if server.process.poll() is None:
             server.process.send_signal(signal.SIGCONT)
             server.stop()
+
+
+@pytest.fixture
+def serve(settings: ServiceSettings, engine: Engine) -> Iterator[Callable[..., LocalServer]]:
+    """A function that starts a server in this process, with other limits. It has no workers: jobs stay pending."""
+    with ExitStack() as ending:
+
+        def start(**limits: int) -> LocalServer:
+            given = replace(settings, limits=replace(settings.limits, **limits))
+            return ending.enter_context(LocalServer(given, engine))
+
+        yield start
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The queue: claims, leases, fences and limits, on both databases."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -136,3 +138,9 @@ def test_one_job_at_a_time_writes_a_run(engine):
     assert resume(0) == 409
     jobs.finish(engine, jobs.claim(engine, "w", BOTH, 60), jobs.COMPLETED)
     assert resume(0) == 202
+
+
+def test_workers_and_checks_start_without_the_web_framework():
+    modules = "evalspec.service.worker_process", "evalspec.service.push_check"
+    code = f"import sys, {', '.join(modules)}; sys.exit('fastapi' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

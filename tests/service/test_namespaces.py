@@ -115,12 +115,12 @@ def send(client, route, slot, value):
     return [client.request(method, place, params=query, json=body) for body in bodies]
 
 
+@pytest.mark.hypothesis
 def test_no_route_shows_anything_of_another_namespace(client, engine, secrets):
     document = client.app.openapi()
     slots = [(route, slot) for route in list_routes() if route != LOGIN for slot in find_slots(document, *route)]
 
-    @settings(max_examples=120, deadline=None, database=None,
-              suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.sampled_from(slots), st.sampled_from(secrets))
     def check(where, value):
         route, slot = where

@@ -1,5 +1,6 @@
 """Runs that other machines push: complete and once, whatever interrupts; read-only; and whatever they contain."""
 
+import asyncio
 import json
 import os
 import re
@@ -15,13 +16,15 @@ import pytest
 from filelock import FileLock
 
 import evalspec
+from conftest import Project
+from evalspec.api.pushing import PushServer, push_run
 from evalspec.base.errors import InvalidInput
 from evalspec.runs.store.log_records import renumber
 from evalspec.runs.store.pushed_runs import PUSHED_NAMES, REQUIRED_NAMES, list_pushed_files
 from evalspec.runs.store.run_log import RunLog, compute_checksum
 from evalspec.service import pushes
 from evalspec.service.push_check import list_faults
-from evalspec.service.retention import purge_expired
+from evalspec.service.serving import purge_expired
 from evalspec.service.tokens import Scope, create_token
 from servers.faulty_agent import Answer, FaultyAgent, status
 from servers.service import wait_for, write_project
@@ -51,12 +54,18 @@ def ci(tmp_path, agent):
     return write_project(tmp_path / "ci", agent.url, thresholds={"exact_match": 0.5}, ciGate=True)
 
 
-def evalspec_of(folder, *arguments, token="", **environment):
-    """The command line in a folder, as a process of its own."""
-    known = {key: value for key, value in os.environ.items() if not key.startswith("GITHUB_")}
-    environment = {**known, "EVALSPEC_TOKEN": token, **environment}
-    command = [sys.executable, "-m", "evalspec", *map(str, arguments)]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+@pytest.fixture
+def evalspec_of(capsys, monkeypatch):
+    """The command line in a folder, in this process."""
+
+    def run_there(folder, *arguments, token="", **environment):
+        with monkeypatch.context() as there:
+            there.chdir(folder)
+            for name, value in {"EVALSPEC_TOKEN": token, **environment}.items():
+                there.setenv(name, value)
+            return Project(folder, capsys)(*map(str, arguments))
+
+    return run_there
 
 
 def evaluate(folder, answer="Paris", **options):
@@ -69,13 +78,13 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name in PUSHED_NAMES}
 
 
-def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(server, ci, projects, monkeypatch):
-    served = server()
+def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(evalspec_of, serve, ci, projects, monkeypatch):
+    served = serve()
     token = served.token("push")
     done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", f"{served.url}/", token=token, **BUILD)
-    assert (done.returncode, token in done.stderr + done.stdout) == (0, False), done.stderr
+    assert (done.code, token in done.err + done.out) == (0, False), done.err
     (local,) = (ci / ".evalspec" / "runs").glob("2*")
-    assert f"pushed: {served.url}/runs/{local.name}" in done.stderr
+    assert f"pushed: {served.url}/runs/{local.name}" in done.err
     stored = projects["shop"] / ".evalspec" / "runs" / local.name
     assert contents(stored) == contents(local)
     assert not list((projects["shop"] / ".evalspec" / "pushes").iterdir())
@@ -117,8 +126,9 @@ def test_ci_evaluates_and_pushes_and_everybody_sees_the_branch(server, ci, proje
         assert report.headers["Content-Security-Policy"] == "sandbox"
 
 
-def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(server, ci, projects):
-    served = server("--max-body", str(CHUNK))
+def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(evalspec_of, serve, ci, projects, caplog):
+    caplog.set_level("INFO", "evalspec.service")
+    served = serve(body_bytes=CHUNK)
     (ci / "qa.jsonl").write_text(
         "".join(json.dumps({"id": f"s{n}", "input": f"q{n}", "expected": "Paris"}) + "\n" for n in range(30))
     )
@@ -133,17 +143,21 @@ def test_a_push_that_is_killed_continues_and_a_run_is_pushed_once(server, ci, pr
     with served.client("read") as client:
         assert client.get("/v1/runs").json()["runs"] == []
     done = evalspec_of(ci, "runs", "push", "--to", served.url, token=token)
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert contents(projects["shop"] / ".evalspec" / "runs" / local.name) == contents(local)
     size = sum(file.size for file in list_pushed_files(local))
-    sent = served.log.read_text().count('"PUT"')
+
+    def count_chunks():
+        return sum(getattr(record, "fields", {}).get("method") == "PUT" for record in caplog.records)
+
+    sent = count_chunks()
     assert sent <= size // CHUNK + len(PUSHED_NAMES) + 1, "chunks were sent again"
 
     again = evalspec_of(ci, "runs", "push", "latest", "--to", served.url, "--json", token=token)
-    assert json.loads(again.stdout)["pushed"] == {
+    assert again.document["pushed"] == {
         "id": local.name, "url": f"{served.url}/runs/{local.name}", "isNew": False
     }  # fmt: skip
-    assert served.log.read_text().count('"PUT"') == sent
+    assert count_chunks() == sent > size // CHUNK
 
 
 def push(client, folder, *, chunk=10**7, **changes):
@@ -215,7 +229,7 @@ def test_different_content_under_the_same_id_is_refused(client, ci, projects):
     assert contents(projects["shop"] / ".evalspec" / "runs" / local.name) == before
 
 
-def test_a_pushed_run_is_read_only(client, ci, projects, settings):
+def test_a_pushed_run_is_read_only(evalspec_of, client, ci, projects, settings):
     local = evaluate(ci, datasets=["qa"])
     assert push(client, local).status_code == 201
     folder = projects["shop"]
@@ -227,17 +241,17 @@ def test_a_pushed_run_is_read_only(client, ci, projects, settings):
     assert settings.projects["shop"].find_run_of(f"run_{local.name.rpartition('-')[2]}") is None
     for arguments in (("runs", "promote", "latest", "--as", "main"), ("evaluate", "agent.yaml", "--retry-errors")):
         refused = evalspec_of(folder, *arguments)
-        assert (refused.returncode, "it was pushed, so it is read-only" in refused.stderr) == (2, True)
+        assert (refused.code, "it was pushed, so it is read-only" in refused.err) == (2, True)
     assert client.delete(f"/v1/runs/{local.name}").status_code == 204
 
 
-def test_without_content_no_text_leaves_the_machine(server, ci, projects):
-    served = server()
-    assert evalspec_of(ci, "evaluate", "agent.yaml", "--no-content").returncode == 0
+def test_without_content_no_text_leaves_the_machine(evalspec_of, serve, ci, projects):
+    served = serve()
+    assert evalspec_of(ci, "evaluate", "agent.yaml", "--no-content").code == 0
     (local,) = (ci / ".evalspec" / "runs").glob("2*")
     (local / "agent.log").write_text("question 1")
     done = evalspec_of(ci, "runs", "push", "--to", served.url, token=served.token("run"))
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     stored = projects["shop"] / ".evalspec" / "runs" / local.name
     assert {path.name for path in stored.iterdir()} == {*contents(local), ".lock", "pushed.json"}
     assert not [path.name for path in stored.iterdir() if b"question 1" in path.read_bytes()]
@@ -271,25 +285,25 @@ def test_who_may_push_and_where_to(client, engine, ci, projects):
         ("", "no server to push to"),
     ],
 )
-def test_a_bad_address_is_reported_before_anything_is_asked(ci, agent, url, words):
+def test_a_bad_address_is_reported_before_anything_is_asked(evalspec_of, ci, agent, url, words):
     done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", url, token="t0ken")
-    assert (done.returncode, agent.requests) == (2, []), done.stderr
-    assert words in done.stderr
-    assert "--to" in done.stderr
+    assert (done.code, agent.requests) == (2, []), done.err
+    assert words in done.err
+    assert "--to" in done.err
 
 
-def test_a_token_is_needed_and_nothing_untrusted_is_near_it(ci, agent):
+def test_a_token_is_needed_and_nothing_untrusted_is_near_it(evalspec_of, ci, agent):
     done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", "http://localhost:9")
-    assert (done.returncode, "EVALSPEC_TOKEN: not set" in done.stderr) == (2, True)
-    assert "`evalspec token create --user EMAIL --scope push --namespace NS` prints on the server" in done.stderr
+    assert (done.code, "EVALSPEC_TOKEN: not set" in done.err) == (2, True)
+    assert "`evalspec token create --user EMAIL --scope push --namespace NS` prints on the server" in done.err
     arguments = ("evaluate", "agent.yaml", "--push", "--to", "http://localhost:9", "--untrusted", "--url", agent.url)
     done = evalspec_of(ci, *arguments, token="t0ken")
-    assert (done.returncode, "untrusted" in done.stderr) == (2, True)
+    assert (done.code, "untrusted" in done.err) == (2, True)
     assert agent.requests == []
 
 
 @pytest.mark.parametrize(("limit", "code"), [(0.5, 3), (1.0, 1)])
-def test_a_push_that_fails_is_said_and_never_hides_a_verdict(tmp_path, agent, limit, code):
+def test_a_push_that_fails_is_said_and_never_hides_a_verdict(evalspec_of, tmp_path, agent, limit, code):
     agent.reply = lambda asked: {"response": "Rome" if "question 0" in json.dumps(asked) else "Paris"}
     ci = write_project(tmp_path / "ci", agent.url, thresholds={"exact_match": limit}, ciGate=True)
     with FaultyAgent() as broken:
@@ -298,33 +312,33 @@ def test_a_push_that_fails_is_said_and_never_hides_a_verdict(tmp_path, agent, li
         broken.script = [busy, busy, Answer(403, {}, b'{"detail": "the token t0ken has read"}', kind)]
         done = evalspec_of(ci, "evaluate", "agent.yaml", "--push", "--to", broken.url, "--json", token="t0ken")
         assert len(broken.requests) == 3
-    assert done.returncode == code, done.stderr
-    document = json.loads(done.stdout)
+    assert done.code == code, done.err
+    document = done.document
     assert document["verdict"] == ("PASS" if code == 3 else "FAIL")
     (error,) = document["errors"]
     assert "was not pushed: the token [redacted] has read" in error["message"]
     assert f"--to {broken.url}" in error["fix"]
-    assert done.stderr.count("starting; trying again") == 2
+    assert done.err.count("starting; trying again") == 2
     with FaultyAgent() as denying:
         denying.script = [Answer(401, {}, b'{"detail": "send a token"}', kind)]
         done = evalspec_of(ci, "runs", "push", "--to", denying.url, token="t0ken")
-    assert f"the token in EVALSPEC_TOKEN is not valid on {denying.url}" in done.stderr
+    assert f"the token in EVALSPEC_TOKEN is not valid on {denying.url}" in done.err
 
 
 @pytest.mark.parametrize("mode", ["html", "ok", "empty", status(404, body="gone"), status(302, {"Location": "/"})])
-def test_another_server_is_recognized(ci, mode):
+def test_another_server_is_recognized(evalspec_of, ci, mode):
     evaluate(ci)
     with FaultyAgent() as other:
         other.mode = mode
         done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
         assert len(other.requests) == 1
-    assert done.returncode == 3
-    assert "server of evalspec" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.code == 3
+    assert "server of evalspec" in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize("wanted", ["agent.log", "../../../secret.txt", "{ci}/secret.txt", "report.json"])
-def test_a_server_gets_no_other_file_than_those_announced(ci, wanted):
+def test_a_server_gets_no_other_file_than_those_announced(evalspec_of, ci, wanted):
     local = evaluate(ci)
     for secret in (local / "agent.log", ci / "secret.txt"):
         secret.write_text("hunter2")
@@ -334,27 +348,27 @@ def test_a_server_gets_no_other_file_than_those_announced(ci, wanted):
         other.reply = state
         done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
         assert len(other.requests) == 1
-    assert (done.returncode, "other files" in done.stderr) == (3, True), done.stderr
+    assert (done.code, "other files" in done.err) == (3, True), done.err
 
 
-def test_a_run_that_the_server_did_not_store_is_not_pushed(ci):
+def test_a_run_that_the_server_did_not_store_is_not_pushed(evalspec_of, ci):
     local = evaluate(ci)
     files = [{"name": one.name, "size": one.size, "received": one.size} for one in list_pushed_files(local)]
     with FaultyAgent() as other:
         other.reply = {"push_id": "x", "is_stored": False, "files": files, "chunk_bytes": 10}
         done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
-    assert (done.returncode, "did not store it" in done.stderr) == (3, True), done.stderr
+    assert (done.code, "did not store it" in done.err) == (3, True), done.err
 
 
 @pytest.mark.parametrize("token", ["t0ken\nX-Admin: yes", "t0ken\x7f", "tökenß\u202e"])
-def test_a_token_of_other_characters_is_not_shown(ci, token):
+def test_a_token_of_other_characters_is_not_shown(evalspec_of, ci, token):
     evaluate(ci)
     done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token=token)
-    assert (done.returncode, "EVALSPEC_TOKEN: " in done.stderr) == (2, True), done.stderr
-    assert not [part for part in ("t0ken", "tök", "X-Admin", "\u202e") if part in done.stderr]
+    assert (done.code, "EVALSPEC_TOKEN: " in done.err) == (2, True), done.err
+    assert not [part for part in ("t0ken", "tök", "X-Admin", "\u202e") if part in done.err]
 
 
-def test_a_push_that_another_one_finished_is_asked_about_again(ci):
+def test_a_push_that_another_one_finished_is_asked_about_again(evalspec_of, ci):
     local = evaluate(ci)
     files = [{"name": one.name, "size": one.size, "received": one.size} for one in list_pushed_files(local)]
     gone = Answer(404, {}, b'{"detail": "there is no such push"}', "application/problem+json")
@@ -364,38 +378,37 @@ def test_a_push_that_another_one_finished_is_asked_about_again(ci):
         other.reply = lambda _: stored if len(other.requests) > 2 else state
         other.script = ["ok", gone]
         done = evalspec_of(ci, "runs", "push", "--to", other.url, "--json", token="t0ken")
-        assert len(other.requests) == 3, done.stderr
-        assert (done.returncode, json.loads(done.stdout)["pushed"]["isNew"]) == (0, False), done.stderr
+        assert len(other.requests) == 3, done.err
+        assert (done.code, done.document["pushed"]["isNew"]) == (0, False), done.err
         other.reply, other.script = state, ["ok", gone] * 9
         done = evalspec_of(ci, "runs", "push", "--to", other.url, token="t0ken")
-        assert (done.returncode, "there is no such push" in done.stderr) == (3, True), done.stderr
+        assert (done.code, "there is no such push" in done.err) == (3, True), done.err
         assert len(other.requests) == 3 + 6
 
 
-def test_two_machines_that_push_one_run_both_succeed(server, ci):
-    served = server("--max-body", "2000")
-    evaluate(ci)
-    token = served.token("push")
+def test_two_machines_that_push_one_run_both_succeed(serve, ci):
+    served = serve(body_bytes=2000)
+    local, server = evaluate(ci), PushServer(served.url, served.token("push"))
     with ThreadPoolExecutor(3) as pool:
-        done = list(pool.map(lambda _: evalspec_of(ci, "runs", "push", "--to", served.url, token=token), range(3)))
-    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+        done = list(pool.map(lambda _: asyncio.run(push_run(local, server, print)), range(3)))
+    assert [one.run_id for one in done] == [local.name] * 3
 
 
-def test_only_finished_and_intact_runs_are_pushed(ci):
+def test_only_finished_and_intact_runs_are_pushed(evalspec_of, ci):
     local = evaluate(ci)
     report, log = local / "report.json", local / "samples.jsonl"
     kept = log.read_bytes()
     with RunLog(local, redact=lambda value: value):
         done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token="t0ken")
-    assert (done.returncode, "is being written" in done.stderr) == (2, True)
+    assert (done.code, "is being written" in done.err) == (2, True)
     for break_it, words in (
         (lambda: log.write_bytes(kept.replace(b"Paris", b"Rome!", 1)), "the checksum does not match"),
         (lambda: (log.write_bytes(kept), report.unlink()), "is not finished"),
     ):
         break_it()
         done = evalspec_of(ci, "runs", "push", "--to", "http://localhost:9", token="t0ken")
-        assert words in done.stderr
-        assert done.returncode in (2, 3)
+        assert words in done.err
+        assert done.code in (2, 3)
 
 
 def name_of(moment):
@@ -534,10 +547,16 @@ FORGED = {
 
 
 @pytest.mark.parametrize("forge", FORGED.values(), ids=FORGED)
-def test_a_run_that_is_not_sound_is_refused_and_forgotten(client, ci, projects, forge):
+def test_a_run_that_is_not_sound_has_faults(ci, forge):
     local = evaluate(ci)
     assert list_faults(local) == []
     forge(local)
+    assert list_faults(local)
+
+
+def test_a_run_with_faults_is_refused_and_forgotten(client, ci, projects):
+    local = evaluate(ci)
+    FORGED["a report of another value"](local)
     answer = push(client, local)
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"]

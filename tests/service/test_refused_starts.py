@@ -12,9 +12,8 @@ from evalspec.service import jobs
 from evalspec.service.database import writing
 from evalspec.service.evaluation_files import EvaluationFile, write_evaluation
 from evalspec.service.evaluations import EvaluationRequest
-from evalspec.service.retention import purge_expired
 from evalspec.service.run_index import RunFilter, RunIndex
-from evalspec.service.serving import prepare_database
+from evalspec.service.serving import prepare_database, purge_expired
 from evalspec.service.settings import Project, ServiceLimits
 from evalspec.service.stores import read_store_id
 from evalspec.service.tables import JOBS

@@ -11,8 +11,8 @@ import evalspec
 from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
 from evalspec.service.database import reading, writing
-from evalspec.service.retention import purge_expired
 from evalspec.service.run_index import RunIndex
+from evalspec.service.serving import purge_expired
 from evalspec.service.settings import ServiceLimits, ServiceSettings
 from evalspec.service.tables import AUDIT, JOBS, RUN_DATASETS, RUNS
 from evalspec.service.tokens import Scope, create_token

@@ -30,7 +30,8 @@ import evalspec
 END = os._exit
 """As it is before a command replaces it."""
 
-_RAGAS = "evalspec.scoring.judge.ragas_adapter"
+_LEFT_OUT = ("evalspec.scoring.judge.asking_ahead", "evalspec.scoring.judge.ragas_adapter", "evalspec.service.")
+"""Needs ragas or a web framework, which take longer to import than the rest."""
 _CPU_SECONDS = 20
 _ADDRESS_BYTES = 6 << 30
 _FILE_BYTES = 1 << 30
@@ -132,9 +133,9 @@ def _serve() -> None:
 
 
 def _import_all(modules: Iterable[str]) -> None:
-    """Import evalspec as a whole, except for what needs ragas, and the given modules."""
+    """Import evalspec, except for what few commands need, and the given modules."""
     found = (module.name for module in walk_packages(evalspec.__path__, "evalspec."))
-    own = [name for name in found if name != _RAGAS and not name.endswith(("__main__", ".migrations.env"))]
+    own = [name for name in found if not name.startswith(_LEFT_OUT) and not name.endswith("__main__")]
     for name in (*own, *modules):
         import_module(name)
 

@@ -9,6 +9,7 @@ from evalspec.inputs.manifest.fields import Count, ManifestModel, Name, Positive
 
 DEFAULT_JUDGE_MODEL = "gpt-6-luna"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
+DEFAULT_JUDGE_WIRE = "chat"
 LIMIT_KEYS = frozenset({"max_tokens", "max_completion_tokens"})
 """Names of the limit on output tokens in requests to the judge."""
 
@@ -30,11 +31,20 @@ def _is_json(value: Any) -> bool:
     return True
 
 
+class KeyCommand(ManifestModel):
+    """A command that prints a key, for keys that expire."""
+
+    command: Annotated[list[StrictStr], Field(min_length=1)] = Field(
+        description="Program and arguments, run without a shell in the folder of the manifest. It prints one line with "
+        'the key, or `{"token": …, "expiresAt": …}`.'
+    )
+
+
 ApiKey = Annotated[
-    StrictStr | None,
+    StrictStr | KeyCommand | None,
     Field(
-        description="Bearer token, best as a reference such as `$env:NAME`. Default: OPENAI_API_KEY, if there is no "
-        "baseUrl."
+        description="Bearer token, best as a reference such as `$env:NAME`, or `{command: […]}`, which prints one. "
+        "Default: OPENAI_API_KEY, if there is no baseUrl."
     ),
 ]
 Headers = Annotated[
@@ -44,6 +54,15 @@ Headers = Annotated[
 RequestSeconds = Annotated[
     Seconds, Field(description="Seconds for one request, from sending to the last byte of the reply.")
 ]
+
+
+class JudgePace(ManifestModel):
+    """How fast the judge is asked, by all judged metrics together."""
+
+    requests_per_minute: Positive | None = Field(None, description="Most requests in any 60 seconds; null: no limit.")
+    tokens_per_minute: Positive | None = Field(
+        None, description="Most tokens of prompts and answers in any 60 seconds, estimated until the reply counts them."
+    )
 
 
 Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
@@ -79,10 +98,16 @@ class LimitsConfig(ManifestModel):
 class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
+    wire: Name = Field(
+        DEFAULT_JUDGE_WIRE,
+        description="Protocol of the endpoint: chat for OpenAI's chat completions, anthropic for Anthropic's messages, "
+        "or one of a plug-in.",
+    )
     model: Name = Field(DEFAULT_JUDGE_MODEL, description="Name of the model, as the endpoint knows it.")
     base_url: Name = Field(
         DEFAULT_JUDGE_URL,
-        description="URL to which /chat/completions is appended. OPENAI_BASE_URL overrides the default.",
+        description="URL to which the wire's path is appended: /chat/completions, or /messages of anthropic. "
+        "OPENAI_BASE_URL overrides the default.",
     )
     api_key: ApiKey = None
     headers: Headers = Field(default_factory=dict)
@@ -92,7 +117,9 @@ class JudgeConfig(ManifestModel):
         "would send.",
     )
     response_format: Literal["auto", "json_schema", "json_object", "none"] = Field(
-        "auto", description="The response_format to request; auto: json_object, or what the endpoint accepts instead."
+        "auto",
+        description="How to request JSON; auto: what the wire tries first, json_object for chat and a forced tool for "
+        "anthropic, or what the endpoint accepts instead.",
     )
     temperature: Annotated[float, Field(strict=True, ge=0, le=2)] = Field(
         0.0, description="Sampling temperature; not sent to OpenAI's models that reject it (o1 …, gpt-5 …)."
@@ -108,6 +135,16 @@ class JudgeConfig(ManifestModel):
     price: PriceConfig | None = Field(
         None, description="What the judge costs, for reports, `evalspec plan` and limits. Default: unknown."
     )
+
+    pace: JudgePace | None = Field(
+        None, description="Requests and tokens a minute. Rate-limit headers of the endpoint are respected without it."
+    )
+
+    @model_validator(mode="after")
+    def _other_wires_need_an_address(self) -> "JudgeConfig":
+        if self.wire != DEFAULT_JUDGE_WIRE and not {"model", "base_url"} <= self.model_fields_set:
+            raise ValueError(f"the defaults of model and baseUrl are not for wire {self.wire}; add both")
+        return self
 
     @field_validator("parameters")
     @classmethod

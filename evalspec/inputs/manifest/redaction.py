@@ -119,6 +119,11 @@ class Redaction:
         self._values[reference] = value
         self._forget_needles()
 
+    def add_printed(self, value: str) -> None:
+        """Redact a key that a command has printed. Nothing can look it up later, so nothing refers to it."""
+        if value not in self._values.values():
+            self.add(f"literal:printed-{len(self._values)}", value, is_ambient=True)
+
     def drop_ambient(self, reference: str) -> None:
         """Redact a value no longer, unless something refers to it."""
         if reference in self._ambient:

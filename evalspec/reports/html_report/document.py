@@ -1,4 +1,4 @@
-"""Assemble a page from elements, fixed style and script, and data.
+"""Assemble a page from elements, fixed style and script, and data; the page of a comparison.
 
 Everything from datasets, agents and judges is a text of an element, or in a data block. The script inserts it only as
 text nodes. The page's Content Security Policy blocks all other scripts and styles, and all requests.
@@ -18,11 +18,17 @@ from msgspec import Struct, field
 
 from evalspec.base.foreign_text import inert, visible
 from evalspec.reports.html_report.page_data import to_script
-from evalspec.reports.markup.elements import Element, render
-from evalspec.reports.view.parts import Role
+from evalspec.reports.markup.elements import Element, Nodes, el, group, render
+from evalspec.reports.markup.run import draw_comparison, draw_headline, draw_navigation
+from evalspec.reports.markup.shown import lay_out_whole
+from evalspec.reports.markup.views import draw_about, draw_cell, draw_line_words
+from evalspec.reports.view.fit import Limits, fit_view
+from evalspec.reports.view.parts import Role, View
 
 STYLES = ("tokens", "layout", "tables", "charts", "sample", "report")
 _LONGEST = {Role.NAME: 2000, Role.SAMPLE: 2000, Role.PROSE: 2000, Role.ANSWER: 10_000, Role.TEXT: 10_000}
+_LIMITS = Limits(other_rows=1000, items=20, extras=12)
+_SCRIPTS = ("elements", "keys", "folds")
 
 
 class ReportLinks(Struct, frozen=True):
@@ -95,3 +101,23 @@ def read_asset(name: str) -> str:
 def _hash(source: str) -> str:
     """Return the hash by which the policy allows a script or style."""
     return f"sha256-{b64encode(sha256(source.encode()).digest()).decode('ascii')}"
+
+
+def render_view_html(view: View, title: str) -> str:
+    """Return the view of a comparison as a page, as text that can be encoded as UTF-8. Long texts are cut."""
+    fitted, links = fit_view(view, _LIMITS), ReportLinks(None)
+    shown = lay_out_whole(fitted)
+    notes = [("notes", "Notes")] if fitted.notes else []
+    content = group(
+        _draw_header(fitted, links),
+        draw_navigation(shown, links, *notes, with_keys=True),
+        draw_comparison(fitted, shown, links),
+    )
+    return render_document(title, content, _SCRIPTS)
+
+
+def _draw_header(view: View, links: ReportLinks) -> Nodes:
+    outcome, *others = view.headline
+    lead = [el("p", draw_line_words(line, links), class_="remark" if line.tone else "lead") for line in view.lead]
+    said = draw_cell(outcome, links)
+    return draw_headline(outcome.tone, view.mark, said, "Comparison", draw_about(others, links=links), lead)

@@ -1,20 +1,22 @@
 """What the HTML report and the page of a run show, without the samples. The service keeps it in the index."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from evalspec.model import DatasetResult, JudgeUsage, Run, Threshold
+from evalspec.model import DatasetResult, JudgeUsage, Run, Summary, Threshold, VerdictStatus
 from evalspec.reports.affected_samples import AffectedSamples
 from evalspec.reports.findings import limits_of
-from evalspec.reports.markup.distributions import describe_charts
 from evalspec.reports.view.fit import Limits, fit_view
 from evalspec.reports.view.parts import Part, Row, Table, Tone, View
 from evalspec.reports.view.run import build_view
-from evalspec.verdict.wording import UNKNOWN, render_usage
+from evalspec.verdict.stats import compute_statistic
+from evalspec.verdict.summary import pool_scores
+from evalspec.verdict.wording import UNKNOWN, is_latency, render_known, render_limit, render_usage
 
 MOST_REASONS = 200
 
@@ -29,6 +31,9 @@ BASELINE = "baseline"
 _GRAVITY = {Tone.FAIL: 0, Tone.WARN: 1}
 _LINKED = 3
 """Maximum samples that are linked beside a reason. The others are linked as a table."""
+_BINS = 20
+_PERCENTILES = ("p50", "p95", "p99")
+_LATENCY = "latency_"
 
 
 class DatasetCharts(Struct, frozen=True):
@@ -153,3 +158,69 @@ def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _flatten(item, f"{path}[{number}]")
     else:
         yield path, value if isinstance(value, str) else UNKNOWN if value is None else json.dumps(value)
+
+
+def compute_histogram(values: Sequence[float], bounds: Iterable[float] = ()) -> dict[str, Any] | None:
+    """Return the counts of the values in bins of equal width. The last bin is closed.
+
+    The scale covers 0 to 1, all values and `bounds`. Return None without values, or if they are too far apart for a
+    scale.
+    """
+    if not values:
+        return None
+    shown = [*values, *bounds]
+    low, high = min(0.0, *shown), max(1.0, *shown)
+    if not isfinite(high - low):
+        return None
+    counts = [0] * _BINS
+    for value in values:
+        counts[min(int((value - low) / (high - low) * _BINS), _BINS - 1)] += 1
+    return {"low": low, "high": high, "counts": counts, "n": len(values)}
+
+
+def compute_latencies(values: Sequence[float], bounds: Iterable[float] = ()) -> dict[str, Any] | None:
+    """Return the histogram of latencies with their percentiles; None without values."""
+    histogram = compute_histogram(values, bounds)
+    if histogram is None:
+        return None
+    return histogram | {"percentiles": [[name, compute_statistic(values, name)] for name in _PERCENTILES]}
+
+
+def describe_charts(dataset: DatasetResult) -> dict[str, Any]:
+    """Return a chart per metric, and one for all latency metrics."""
+    charts = [_chart(dataset, metric, summary) for metric, summary in dataset.metrics.items() if not is_latency(metric)]
+    return {"charts": charts, "latencies": _latencies(dataset)}
+
+
+def _chart(dataset: DatasetResult, metric: str, summary: Summary) -> dict[str, Any]:
+    limit = dataset.own_threshold(metric)
+    scores, _ = pool_scores(dataset.samples, metric, summary.statistic)
+    values = [score.value for score in scores if score.value is not None]
+    return {
+        "name": metric,
+        "histogram": compute_histogram(values, _bounds(limit)),
+        "median": None if summary.median is None else render_known(metric, summary.median),
+        "bounds": _bounds(limit),
+        "limit": render_limit(limit) if limit else None,
+        "broken": bool(limit and limit.status is VerdictStatus.FAIL),
+    }
+
+
+def _latencies(dataset: DatasetResult) -> dict[str, Any] | None:
+    """Return one chart for all latency metrics of replies, with their thresholds."""
+    values = [
+        attempt_row.latency_ms
+        for sample in dataset.samples
+        for attempt_row in sample.attempts or (sample,)
+        if attempt_row.latency_ms is not None
+    ]
+    limits = [
+        limit for metric in dataset.metrics if metric.startswith(_LATENCY) and (limit := dataset.own_threshold(metric))
+    ]
+    bounds = [(bound, limit.status is VerdictStatus.FAIL) for limit in limits for bound in _bounds(limit)]
+    histogram = compute_latencies(values, [bound for bound, _ in bounds])
+    return histogram and histogram | {"limits": bounds}
+
+
+def _bounds(limit: Threshold | None) -> list[float]:
+    return [bound for bound in (limit.min, limit.max) if bound is not None] if limit else []

@@ -30,8 +30,10 @@ from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
+    check_judge_wire,
     check_limits,
     choose_limits,
+    locate_keys,
     resolve_config,
     resolve_embeddings,
     resolve_judge,
@@ -292,10 +294,11 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
         judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+        check_judge_wire(draft.loaded, judge, draft.problems)
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)
-    draft.services.configure(judge, embeddings)
+    draft.services.configure(judge, embeddings, locate_keys(draft.loaded))
     return judge
 
 

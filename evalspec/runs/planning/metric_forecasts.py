@@ -280,7 +280,7 @@ def _model_passes(paired: PairedScores, passed: float, within: float, doubt: flo
         bounded = min(max(variance, 0.0), passed * (1 - passed))
         rate = (1 + math.sqrt(max(0.0, 1 - 4 * bounded))) / 2
         likely = round(count * (passed - 1 + rate) / (2 * rate - 1)) if rate > _HALF else count
-        return AttemptModel([rate] * likely + [1 - rate] * (count - likely), sizes=sizes)
+        return AttemptModel((rate,) * likely + (1 - rate,) * (count - likely), sizes=sizes)
 
     return model(within - doubt), model(within + doubt)
 
@@ -292,14 +292,14 @@ def _model_scores(paired: PairedScores, deviations: Sequence[float], least: floa
     gaps = [after - before for before, after in pairwise(grades)]
     step = min(gaps, default=0.0) if len(grades) <= _MOST_GRADES else 0.0
     quiet, loud = (
-        AttemptModel((), [math.sqrt(factor) * deviation for deviation in deviations], sizes, step)
+        AttemptModel((), tuple(math.sqrt(factor) * deviation for deviation in deviations), sizes, step)
         for factor in (least, most)
     )
     return quiet, loud
 
 
-def _measure_clusters(paired: PairedScores) -> list[int]:
-    return list(Counter(number_clusters(paired.units, len(paired))).values())
+def _measure_clusters(paired: PairedScores) -> tuple[int, ...]:
+    return tuple(Counter(number_clusters(paired.units, len(paired))).values())
 
 
 def _model_assumed(paired: PairedScores, deviation: float) -> Models:

@@ -27,6 +27,7 @@ from evalspec.runs.planning.retrievers import RETRIEVERS_PLACE, check_retrievers
 from evalspec.runs.planning.services import (
     EMBEDDINGS_PLACE,
     explain_bad_url,
+    locate_keys,
     resolve_config,
     resolve_embeddings,
     resolve_url,
@@ -205,7 +206,7 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     embeddings = resolve_embeddings(evaluation.embeddings)
     if not isinstance(target, HttpTarget | PythonTarget):
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, loaded, draft.problems)
-    draft.services.configure(None, embeddings)
+    draft.services.configure(None, embeddings, locate_keys(loaded))
     draft.raise_problems()
     vectors = TextVectors(draft.services.embedder, {})
     return _require_checkable(open_retriever(target, address, loaded.path.parent, vectors), chosen[0])

@@ -156,7 +156,7 @@ def describe_judge(plan: Plan) -> JudgeDigest | None:
     if plan.judge is None:
         return None
     base_url = strip_userinfo(plan.judge.base_url)
-    return JudgeDigest(plan.judge.model, base_url, compute_effective_parameters(plan.judge))
+    return JudgeDigest(plan.judge.model, base_url, compute_effective_parameters(plan.judge), plan.judge.wire)
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.runs.planning.options import RunOptions
 from evalspec.scoring.judge.budget import SpendingLimits
+from evalspec.scoring.judge.keys import KeyPlace
+from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
@@ -41,6 +43,18 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
     return _complete_from_environment(declared or JudgeConfig())
+
+
+def check_judge_wire(loaded: LoadedManifest, judge: JudgeConfig, problems: list[Problem]) -> None:
+    """Check that the judge's wire exists and knows the response format."""
+    wire = JUDGE_WIRES.find(judge.wire)
+    if wire is None:
+        message = f"unknown judge wire '{judge.wire}'"
+        problems.append(loaded.problem((*JUDGE_PLACE, "wire"), message, JUDGE_WIRES.hint(judge.wire)))
+    elif judge.response_format not in {"auto", "none", *wire.forms}:
+        message = f"wire {wire.name} has no response format {judge.response_format}"
+        fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
+        problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
 
 
 def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits:
@@ -92,6 +106,11 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
     """
     said = config.model_dump(by_alias=True, exclude_unset=True)
     return type(config).model_validate(loaded.resolve(said, place, problems))
+
+
+def locate_keys(loaded: LoadedManifest) -> KeyPlace:
+    """Return where commands that print keys run. What they print is redacted."""
+    return KeyPlace(loaded.path.parent, loaded.references.redaction.add_printed)
 
 
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: list[Problem]) -> None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from evalspec.base.trust import Act, current_trust, explain
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, KeyCommand
 from evalspec.inputs.manifest.references import References, RefusedReference, UnresolvedReference
 from evalspec.inputs.manifest.yaml_source import Place, find_texts
 from evalspec.model import Need
@@ -56,6 +56,10 @@ def check_trust(draft: Draft) -> None:
         RETRIEVERS_PLACE: True,
         _DATASETS_PLACE: True,
     }
+    evaluation = draft.loaded.manifest.spec.evaluation
+    for config, place in ((evaluation.judge, JUDGE_PLACE), (evaluation.embeddings, EMBEDDINGS_PLACE)):
+        if config is not None and isinstance(config.api_key, KeyCommand) and sections[place]:
+            _refuse(draft, Act.PRINT_KEY, " ".join(config.api_key.command), (*place, "apiKey"))
     scratch = References(draft.loaded.path.parent)
     for section in [place for place, is_used in sections.items() if is_used]:
         for place, text in find_texts(_find_section(draft, section), section):

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -33,18 +34,17 @@ _NOT_TRUE = ("", "0", "false", "no", "off")
 
 
 @asynccontextmanager
-async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str | None]:
+async def agent_process(plan: Plan, log_path: Path | None, *, needed: bool) -> AsyncIterator[str | None]:
     """Run the manifest's command for the duration of the block, if there is one.
 
     Yields the url of an agent that already answers, in which case the command is not started; otherwise None. A url in
-    the options of the run means another agent, so the command is not started either. The output of the command is a
-    text: without texts, it is not stored.
+    the options of the run means another agent, so the command is not started either. `log_path`: the file for the
+    output of the command; None: it is dropped.
 
     Raises:
         InvalidInput: An agent already answers there, and `spec.api.reuse` forbids to use it.
         AgentDown: The command did not become ready.
     """
-    plan = session.plan
     api = plan.loaded.manifest.spec.api
     if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield None
@@ -57,7 +57,7 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         cwd=plan.loaded.path.parent,
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,
-        log_path=session.log.place / AGENT_LOG_NAME if session.outline.has_texts else None,
+        log_path=log_path,
     )
     try:
         started = await process.start_if_needed()
@@ -66,6 +66,11 @@ async def agent_process(session: Session, *, needed: bool) -> AsyncIterator[str 
         yield None if started else shown_url(plan.url)
     finally:
         process.stop()
+
+
+def _find_log(session: Session) -> Path | None:
+    """Return the file for the output of the agent's command. It is a text: without texts, it is not stored."""
+    return session.log.place / AGENT_LOG_NAME if session.outline.has_texts else None
 
 
 def _refuse_reuse(plan: Plan, url: str) -> None:
@@ -104,7 +109,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
-        async with agent_process(session, needed=execution.needs_agent()) as reused_url:
+        async with agent_process(plan, _find_log(session), needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
@@ -119,7 +124,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
         await plan.services.aclose()
-        notices = [*await _close_agent(plan), *await _close_retrievers(plan)]
+        notices = [*await close_agent(plan), *await _close_retrievers(plan)]
         if run is None:  # there will be no report
             for notice in notices:
                 progress.say(notice)
@@ -142,14 +147,15 @@ async def _ask_again(session: Session, first: Execution, outline: RunOutline) ->
     samples = sum(len(dataset.samples) for dataset in second.plan.datasets)
     first.progress.say(f"confirming {counted(metrics, 'metric')} on {counted(samples, 'sample')}")
     try:
-        async with agent_process(session, needed=second.needs_agent() and not first.needs_agent()):
+        is_needed = second.needs_agent() and not first.needs_agent()
+        async with agent_process(session.plan, _find_log(session), needed=is_needed):
             await second.measure()
     except (AgentDown, InvalidInput) as error:
         return f"the agent did not start: {error}"
     return second
 
 
-async def _close_agent(plan: Plan) -> list[str]:
+async def close_agent(plan: Plan) -> list[str]:
     """Close the agent that was created for this run, and return why it cannot be closed. It may not have been asked."""
     owner = find_owner(plan.agent) if plan.owns_agent else None
     thread = CallThread()

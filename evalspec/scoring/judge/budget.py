@@ -16,7 +16,6 @@ from msgspec import Struct
 from evalspec.base.errors import JudgeError
 from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.scoring.judge.usage import UsageLedger
-from evalspec.targets.http.completions import read_usage
 
 _MILLISECONDS = 1000
 
@@ -105,9 +104,16 @@ class Budget:
         return message
 
     async def send(
-        self, post: Callable[[], Awaitable[dict[str, Any]]], metric: str, body: Mapping[str, Any], answers: int
+        self,
+        post: Callable[[], Awaitable[dict[str, Any]]],
+        read_usage: Callable[[Mapping[str, Any]], Usage | None],
+        metric: str,
+        body: Mapping[str, Any],
+        answers: int,
     ) -> dict[str, Any]:
-        """Return the reply to a request, as soon as the budget has room for it. `answers`: most tokens of the answers.
+        """Return the reply to a request, as soon as the budget has room for it.
+
+        `read_usage`: returns the token count of a reply. `answers`: most tokens of the answers.
 
         Raises:
             BudgetSpent: the budget has no room, whatever the requests in flight use.
@@ -121,7 +127,7 @@ class Budget:
         used = reservation
         try:
             reply = await post()
-            used = _settle(reservation, read_usage(reply.get("usage")))
+            used = _settle(reservation, read_usage(reply))
         except JudgeError as error:
             used = _settle_failure(reservation, error)
             raise

@@ -33,6 +33,9 @@ _OF_RAGAS = ("prompt/**/*.py", "metrics/[a-z]*.py", "metrics/collections/base.py
 """Sources of ragas that all its metrics use."""
 _DATE_LENGTH = 10
 
+_TURNS: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, bytes], asyncio.Lock] = WeakValueDictionary()
+"""Questions that are being asked, in all runs of a loop."""
+
 
 class Question(Struct, Generic[T], frozen=True):
     """What is asked for a score. `inputs`: all texts and settings that the result depends on.
@@ -75,7 +78,6 @@ class JudgeCache:
         self._is_fresh = is_fresh
         self._hits: set[bytes] = set()
         self._since: dict[str, tuple[str, set[str]]] = {}
-        self._turns: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._is_off = self._told_of_damage = False
         self._usage = UsageLedger()
         self._listener = JudgeListener()
@@ -98,7 +100,7 @@ class JudgeCache:
         key = self._compute_key([question.metric, question.inputs, grading.reply])
         if key is None:
             return await ask()
-        turn = self._turns.setdefault(key, asyncio.Lock())
+        turn = _TURNS.setdefault((asyncio.get_running_loop(), key), asyncio.Lock())
         async with turn:  # a second asker finds what the first one wrote
             found = self._find(key, question)
             if found is not None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evalspec.scoring.judge.cache import JudgeCache
+    from evalspec.scoring.judge.keys import KeyPlace
 
     Vectors = NDArray[np.float64]
 
@@ -42,6 +43,9 @@ cut."""
 
 class LocalEmbedder:
     """wordllama's static model of 256 dimensions, from the installed package. It never uses the network."""
+
+    clock_skew: float | None = None
+    """There is no other machine."""
 
     def __init__(self) -> None:
         self._model: Any = None
@@ -79,14 +83,16 @@ class LocalEmbedder:
 class HttpEmbedder:
     """Embeddings by `POST {baseUrl}/embeddings`, with MAX_TEXTS_PER_REQUEST texts per request."""
 
-    def __init__(self, config: EmbeddingsConfig, cache: "JudgeCache | None" = None) -> None:
+    def __init__(
+        self, config: EmbeddingsConfig, cache: "JudgeCache | None" = None, keys: "KeyPlace | None" = None
+    ) -> None:
         from evalspec.scoring.judge.cached_answers import CachedVectors
         from evalspec.scoring.judge.endpoint import Endpoint
 
         self._cached = CachedVectors(cache, [config.model, strip_userinfo(config.base_url)])
         self._config = config
         name, setting = "the embeddings service", "spec.evaluation.embeddings"
-        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY)
+        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY, keys)
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """Return the embeddings, one row per text.
@@ -110,6 +116,11 @@ class HttpEmbedder:
         for text in missing:
             self._cached.keep(text, known[text])
         return vectors
+
+    @property
+    def clock_skew(self) -> float | None:
+        """Seconds that this machine's clock is ahead of the endpoint's; None: unknown."""
+        return self._endpoint.clock_skew
 
     async def load(self) -> None:
         """Do nothing: the endpoint has the model."""
@@ -185,7 +196,9 @@ def _is_clean_cut(tokens: Any, place: int) -> bool:
     return not is_after_mark and tokens.token_to_chars(place)[0] != tokens.token_to_chars(place - 1)[0]
 
 
-def create_embedder(config: EmbeddingsConfig, cache: "JudgeCache | None" = None) -> TextEmbedder:
+def create_embedder(
+    config: EmbeddingsConfig, cache: "JudgeCache | None" = None, keys: "KeyPlace | None" = None
+) -> TextEmbedder:
     """Return the embedder that the manifest configures. The first text loads it or sends the first request.
 
     `cache`: has the vectors of an endpoint. Those of this machine are computed faster than the cache is read.
@@ -193,7 +206,7 @@ def create_embedder(config: EmbeddingsConfig, cache: "JudgeCache | None" = None)
     Raises:
         JudgeError: the base url is not usable.
     """
-    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache)
+    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache, keys)
 
 
 def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:

@@ -1,30 +1,41 @@
-"""One OpenAI-compatible url: sends a JSON object and returns a JSON object. Each call is one attempt."""
+"""One url of a judge or an embedding model: sends a JSON object and returns one. Each call is one attempt."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_path import type_name
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
-from evalspec.inputs.manifest.redaction import hide_all
+from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.scoring.judge.keys import KeyPlace, KeySource
 from evalspec.scoring.judge.refusals import lacks_model
+from evalspec.scoring.judge.wire import JudgeWire, build_bearer
 from evalspec.targets.http.client import (
     Connections,
     OutgoingRequest,
+    encode_headers,
     open_client,
     parse_body,
     read_whole,
     refuse_status,
     send,
 )
+from evalspec.targets.http.completions import read_usage
 from evalspec.targets.http.error_body import find_message
 from evalspec.targets.http.failures import ServiceNames, shown_url
+from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import AdaptiveLimit
 from evalspec.targets.http.routes import choose_route
 
 _DEPLOYMENTS = "/openai/deployments/"
+_BYTES_PER_TOKEN = 3
+"""Estimates the tokens of a request and its answer, before the reply counts them. English has four bytes a token."""
 _MIN_SILENT_REQUESTS = 10
 """Requests without any response in a row after which the service counts as down; more with a high concurrency."""
 
@@ -34,35 +45,52 @@ class Endpoint:
 
     After an error that applies to every request (a rejected key, an unknown url, a service that is down), further
     requests fail immediately with the same message. If the service requests a wait, all requests wait.
+    `clock_skew`: seconds that this machine's clock is ahead of the service's, by its last reply; None: unknown.
     """
 
     def __init__(
-        self, name: str, setting: str, path: str, config: JudgeConfig | EmbeddingsConfig, concurrency: int
+        self,
+        name: str,
+        setting: str,
+        wire: JudgeWire | str,
+        config: JudgeConfig | EmbeddingsConfig,
+        concurrency: int,
+        keys: KeyPlace | None = None,
+        pace: Pace | None = None,
     ) -> None:
-        """`name`: the service in messages. `setting`: its section of the manifest. `path`: appended to the base url.
+        """`name`: the service in messages. `setting`: its section of the manifest. `wire`: or its path alone.
 
         Raises:
             JudgeError: the base url is not usable.
         """
-        headers = _compute_headers(config)
+        path, headers, self._build_key = _read_wire(wire)
+        self._secrets = Redaction()
+        self._configured = {header.lower(): text.strip() for header, text in config.headers.items()}
+        for text in self._configured.values():
+            self._hide(text)
+        self._key = KeySource(config.api_key, setting, keys or KeyPlace(), self._hide)
+        if isinstance(config.api_key, str):
+            self._hide(config.api_key.strip())
         self.service = ServiceNames(
             name,
             setting,
             request_keys="",
             credentials_key=_name_credentials(config),
             place_key="baseUrl and model",
-            hide=hide_all(text for value in headers.values() for text in (value, value.partition(" ")[2])),
+            hide=self._secrets.blank,
         )
         self._model = config.model
         self._path = path
         self._url = _find_url(setting, config.base_url, path)
         self._timeout = config.timeout_seconds
         self._limit = AdaptiveLimit(concurrency)
+        self._pace = pace or Pace()
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
+        self.clock_skew: float | None = None
         self._broken: str | None = None
         route = choose_route(self._url)
-        self._connections = Connections(lambda: open_client(headers, route))
+        self._connections = Connections(lambda: open_client({**headers, **self._configured}, route))
 
     def __str__(self) -> str:
         """Return `the judge at https://host/path`, without parts of the url that may be secret."""
@@ -77,6 +105,10 @@ class Endpoint:
         content = json.dumps(body).encode()
         return await self._limit.run(lambda: self._attempt(content))
 
+    def count_successes(self) -> int:
+        """Return the number of requests that the service answered."""
+        return self._limit.successes
+
     async def aclose(self) -> None:
         """Close the connections."""
         await self._connections.aclose()
@@ -85,7 +117,8 @@ class Endpoint:
         if self._broken is not None:
             raise JudgeError(self._broken, fatal=True)
         try:
-            return _parse_object(await self._exchange(content), self._url, self.service)
+            spending = await self._pace.take(len(content) // _BYTES_PER_TOKEN)
+            reply = _parse_object(await self._exchange_with_key(content), self._url, self.service)
         except ServiceError as error:
             named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
             if named.fatal:
@@ -93,6 +126,9 @@ class Endpoint:
             elif self._silent >= self._max_silent:
                 self._broken = f"{named}; no answer to {self._silent} requests in a row, so no more are sent"
             raise named from None
+        usage = read_usage(reply.get("usage"))
+        spending.tokens = spending.tokens if usage is None else usage.total
+        return reply
 
     def _explain_missing_model(self, error: ServiceError) -> JudgeError | None:
         """Return the error of an endpoint that lacks the model, with how to choose another; None for another error."""
@@ -107,14 +143,32 @@ class Endpoint:
         shown = self.service.excerpt(self._model)
         return JudgeError(f"{self} has no model {shown}; {way_on}; the reply says {said}", fatal=True)
 
-    async def _exchange(self, content: bytes) -> bytes:
+    async def _exchange_with_key(self, content: bytes) -> bytes:
+        """Return the reply. A key that was rejected is renewed once, if a command prints it."""
+        key = await self._key.get()
+        try:
+            return await self._exchange(content, key)
+        except ServiceError as error:
+            if error.status != HTTPStatus.UNAUTHORIZED or not self._key.may_change:
+                raise
+        return await self._exchange(content, await self._key.get(rejected=key))
+
+    def _hide(self, secret: str) -> None:
+        for number, text in enumerate((secret, secret.partition(" ")[2])):
+            self._secrets.add(f"{len(self._secrets.names)}-{number}", text)
+
+    async def _exchange(self, content: bytes, key: str) -> bytes:
         is_silent = True
+        own = {name: text for name, text in self._build_key(key).items() if name not in self._configured} if key else {}
+        request = OutgoingRequest(self._url, self._timeout, content, headers=encode_headers(own))
         try:
             async with (
                 self._connections.take() as client,
-                send(client, OutgoingRequest(self._url, self._timeout, content), self.service) as response,
+                send(client, request, self.service) as response,
             ):
                 is_silent, self._silent = False, 0
+                self._pace.learn(response.headers)
+                self.clock_skew = _read_skew(response.headers.get("date"))
                 await refuse_status(response, self.service)
                 return await read_whole(response)
         except ServiceError:
@@ -122,11 +176,16 @@ class Endpoint:
             raise
 
 
-def _compute_headers(config: JudgeConfig | EmbeddingsConfig) -> dict[str, str]:
-    """Return the headers for the endpoint, by name in lower case. Configured ones override the key's."""
-    key = (config.api_key or "").strip()
-    headers = {"authorization": f"Bearer {key}"} if key else {}
-    return headers | {name.lower(): text.strip() for name, text in config.headers.items()}
+def _read_skew(date: str | None) -> float | None:
+    """Return the seconds that this machine's clock is ahead of a Date header; None without a usable one."""
+    with suppress(ValueError):
+        return (datetime.now(UTC) - parsedate_to_datetime(date or "")).total_seconds()
+    return None
+
+
+def _read_wire(wire: JudgeWire | str) -> tuple[str, Mapping[str, str], Callable[[str], Mapping[str, str]]]:
+    """Return a wire's path, its headers, and what builds those of a key."""
+    return (wire, {}, build_bearer) if isinstance(wire, str) else (wire.path, wire.headers, wire.build_headers)
 
 
 def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:

@@ -26,6 +26,7 @@ _REFUSALS = (
     r"(?:[\[{][^\]}\n]*?)?\W?NAME",
     r"not supported[^\n.;:]{0,30}:\s*\W?NAME",
     r"remove \W?NAME\W? and try again",
+    r"may not be enabled when \W?NAME",
 )
 """Words that tie the name of a parameter to its refusal, in one sentence."""
 _OTHER_TYPE = r"NAME(?:\.type\b|\s+type\b)[^\n;]{0,30}?(?:must be|should be)"

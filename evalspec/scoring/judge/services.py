@@ -13,6 +13,7 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
 from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.grading import CURRENT, find_cacheable
+from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
 
 if TYPE_CHECKING:
@@ -43,10 +44,11 @@ class JudgeServices:
         self._embedder: TextEmbedder | None = None
         self._ragas_ready = False
         self._loading = asyncio.Lock()
+        self._keys: KeyPlace | None = None
 
-    def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig) -> None:
+    def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig, keys: KeyPlace | None = None) -> None:
         """Replace the configs by ones with resolved references, before anything is opened."""
-        self._judge, self._embeddings = judge, embeddings
+        self._judge, self._embeddings, self._keys = judge, embeddings, keys
 
     @property
     def embeddings(self) -> EmbeddingsConfig:
@@ -91,7 +93,7 @@ class JudgeServices:
         if self._embedder is None:
             from evalspec.scoring.judge.embeddings import create_embedder
 
-            self._embedder = create_embedder(self._embeddings, self.cache)
+            self._embedder = create_embedder(self._embeddings, self.cache, self._keys)
         return self._embedder
 
     async def grade(
@@ -157,9 +159,8 @@ class JudgeServices:
         if self._chat is None:
             from evalspec.scoring.judge.chat import ChatClient
 
-            self._chat = ChatClient(
-                self._judge, self.usage, JudgeListener(self._learn, self.listener.waits), self.cache, self.budget
-            )
+            listener = JudgeListener(self._learn, self.listener.waits)
+            self._chat = ChatClient(self._judge, self.usage, listener, self.cache, self._keys, self.budget)
         return self._chat
 
     def _learn(self, learned: Learned) -> None:
@@ -182,7 +183,7 @@ class JudgeServices:
         place = [embeddings.provider, embeddings.model, strip_userinfo(embeddings.base_url), local]
         return {
             "scorer": [ragas_class, digest_scorer(ragas_class)],
-            "judge": [judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
+            "judge": [judge.wire, judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
             "embeddings": place if is_embedded else None,
         }
 

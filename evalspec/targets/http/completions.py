@@ -1,7 +1,7 @@
 """Parts of openai-compatible replies, shared by agents and judges."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from evalspec.base.errors import ServiceError
 from evalspec.model import Usage
@@ -9,11 +9,33 @@ from evalspec.model import Usage
 _MOST_TOKENS = 10**15
 """Larger counts are an error of the service. Sums of counts of this size are exact as floats, or nearly."""
 
-_USAGE_KEYS = (
-    ("prompt_tokens", "completion_tokens"),
-    ("input_tokens", "output_tokens"),
-    ("inputTokens", "outputTokens"),
-    ("prompt_eval_count", "eval_count"),
+
+class _Spelling(NamedTuple):
+    """How a provider spells its counts. `cached`: paths of the input tokens from its prompt cache, within the input.
+
+    `apart`: keys of input tokens that `input` does not count: those from the cache, and those written to it.
+    """
+
+    input: str
+    output: str
+    cached: Sequence[Sequence[str]] = ()
+    apart: Sequence[str] = ()
+
+
+_DETAILS = (("prompt_tokens_details", "cached_tokens"), ("input_tokens_details", "cached_tokens"))
+_SPELLINGS = (
+    # OpenAI, Azure, Gemini, xAI, Groq, Mistral, Qwen, OpenRouter, vLLM; then DeepSeek, and Moonshot
+    _Spelling("prompt_tokens", "completion_tokens", (*_DETAILS, ("prompt_cache_hit_tokens",), ("cached_tokens",))),
+    # Anthropic counts cached tokens apart, OpenAI's responses do not.
+    _Spelling(
+        "input_tokens",
+        "output_tokens",
+        (*_DETAILS, ("cached_input_tokens",)),
+        ("cache_read_input_tokens", "cache_creation_input_tokens"),
+    ),
+    # Bedrock
+    _Spelling("inputTokens", "outputTokens", (), ("cacheReadInputTokens", "cacheWriteInputTokens")),
+    _Spelling("prompt_eval_count", "eval_count"),
 )
 
 
@@ -60,14 +82,26 @@ def read_content(content: Any) -> str | None:
 
 
 def read_usage(value: Any) -> Usage | None:
-    """Return the input and output tokens; None unless the value has both counts, because unknown is not 0."""
+    """Return the input and output tokens; None unless the value has both counts, because unknown is not 0.
+
+    Input tokens include those that the provider read from its prompt cache, or wrote to it.
+    """
     if not isinstance(value, Mapping):
         return None
-    for input_key, output_key in _USAGE_KEYS:
-        counts = [_as_count(value.get(key)) for key in (input_key, output_key)]
-        if counts[0] is not None and counts[1] is not None:
-            return Usage(counts[0], counts[1])
+    for spelling in _SPELLINGS:
+        given, written = _as_count(value.get(spelling.input)), _as_count(value.get(spelling.output))
+        if given is not None and written is not None:
+            apart = [_as_count(value.get(key)) or 0 for key in spelling.apart]
+            cached = next((count for path in spelling.cached if (count := _find_count(value, path))), 0)
+            given += sum(apart)
+            return Usage(given, written, min(given, cached or sum(apart[:1])))
     return None
+
+
+def _find_count(value: Any, path: Sequence[str]) -> int | None:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return _as_count(value)
 
 
 def _as_count(value: Any) -> int | None:

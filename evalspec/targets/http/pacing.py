@@ -29,21 +29,24 @@ async def persist(
     attempt: Callable[[], Awaitable[T]],
     max_retries: int,
     on_retry: Callable[[ServiceError, float], None] | None = None,
+    count_successes: Callable[[], int] = lambda: 0,
 ) -> T:
     """Return the result of the first successful attempt, after at most `max_retries` retries.
 
     Waits as long as the error says, otherwise exponentially longer, with jitter. `on_retry`: called before each wait
-    with the error and the seconds.
+    with the error and the seconds. `count_successes`: requests that the service has answered. While it answers others,
+    a refusal for load is no failure of this request, so a retry after it does not count.
 
     Raises:
         ServiceError: the last attempt's, or the first one that is not worth a retry.
     """
-    failures = 0
+    failures, answered = 0, count_successes()
     while True:
         try:
             return await attempt()
         except ServiceError as error:
-            failures += 1
+            before, answered = answered, count_successes()
+            failures += not (max_retries and error.throttled and answered > before)
             if failures > max_retries or not _is_worth_retrying(error):
                 raise
             wait = compute_backoff(failures) if error.retry_after is None else error.retry_after
@@ -67,6 +70,7 @@ class AdaptiveLimit:
     def __init__(self, maximum: int) -> None:
         self.maximum = maximum
         self.limit = float(maximum)
+        self.successes = 0
         self._active = 0
         self._resume_at = 0.0
         self._last_cut = float("-inf")
@@ -108,6 +112,7 @@ class AdaptiveLimit:
 
     def succeeded(self) -> None:
         """Record a successful request. The limit grows by one per round of requests."""
+        self.successes += 1
         if self.limit < self.maximum:
             self.limit = min(self.maximum, self.limit + 1 / self.limit)
             self._wake()

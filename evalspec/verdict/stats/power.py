@@ -5,7 +5,8 @@ from a unit's mean. A drop lowers every rate by the same share, or every other s
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -47,9 +48,9 @@ class AttemptModel(Struct, frozen=True):
     continuous.
     """
 
-    rates: Sequence[float] = ()
-    deviations: Sequence[float] = ()
-    sizes: Sequence[int] = ()
+    rates: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+    sizes: tuple[int, ...] = ()
     step: float = 0.0
 
     @property
@@ -104,6 +105,7 @@ class Design(Struct, frozen=True):
         )
 
 
+@lru_cache  # metrics whose noise is assumed have the same model
 def find_detectable(model: AttemptModel, design: Design, seed: int = 0) -> float | None:
     """Return the smallest true drop that four of five runs detect, in the unit of the score; None if none is."""
     power = compute_power(model, design, seed)
@@ -132,8 +134,8 @@ def compute_power(model: AttemptModel, design: Design, seed: int = 0) -> Callabl
         drawn = attempts(drop)
         before, runs = drawn[:, :, : design.attempts], drawn[:, :, design.attempts :]
         found = _is_significant(before, runs[:, :, : design.own], sizes, design, model)
-        if design.confirmed:
-            found &= _is_significant(before, runs[:, :, design.own :], sizes, design, model)
+        if design.confirmed and found.any():
+            found[found] = _is_significant(before[found], runs[found, :, design.own :], sizes, design, model)
         return float(found.mean())
 
     return power

@@ -1,6 +1,6 @@
 """The contract of each part, checked by evalspec."""
 
-from evalspec_faq import FAQ, HELPDESK, TAP, SharedWords, cites_source
+from evalspec_faq import FAQ, GRADER, HELPDESK, TAP, SharedWords, cites_source
 
 from evalspec.api.plugins import (
     AgentReply,
@@ -8,6 +8,7 @@ from evalspec.api.plugins import (
     Sample,
     check_agent,
     check_dataset_format,
+    check_judge,
     check_metric,
     check_reporter,
     check_retriever,
@@ -32,6 +33,11 @@ def test_reporter():
 
 def test_agent():
     assert check_agent(HELPDESK, {"answer": "You do."}).response == "You do."
+
+
+def test_judge():
+    found = check_judge(GRADER, {"graded": '{"value": 1}', "grader": "desk-2"})
+    assert found.choices[0].text == '{"value": 1}'
 
 
 def test_retriever():

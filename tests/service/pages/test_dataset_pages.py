@@ -15,7 +15,7 @@ from evalspec.api.public import validate
 from evalspec.service import dataset_checks, jobs, uploaded_datasets
 from evalspec.service.dataset_checks import run_dataset_check
 from evalspec.service.pages import datasets_pages
-from evalspec.service.retention import purge_expired
+from evalspec.service.serving import purge_expired
 from evalspec.service.settings import Project
 from evalspec.service.tokens import Scope
 from hostile_texts import HOSTILE

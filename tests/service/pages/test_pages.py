@@ -3,6 +3,8 @@
 import json
 import re
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from html import unescape
 
@@ -15,6 +17,7 @@ from evalspec.reports.base import REPORTERS
 from evalspec.reports.markup.run_content import build_content
 from evalspec.service import jobs, run_index
 from evalspec.service.kept_json import encode_kept
+from evalspec.service.pages import compare_pages
 from evalspec.service.pages.assets import load_assets
 from evalspec.service.sample_index import index_path
 from evalspec.service.settings import ServiceLimits
@@ -316,17 +319,22 @@ def test_what_failed_is_tried_again_by_a_button(client, shop, engine, as_user):
 
 
 @only_sqlite
-def test_a_run_is_followed_while_it_is_in_progress(server, agent):
-    agent.delay = 1.0
-    started = server("--workers", "1", "--lease", "2")
-    with started.client() as client:
-        assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
-        shown = wait_for(lambda: (page := client.get("/runs", headers=BROWSER).text) and "<progress" in page and page)
+def test_a_run_is_followed_while_it_is_in_progress(client, agent, work):
+    go_on = threading.Event()
+    agent.reply = lambda _: (len(agent.requests) < 3 or go_on.wait(60)) and {"response": "Paris"}
+    assert client.post("/v1/runs", json={"concurrency": 1}).status_code == 202
+    with ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work, lease_seconds=2)
+        shown = wait_for(lambda: "<progress" in (page := page_of(client, "/runs")) and page)
         (progress,) = re.findall(r'hx-get="(/runs/jobs/[^"]*)"', shown)
-        done = wait_for(lambda: "Show the results" in (part := client.get(progress).text) and part)
-        assert "hx-trigger" not in done
-        (run,) = set(re.findall(r'href="(/runs/[^"]*)"', done))
-        assert "PASS" in client.get(run, headers=BROWSER).text or "NOT GATED" in client.get(run, headers=BROWSER).text
+        assert "hx-trigger" in client.get(progress).text
+        go_on.set()
+        working.result()
+    done = client.get(progress).text
+    assert "Show the results" in done
+    assert "hx-trigger" not in done
+    (run,) = set(re.findall(r'href="(/runs/[^"]*)"', done))
+    assert "NOT GATED" in page_of(client, run)
 
 
 def store_content(folder, run: Run) -> None:
@@ -405,25 +413,17 @@ def test_long_texts_are_cut_with_a_link_to_the_whole(client, projects):
 
 
 @only_sqlite
-def test_a_large_comparison_is_made_by_a_worker(server, agent, monkeypatch, projects):
-    from evalspec.service.pages import compare_pages
-
-    shop = write_shop(projects["shop"])
+def test_a_large_comparison_is_made_by_a_job(client, engine, work, shop):
     runs = [run_shop(shop, wrong).id for wrong in (3, 4)]
-    started = server("--workers", "1")
     asked = {"baseline": runs[0], "candidates": [runs[1]], "allow_mismatch": False}
-    from evalspec.service.database import open_database
-
-    engine = open_database(started.database)
     id, limits = jobs.create_id("compare"), ServiceLimits()
     jobs.enqueue(engine, "shop", compare_pages.KIND, asked, "ana", id=id, calls=0, limits=limits)
-    job = wait_for(lambda: (found := jobs.find_job(engine, "shop", id)) and not found.is_open and found)
-    engine.dispose()
+    work()
+    job = jobs.find_job(engine, "shop", id)
     assert job.status == jobs.COMPLETED, job.error
     assert list((shop / ".evalspec" / "index" / runs[1]).glob("comparison-*.json"))
-    with started.client() as client:
-        page = client.get(f"/compare?baseline={runs[0]}&candidate={runs[1]}", headers=BROWSER).text
-        assert "Newly passing" in page
-        several = client.get(f"/compare?baseline={runs[0]}&candidate={runs[1]},{runs[0]}", headers=BROWSER).text
-        assert "may be the best" in several and "Candidates with each other" in several
-        assert "may be the best" not in page and "Candidates with each other" not in page
+    page = page_of(client, f"/compare?baseline={runs[0]}&candidate={runs[1]}")
+    assert "Newly passing" in page
+    several = page_of(client, f"/compare?baseline={runs[0]}&candidate={runs[1]},{runs[0]}")
+    assert "may be the best" in several and "Candidates with each other" in several
+    assert "may be the best" not in page and "Candidates with each other" not in page

@@ -7,8 +7,14 @@ from typing import Any
 from evalspec.inputs.datasets.base import CorpusForm, DatasetFormat, SearchPreset
 from evalspec.inputs.datasets.record_files import probe
 from evalspec.inputs.formats.autorag.compat import COMPAT
-from evalspec.inputs.formats.autorag.reading import read_autorag, read_documents
-from evalspec.inputs.formats.autorag.schema import CORPUS_FILE, PASSAGES, QA_FILE, passages_of
+from evalspec.inputs.formats.autorag.schema import (
+    CORPUS_FILE,
+    PASSAGES,
+    QA_FILE,
+    passages_of,
+    read_autorag,
+    read_documents,
+)
 from evalspec.inputs.formats.autorag.writing import list_losses, write_autorag
 from evalspec.model import Document, Sample
 

@@ -8,15 +8,13 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import AgentReply, Sample, Usage
+from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.wire import Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_content, read_usage
 
 _MAX_TOKENS = 4096
 _SYSTEM = "system"
-_CACHED = ("cache_creation_input_tokens", "cache_read_input_tokens")
-"""Input tokens that `input_tokens` does not count."""
 
 
 def _build_messages(sample: Sample, endpoint: ChatEndpoint) -> Any:
@@ -47,15 +45,7 @@ def _assemble(content: list[Any], stop_reason: Any, usage: Any) -> AgentReply:
     if answer is None and not calls:
         why = f" (stop_reason {excerpt(reason)})" if reason else ""
         raise ServiceError(f"the content of the reply has neither text nor tool_use{why}")
-    return AgentReply(answer or "", tool_calls=calls, usage=_read_usage(usage), finish_reason=reason)
-
-
-def _read_usage(value: Any) -> Usage | None:
-    usage = read_usage(value)
-    if usage is None:
-        return None
-    cached = [count for key in _CACHED if isinstance(count := value.get(key), int)]
-    return Usage(usage.input_tokens + sum(cached), usage.output_tokens)
+    return AgentReply(answer or "", tool_calls=calls, usage=read_usage(usage), finish_reason=reason)
 
 
 class _MessageEvents:

@@ -1,0 +1,235 @@
+"""`evalspec doctor`: ask the agent, the judge and the embeddings of a manifest one small question each."""
+
+import asyncio
+import os
+import platform
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from evalspec import __version__
+from evalspec.api.loops import run_coroutine
+from evalspec.base.errors import EvalspecError, InvalidInput, ServiceError
+from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.model import AgentReply, JudgeUsage, Need, Sample
+from evalspec.model.checkups import Checkup, CheckupFinding
+from evalspec.runs.planning.build import Plan, build_plan
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.services import locate_keys
+from evalspec.runs.runner.execute import agent_process, close_agent
+from evalspec.runs.store.run_store import RunStore
+from evalspec.targets.agents.base import AgentTarget
+from evalspec.targets.agents.function import AgentFunction, call_function
+
+_QUESTION = "Are you there? Answer with yes."
+_SCHEMA = {
+    "title": "answer",
+    "type": "object",
+    "properties": {"value": {"type": "string", "enum": ["yes", "no"]}},
+    "required": ["value"],
+}
+_LEAST_FREE_BYTES = 200 << 20
+_MOST_SKEW_SECONDS = 30.0
+_PACKAGES = ("ragas", "instructor", "openai", "wordllama", "httpx", "pydantic", "msgspec")
+
+
+class _Answered(NamedTuple):
+    """What a service answered. `clock_skew`: seconds that this machine's clock is ahead of the service's, if known."""
+
+    message: str
+    clock_skew: float | None = None
+    warning: str | None = None
+    fix: str | None = None
+
+
+def diagnose(loaded: LoadedManifest, options: RunOptions, store: RunStore) -> Checkup:
+    """Return what a run of the manifest would find. Starts the agent's command, and sends one question to each service.
+
+    Raises:
+        InvalidInput: the manifest or a dataset is invalid.
+    """
+    plan = build_plan(loaded, options)
+    found = [*_check_machine(store), *run_coroutine(lambda: _ask_all(plan))]
+    redact = loaded.references.redact
+    findings = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in found)
+    return Checkup(exit_code=3 if any(one.status == "failed" for one in findings) else 0, findings=findings)
+
+
+def _check_machine(store: RunStore) -> Iterator[CheckupFinding]:
+    versions = [f"evalspec {__version__}", f"Python {platform.python_version()}"]
+    for name in _PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    yield CheckupFinding("versions", "ok", ", ".join(versions))
+    for name, folder in (("runs", store.runs), ("cache", store.cache)):
+        yield _check_folder(f"disk of {name}", folder)
+
+
+def _check_folder(name: str, folder: Path) -> CheckupFinding:
+    place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        fix = "make it a folder that you may write to, or run evalspec in another folder"
+        return CheckupFinding(name, "failed", f"{place} cannot be written to", fix)
+    free = shutil.disk_usage(place).free
+    message = f"{free >> 20:,} MiB are free in {place}"
+    if free < _LEAST_FREE_BYTES:
+        return CheckupFinding(name, "failed", message, f"free at least {_LEAST_FREE_BYTES >> 20} MiB")
+    return CheckupFinding(name, "ok", message)
+
+
+async def _ask_all(plan: Plan) -> list[CheckupFinding]:
+    needs = {need for dataset in plan.datasets for metric in dataset.metrics.values() for need in metric.needs}
+    embeddings = plan.services.embeddings
+    is_local = embeddings.provider == "local"
+    parts: list[tuple[str, str | None, str, Callable[[], Awaitable[_Answered]] | None]] = [
+        ("agent", plan.target.url if plan.target else None, "spec.api", _find_agent(plan)),
+        (
+            "judge",
+            plan.judge.base_url if plan.judge else None,
+            "spec.evaluation.judge",
+            partial(_ask_judge, plan, plan.judge) if plan.judge else None,
+        ),
+        (
+            "embeddings",
+            None if is_local else embeddings.base_url,
+            "spec.evaluation.embeddings",
+            partial(_embed, plan) if Need.EMBEDDINGS in needs else None,
+        ),
+    ]
+    try:
+        return [
+            finding
+            for name, url, setting, ask in parts
+            async for finding in _check_service(name, url if ask else None, setting, ask)
+        ]
+    finally:
+        await plan.services.aclose()
+        await close_agent(plan)
+
+
+async def _check_service(
+    name: str, url: str | None, setting: str, ask: Callable[[], Awaitable[_Answered]] | None
+) -> AsyncIterator[CheckupFinding]:
+    if ask is None:
+        yield CheckupFinding(name, "skipped", "no selected dataset needs it")
+        return
+    if url is not None:
+        from evalspec.targets.http.routes import shown_proxy
+
+        proxy = shown_proxy(url)
+        yield CheckupFinding(f"proxy of {name}", "ok", f"requests go through {proxy}" if proxy else "none is used")
+    started = perf_counter()
+    try:
+        answered = await ask()
+    except EvalspecError as error:
+        yield CheckupFinding(name, "failed", str(error), _suggest(error, setting))
+        return
+    message = f"{answered.message} in {perf_counter() - started:.1f} s"
+    yield CheckupFinding(name, "ok", message)
+    if answered.warning:
+        yield CheckupFinding(f"answers of {name}", "warning", answered.warning, answered.fix)
+    if answered.clock_skew is not None:
+        yield _judge_clock(name, answered.clock_skew)
+
+
+def _judge_clock(name: str, skew: float) -> CheckupFinding:
+    message = f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} that of the service"
+    if abs(skew) <= _MOST_SKEW_SECONDS:
+        return CheckupFinding(f"clock of {name}", "ok", message)
+    return CheckupFinding(f"clock of {name}", "warning", message, "set the clock; keys that expire depend on it")
+
+
+def _suggest(error: EvalspecError, setting: str) -> str:
+    """Return what to do after a failure."""
+    if isinstance(error, InvalidInput):
+        return error.problems[0].fix
+    if isinstance(error, ServiceError) and error.unreachable:
+        return f"start it, or correct its address in {setting}"
+    if isinstance(error, ServiceError) and error.status in (401, 403):
+        return f"correct the key in {setting}"
+    return f"correct {setting}, or the service; the message says what it answered"
+
+
+def _find_agent(plan: Plan) -> Callable[[], Awaitable[_Answered]] | None:
+    asked = [dataset for dataset in plan.datasets if dataset.is_at_agent]
+    if not asked or (plan.target is None and plan.agent is None):
+        return None
+    sample = replace(asked[0].samples[0], user_input=_QUESTION)
+
+    agent, target = plan.agent, plan.target
+
+    async def ask() -> _Answered:
+        async with agent_process(plan, None, needed=True):
+            reply = await (_ask_by_http(target, sample) if agent is None and target else _call(agent))
+        return _Answered(f"it answered {len(reply.response):,} characters")
+
+    return ask
+
+
+async def _call(agent: AgentFunction) -> AgentReply:
+    from evalspec.targets.agents.results import read_result
+
+    return read_result(await call_function(agent, _QUESTION), "the result of the agent's function")
+
+
+async def _ask_by_http(target: AgentTarget, sample: Sample) -> AgentReply:
+    from evalspec.targets.agents.http import HttpAgent
+    from evalspec.targets.http.routes import choose_route
+
+    agent = HttpAgent(target, choose_route(target.url))
+    try:
+        return await agent.ask(sample)
+    finally:
+        await agent.aclose()
+
+
+async def _ask_judge(plan: Plan, config: JudgeConfig) -> _Answered:
+    from evalspec.scoring.judge.chat import ChatClient
+    from evalspec.scoring.judge.extraction import UnusableVerdict, extract_object
+    from evalspec.scoring.judge.services import import_ragas
+    from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
+
+    learned: dict[str, Mapping[str, str]] = {}
+    ledger = UsageLedger()
+
+    def check(text: str) -> str:
+        answer = extract_object(text).get("value")
+        if answer not in ("yes", "no"):
+            raise UnusableVerdict("its answer is neither yes nor no")
+        return str(answer)
+
+    client = ChatClient(
+        config, ledger, JudgeListener(lambda found: learned.update(found)), keys=locate_keys(plan.loaded)
+    )
+    try:
+        await client.ask(_QUESTION, _SCHEMA, check, "doctor")
+    finally:
+        await client.aclose()
+    await asyncio.to_thread(import_ragas)
+    names = [*learned.get("judge_models", {}).values()] or ["it"]
+    refused = learned.get("judge_refused", {})
+    instead = "".join(f"; {name} is {what}" for name, what in sorted(refused.items()))
+    message = f"{names[0]} answered by wire {config.wire}{instead}"
+    if _count_repairs(ledger.total, len(refused)):
+        warning = "its first answer was no JSON object of the schema, so each such answer costs another request"
+        return _Answered(message, client.clock_skew, warning, "set responseFormat to what the endpoint supports")
+    return _Answered(message, client.clock_skew)
+
+
+def _count_repairs(used: JudgeUsage, refused: int) -> int:
+    """Return the requests after an unusable answer or a failure; refused parameters are reported on their own."""
+    return used.retries - refused
+
+
+async def _embed(plan: Plan) -> _Answered:
+    embedder = plan.services.embedder()
+    vectors = await embedder.embed([_QUESTION])
+    return _Answered(f"a vector of {vectors.shape[1]} dimensions", embedder.clock_skew)

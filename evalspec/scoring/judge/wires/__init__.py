@@ -1,0 +1,1 @@
+"""The wires of judges that evalspec has, one a module."""

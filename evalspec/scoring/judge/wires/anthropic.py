@@ -1,0 +1,83 @@
+"""Anthropic's messages (`POST …/messages`): the system's text apart, content in blocks, and answers by a forced tool.
+
+Two blocks are marked for Anthropic's prompt cache: the system's text, and the user's text up to the sample. Both are
+the same for all samples of a metric.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evalspec.model import is_cut_off
+from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, JudgeReply, JudgeWire, close_schema
+from evalspec.targets.http.completions import read_content, read_usage
+
+_TOOL = "answer"
+_SAMPLE = "\ninput: "
+"""What precedes the sample in a prompt of ragas. The sample is JSON on one line, so the last one is the mark."""
+_CACHED = {"cache_control": {"type": "ephemeral"}}
+
+
+def _build_request(question: JudgeQuestion) -> dict[str, Any]:
+    first, *later = question.messages
+    system = first["content"] if first["role"] == "system" else ""
+    turns = later if system else question.messages
+    return {
+        "model": question.model,
+        **({"system": [{"type": "text", "text": system, **_CACHED}]} if system else {}),
+        "messages": _build_messages(turns),
+        **question.parameters,
+        **_request_json(question),
+    }
+
+
+def _build_messages(turns: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
+    """Return the turns. Empty answers are left out, because empty text is refused."""
+    asked, *others = turns
+    begin, mark, sample = asked["content"].rpartition(_SAMPLE)
+    stable = [{"type": "text", "text": begin, **_CACHED}] if begin else []
+    opening = {"role": "user", "content": [*stable, {"type": "text", "text": f"{mark}{sample}"}]}
+    said = [{"role": turn["role"], "content": turn["content"]} for turn in others if turn["content"].strip()]
+    return [opening, *said]
+
+
+def _request_json(question: JudgeQuestion) -> dict[str, Any]:
+    schema = {"type": "object", **question.schema}
+    if question.form == "tool":
+        tool = {"name": _TOOL, "description": "Give the answer.", "input_schema": schema}
+        return {"tools": [tool], "tool_choice": {"type": "tool", "name": _TOOL}}
+    if question.form == "json_schema":
+        return {"output_config": {"format": {"type": "json_schema", "schema": close_schema(schema)}}}
+    return {}
+
+
+def _read_reply(reply: Mapping[str, Any]) -> JudgeReply:
+    content = reply.get("content")
+    choices = [_read_choice(content, reply.get("stop_reason"))] if isinstance(content, list) else []
+    return JudgeReply(choices, read_usage(reply.get("usage")), {"model": reply.get("model")})
+
+
+def _read_choice(content: list[Any], reason: Any) -> JudgeChoice:
+    calls = [block for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
+    text = json.dumps(calls[0].get("input"), ensure_ascii=False) if calls else read_content(content) or ""
+    known = reason if isinstance(reason, str) else ""
+    is_truncated, is_refused = known == "max_tokens", known == "refusal"
+    return JudgeChoice(
+        text,
+        is_truncated=is_truncated,
+        refusal=(read_content(content) or known) if is_refused else None,
+        incomplete=known if not (is_truncated or is_refused) and (known == "pause_turn" or is_cut_off(known)) else None,
+    )
+
+
+ANTHROPIC = JudgeWire(
+    "anthropic",
+    "Anthropic's messages",
+    "messages",
+    _build_request,
+    _read_reply,
+    build_headers=lambda key: {"x-api-key": key},
+    headers={"anthropic-version": "2023-06-01"},
+    forms={"auto": ("tool", "json_schema"), "json_schema": ("json_schema",)},
+    form_keys={"tool": ("tools", "tool_choice"), "json_schema": ("output_config",)},
+)
