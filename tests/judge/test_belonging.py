@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported
@@ -224,6 +224,8 @@ def test_a_date_or_number_in_another_form_covers_its_reference(reference, statem
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))
+@example("À*P", ["0*"])
+@example("가*P", ["0*"])
 def test_any_text_has_its_own_words(text, others):
     assert find_unsupported([text], " ".join([text, *others])) is None
     assert compute_coverage([text, *others], text) == 1.0
