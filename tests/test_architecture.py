@@ -241,7 +241,7 @@ NOT_FOR_ONE_REPLY = HEAVY - {"rich"} | {
     "evalspec.scoring.judge.chat",
     "evalspec.inputs.manifest.retriever_schema",
     "evalspec.runs.planning.opening",
-    "evalspec.runs.planning.query_settings",
+    "evalspec.runs.planning.queries",
     "evalspec.runs.planning.retriever_targets",
     "evalspec.reports.html",
     "evalspec.reports.markdown",

@@ -1,17 +1,18 @@
-"""The report for spreadsheets and data frames: CSV (RFC 4180) with a row for each sample, attempt and metric.
-
-UTF-8 without a byte order mark, which most readers would read as part of the first column's name.
-"""
+"""The reports for other programs: CSV and JSON Lines, with a line for each attempt, or for each of its scores."""
 
 import csv
 from io import StringIO
 from typing import Any
 
+from msgspec.structs import asdict
+
 from evalspec.base.foreign_text import visible
-from evalspec.model import Run
+from evalspec.base.json_text import render_line
+from evalspec.model import Exchange, Run, Sample, Score
 from evalspec.reports.base import Reporter, StoredExchanges
 from evalspec.reports.rows import (
     COLUMNS,
+    AttemptRow,
     cause_column,
     identify,
     read_attempts,
@@ -53,3 +54,56 @@ def _cell(value: Any) -> Any:
 
 
 CSV = Reporter("csv", (".csv",), render_csv)
+
+
+def render_jsonl(run: Run, exchanges: StoredExchanges) -> str:
+    """Return a line for each attempt, in the order of the run. Every key is present. null: unknown, or not stored."""
+    return "".join(f"{render_line(describe_attempt(run, row))}\n" for row in read_attempts(run, exchanges))
+
+
+def describe_attempt(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
+    """Return an attempt as a JSON object."""
+    texts = _texts(attempt_row.exchange) if attempt_row.exchange else _NO_TEXTS
+    scores = {metric: _score(score) for metric, score in attempt_row.scores.items()}
+    attempt = attempt_row.attempt
+    rest = {
+        "finish_reason": attempt.finish_reason,
+        "question_digest": attempt.question_digest,
+        "request_digest": attempt.request_digest,
+        "scores": scores,
+    }
+    return identify(run, attempt_row) | timing_columns(attempt_row) | texts | rest
+
+
+def _texts(exchange: Exchange) -> dict[str, Any]:
+    """Return the texts of an exchange. Contexts are those that the metrics used."""
+    sample, reply = exchange.sample, exchange.reply
+    messages = sample.user_input
+    return {
+        "user_input": messages if isinstance(messages, str) else [asdict(message) for message in messages],
+        "references": sample.references,
+        "reference_contexts": sample.reference_contexts,
+        "qrels": None if sample.qrels is None else dict(sample.qrels),
+        "groups": sample.groups,
+        "response": reply.response if reply else None,
+        "retrieved_contexts": exchange.retrieved_contexts,
+        "retrieved_context_ids": exchange.ranking,
+        "tool_calls": reply.tool_calls if reply else None,
+        "usage": asdict(reply.usage) if reply and reply.usage else None,
+    }
+
+
+def _score(score: Score) -> dict[str, Any]:
+    return {
+        "status": str(score.status),
+        "value": score.value,
+        "reason": score.reason,
+        "evidence": score.evidence_or_none,
+        "repeats": score.repeats,
+        "cause": score.cause,
+    }
+
+
+_NO_TEXTS = dict.fromkeys(_texts(Exchange(Sample("", ""))))
+
+JSONL = Reporter("jsonl", (".jsonl",), render_jsonl)

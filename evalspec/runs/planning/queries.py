@@ -1,18 +1,32 @@
-"""Decide how a dataset queries its retriever. Each setting has its origin."""
+"""Decide how a dataset queries its retriever, and check that the retriever takes the whole input of every query.
+
+Each setting has its origin. The inputs are checked while the samples are read.
+"""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from evalspec.base.errors import Problem
-from evalspec.inputs.datasets.base import settings_finder
+from evalspec.inputs.datasets.base import DatasetFormat, settings_finder
+from evalspec.inputs.datasets.query_input import QueryInput
+from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.inputs.manifest.retriever_schema import HttpTarget, RetrieverTarget
+from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.model import RetrieverSettings, Sample
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, ResolvedRetriever
+from evalspec.runs.planning.input_schema import Matcher, build_matcher, find_schema_problems
 from evalspec.runs.planning.options import choose_first
+from evalspec.runs.planning.retriever_targets import find_placeholders
+from evalspec.runs.planning.retrievers import RETRIEVERS_PLACE, find_target
+from evalspec.runs.planning.survey import Lacking, describe_others
 from evalspec.targets.retrievers.agent import DEFAULT, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.targets.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
 from evalspec.targets.retrievers.opening import is_in_memory
-from evalspec.targets.retrievers.query_input import input_finder
+from evalspec.targets.retrievers.query_input import QUERY, input_finder, list_input_keys, list_unfilled, list_untaken
 
 _DEFAULT_TOP_K = 10
 _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -102,3 +116,121 @@ def read_overrides(samples: Iterable[Sample]) -> dict[str, QueryOverrides]:
 
 def _default_scope(dataset: str) -> str:
     return f"{OWN_BEGINNING}{_UNFIT_FOR_A_SCOPE.sub('-', dataset)}:"
+
+
+PROBLEMS_SHOWN = 20
+"""Maximum number of distinct problems of one dataset. The others are counted."""
+
+
+def watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
+    """Return the check of a dataset's queries; None if no retriever is queried, or if its name is unknown."""
+    found = None if draft.options.has_replies else find_target(draft, config)
+    if found is None:
+        return None
+    name, key, target = found
+    schema = target.input_schema
+    is_valid = schema is not None and not find_schema_problems(schema)
+    return InputWatch(
+        retriever=name,
+        names=find_placeholders(target),
+        matcher=build_matcher(schema) if schema is not None and is_valid else None,
+        request=_name_request(target, (*RETRIEVERS_PLACE, key)),
+    )
+
+
+def _name_request(target: RetrieverTarget, place: Place) -> str | None:
+    """Return the place of the template that placeholders belong in; None if the retriever has none."""
+    return render_path((*place, "http", "search", "request")) if isinstance(target, HttpTarget) else None
+
+
+class _Noted(NamedTuple):
+    """A problem of one or more queries."""
+
+    field: str
+    message: str
+    fix: str
+
+
+class InputWatch(Struct):
+    """The inputs of a dataset's queries that do not fit a retriever.
+
+    `names`: the placeholders that the retriever takes; None if it takes everything. `matcher`: of its inputSchema.
+    `request`: the place of its template. `noted`: the queries with each problem. `hidden`: the number of further
+    problems.
+    """
+
+    retriever: str
+    names: frozenset[str] | None
+    matcher: Matcher | None
+    request: str | None
+    count: int = 0
+    noted: dict[_Noted, Lacking] = field(default_factory=dict)
+    hidden: int = 0
+
+    def watch(self, samples: Iterable[Sample], dataset_format: DatasetFormat) -> Iterator[Sample]:
+        """Yield the samples and check their inputs."""
+        find_input, keys = input_finder(dataset_format.name), list_input_keys()
+        questions_fit = self._takes_questions(find_input(Sample("any", "?")))
+        for sample in samples:
+            self.count += 1
+            if not questions_fit or not keys.isdisjoint(sample.metadata):
+                for problem in self._find_problems(sample, find_input(sample)):
+                    self._add(problem, sample)
+            yield sample
+
+    def list_problems(self, shown_as: str) -> list[Problem]:
+        """Return the problems, each at the first of its queries. `shown_as`: the dataset's file."""
+        found = [
+            Problem(
+                f"query '{lacking.first[0].id}': {noted.message}{describe_others(lacking, self.count)}",
+                noted.fix,
+                shown_as,
+                lacking.first[0].line,
+                noted.field,
+            )
+            for noted, lacking in self.noted.items()
+        ]
+        if self.hidden:
+            more = f"{self.hidden:,} more inputs do not fit the retriever '{self.retriever}'"
+            found.append(Problem(more, "fix those above first", shown_as))
+        return found
+
+    def _takes_questions(self, given: QueryInput) -> bool:
+        """Return whether every query fits that is only a question. Most are, so this saves a check of each."""
+        if self.matcher is not None:
+            return False
+        return self.names is None or not (list_untaken(self.names, given) or list_unfilled(self.names, given, {}))
+
+    def _add(self, problem: _Noted, sample: Sample) -> None:
+        if problem in self.noted or len(self.noted) < PROBLEMS_SHOWN:
+            self.noted.setdefault(problem, Lacking()).add(sample)
+        else:
+            self.hidden += 1
+
+    def _find_problems(self, sample: Sample, given: QueryInput) -> Iterator[_Noted]:
+        if given.question_key is None:
+            yield _Noted(given.place, "this input does not contain the question", "correct it, or remove it")
+            return
+        for key in list_untaken(self.names, given) if self.names is not None else ():
+            message = f"the retriever '{self.retriever}' does not take this field"
+            yield _Noted(_render_field(given, [key]), message, self._fix_untaken(key, key == given.question_key))
+        for name in list_unfilled(self.names or (), given, sample.metadata):
+            source, _, key = name.partition(".")
+            message = f"it has no such value, but the request of the retriever '{self.retriever}' has {{{{{name}}}}}"
+            place = name if source == "metadata" else _render_field(given, [key])
+            yield _Noted(place, message, "add it (null is a value), or remove the placeholder")
+        mismatch = self.matcher(given.fields) if self.matcher is not None else None
+        if mismatch is not None:
+            keys, message = mismatch
+            message = f"{message} (inputSchema of the retriever '{self.retriever}')"
+            yield _Noted(_render_field(given, keys), message, "")
+
+    def _fix_untaken(self, key: str, is_question: bool) -> str:
+        if self.request is None:
+            return "query a retriever that takes it, or remove it from the dataset"
+        wanted = QUERY if is_question else f"input.{key}"
+        return f"add {{{{{wanted}}}}} to {self.request}, or remove it from the dataset"
+
+
+def _render_field(given: QueryInput, keys: Sequence[str | int]) -> str:
+    return given.place if given.is_text else render_path((given.place, *keys))
