@@ -47,8 +47,8 @@ def parroted():
     for prompt in prompts:
         texts = {name: "x" for name, field in prompt.input_model.model_fields.items() if field.is_required()}
         written = prompt.to_string(prompt.input_model(**texts))
-        for example in written.split("\nOutput: {")[1:]:
-            answer, _ = json.JSONDecoder().raw_decode("{" + example)
+        for shown in written.split("\nOutput: {")[1:]:
+            answer, _ = json.JSONDecoder().raw_decode("{" + shown)
             yield prompt.output_model.__name__, answer
 
 

@@ -32,10 +32,15 @@ from evalspec.model import (
 )
 from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
-from evalspec.runs.runner.doubtful_measurements import list_doubtful_measurements
 from evalspec.runs.runner.fingerprint import public_part
+from evalspec.runs.runner.replies import (
+    compute_stages,
+    describe_oddities,
+    list_attempts,
+    list_doubtful_measurements,
+    reports_stages,
+)
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
-from evalspec.runs.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
 from evalspec.verdict.attempts import compute_repeats
 from evalspec.verdict.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline

@@ -26,14 +26,13 @@ from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
-from evalspec.runs.runner.doubtful_measurements import LagMeter
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.worker_pool import Replay
+from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
