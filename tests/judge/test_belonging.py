@@ -7,8 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported
-from evalspec.scoring.judge.courtesy import strip_courtesies
+from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported, strip_courtesies
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.services import import_ragas
 from evalspec.scoring.judge.verdicts import settle_answer
