@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import replace_file
-from evalspec.model.comparisons import CandidateComparison, DatasetComparison, SampleKind
+from evalspec.model.comparisons import CandidateComparison, Comparison, DatasetComparison, SampleKind
 from evalspec.reports.view.fit import Limits, fit_view
 from evalspec.reports.view.parts import View
 from evalspec.runs.store.derived import derived_folder, sign_run
@@ -32,7 +32,6 @@ from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.new_failures import OutcomePair, pair_outcomes
 
 if TYPE_CHECKING:
-    from evalspec.model.comparisons import Comparison
     from evalspec.service.job_process import Work
 
 COMPARISON = "comparison"
@@ -46,7 +45,7 @@ def run_comparison(work: "Work") -> Mapping[str, Any]:
     return work.compute(lambda: to_json(compare_project_runs(work.project, work.job.request)))
 
 
-def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> "Comparison":
+def compare_project_runs(project: Project, asked: Mapping[str, Any]) -> Comparison:
     """Return a comparison of runs.
 
     `asked`: `baseline` and `candidates` (ids, labels or promoted baselines), and options of `evalspec.compare`.
@@ -98,7 +97,7 @@ def find_run_folder(project: Project, name: str) -> Path | None:
     return store.labels().get(name)
 
 
-def _shorten(comparison: "Comparison", most: int) -> "Comparison":
+def _shorten(comparison: Comparison, most: int) -> Comparison:
     """Return a comparison with so many changed samples of each dataset."""
     candidates = (
         replace(one, datasets=tuple(replace(part, samples=part.samples[:most]) for part in one.datasets))
