@@ -231,6 +231,8 @@ def options_of(stored: StoredRun) -> dict[str, Any]:
         "judge_repeat": stored.outline.judge_repeats,
         "no_judge": stored.fingerprint.no_judge,
         "no_content": not stored.outline.has_texts,
+        "no_cache": stored.fingerprint.no_cache,
+        "fresh": stored.fingerprint.fresh,
         "responses": Path(responses.path) if responses else None,
         **stored.fingerprint.limits,
     }

@@ -172,7 +172,8 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
     instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest.
     `judge_cached_models`: those of cached results; `judge_cached`: since when these were asked, by metric.
-    `judge_price`: what the judge costs; `limits`: options that limit what the run may use. Both change no measurement.
+    `judge_price`: what the judge costs; `limits`: options that limit what the run may use; `no_cache`, `fresh`: how the
+    judge's cache is used. None of them changes what is measured.
     `references`: a salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the
     best of; `runs`, whose attempts it holds; `ci_gate`.
     """
@@ -190,6 +191,8 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     repeats: Repeats | None = None
     no_judge: bool = False
     no_content: bool = False
+    no_cache: bool = False
+    fresh: bool = False
     judge: JudgeDigest | None = None
     judge_sha256: str | None = None
     judge_refused: Mapping[str, str] = {}

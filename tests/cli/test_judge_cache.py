@@ -372,3 +372,16 @@ def test_the_folder_can_be_elsewhere(runs, monkeypatch, tmp_path_factory):
     runs(count=1)
     assert not runs.file.exists()
     assert (folder / "judge.sqlite3").exists()
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--no-cache"])
+def test_a_resumed_run_uses_the_cache_as_it_began(runs, option):
+    """Else the second half of a fresh run would have verdicts of weeks ago."""
+    runs(count=2)
+    outcome, calls = runs(option, "--max-judge-calls", "12", count=2)
+    assert (outcome.code, calls) == (3, 12)
+    before = len(runs.judge.chats)
+    outcome = runs.project(*RUN, "--resume", "--max-judge-calls", "100")
+    assert outcome.code == 0, outcome.err
+    assert len(runs.judge.chats) > before
+    assert all(used["cached"] == 0 for used in outcome.document["judgeUsage"].values())

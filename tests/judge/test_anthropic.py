@@ -121,3 +121,11 @@ def test_a_wrong_wire_is_reported_before_the_first_request(project, config, says
     project.dataset("qa", [{"input": "Who pays?", "expected": "You."}], metrics=["answer_relevancy"])
     outcome = project.evaluate("--dry-run", "--url", "http://localhost:9")
     assert outcome.code == 2 and says in " ".join(outcome.err.split())
+
+
+def test_an_unknown_wire_is_refused_by_validate(project):
+    project.samples(1, metrics=("faithfulness",), context=["a"])
+    project.evaluation["judge"] = {"wire": "antropic", "model": "m", "baseUrl": "http://127.0.0.1:9"}
+    outcome = project.validate()
+    assert outcome.code == 2
+    assert "spec.evaluation.judge.wire: unknown judge wire 'antropic'. did you mean 'anthropic'?" in outcome.out

@@ -30,8 +30,6 @@ from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
-    check_judge_wire,
-    check_limits,
     choose_limits,
     locate_keys,
     resolve_config,
@@ -142,7 +140,6 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     checked = check_manifest(draft)
     replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
-    check_limits(loaded, options, draft.problems)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
     needs_url = draft.needs_url and any(dataset.is_at_agent for dataset in wanted)
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
@@ -294,7 +291,6 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
         judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
-        check_judge_wire(draft.loaded, judge, draft.problems)
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)

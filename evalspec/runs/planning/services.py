@@ -45,8 +45,11 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     return _complete_from_environment(declared or JudgeConfig())
 
 
-def check_judge_wire(loaded: LoadedManifest, judge: JudgeConfig, problems: list[Problem]) -> None:
+def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:
     """Check that the judge's wire exists and knows the response format."""
+    judge = loaded.manifest.spec.evaluation.judge
+    if judge is None:
+        return
     wire = JUDGE_WIRES.find(judge.wire)
     if wire is None:
         message = f"unknown judge wire '{judge.wire}'"

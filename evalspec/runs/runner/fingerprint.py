@@ -66,6 +66,8 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         repeats=Repeats(options.repeat, options.judge_repeat),
         no_judge=options.no_judge,
         no_content=options.no_content,
+        no_cache=options.no_cache,
+        fresh=options.fresh,
         judge=judge,
         judge_sha256=compute_digest(to_builtins(judge)),
         judge_price=plan.price,

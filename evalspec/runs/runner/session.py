@@ -41,7 +41,7 @@ _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|respo
 """How errors of replies name what the manifest gets wrong."""
 
 _OF_JUDGE = ("judge_refused", "judge_models", "judge_system_fingerprints", "judge_cached_models", "judge_cached")
-_FREE_TO_CHANGE = ("judge_price", "limits")
+_FREE_TO_CHANGE = ("judge_price", "limits", "no_cache", "fresh")
 """Fields of the fingerprint that change no measurement, so that a run is resumed with new ones."""
 _MOST_LEARNED = 100
 """Names of models of one judge. More are of an endpoint that makes them up."""
