@@ -131,6 +131,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @no_cache_option
 @option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")
 @limit_options
+@option("--batch", is_flag=True, help="Ask the judge in batches: cheaper, in hours. --resume continues.")
 @option(
     "--responses",
     type=click.Path(path_type=Path),
@@ -183,6 +184,7 @@ def command(
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
       evalspec evaluate agent.yaml --max-cost 2 --fail-fast
+      evalspec evaluate agent.yaml --batch
       evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --resume --retry-errors
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
@@ -204,7 +206,7 @@ def command(
     with redacting(loaded.references.redact):
         kept = options.pop("retriever", None)
         names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
-        _check_choice(names, stored, best_by, max_latency)
+        _check_choice(names, stored, best_by, max_latency, is_batched=options["batch"])
         if len(names) > 1:
             from evalspec.api.retrievers import choose_best_by
             from evalspec.cli.compare import check_forms
@@ -241,9 +243,17 @@ def command(
 
 
 def _check_choice(
-    names: Sequence[str | None], stored: StoredRun | None, best_by: str | None, max_latency: float | None
+    names: Sequence[str | None],
+    stored: StoredRun | None,
+    best_by: str | None,
+    max_latency: float | None,
+    *,
+    is_batched: bool,
 ) -> None:
     """Raise InvalidInput if an option does not fit the number of retrievers."""
+    if len(names) > 1 and is_batched:
+        message = f"{len(names)} retrievers are selected, but only one run can be continued"
+        raise InvalidInput(Problem(message, "choose one retriever, or remove the option", field="--batch"))
     if len(names) > 1 and stored is not None:
         message = f"{len(names)} retrievers are selected, but only one run can be resumed"
         raise InvalidInput(Problem(message, "remove --retriever: the run keeps its own", field="--resume"))

@@ -30,6 +30,7 @@ from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
+    check_batch,
     check_judge_wire,
     check_limits,
     choose_limits,
@@ -295,6 +296,7 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     if judge is not None:
         judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
         check_judge_wire(draft.loaded, judge, draft.problems)
+    check_batch(judge, draft.options, draft.problems)
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)

@@ -98,6 +98,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     """
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
+    await plan.services.collect_batches(progress.say)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
     plan.services.budget = open_budget(plan, session.known_attempts)
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
@@ -120,6 +121,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             second = outline_second(outline, run)
             if second is not None:
                 run = execution.conclude(await _ask_again(session, execution, second))
+        await plan.services.submit_batches(progress.say)
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
@@ -134,7 +136,10 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
 def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
     """Return the budget of a run. Its log says what earlier sessions have used."""
     own = known.index if known is not None and known.is_own else None
-    used = sum(own.judge_usage.values(), JudgeUsage()) if own else None
+    used = sum(own.judge_usage.values(), JudgeUsage()) if own else JudgeUsage()
+    batches = plan.services.batches
+    if batches is not None:
+        used += sum(batches.usage.values(), batches.reserved)
     return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)
 
 
