@@ -65,7 +65,8 @@ def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[P
         "--no-content": (options.no_content, "replies and the judge's answers have to be stored until the verdict"),
         "--fail-fast": (options.fail_fast, "a batch asks for all scores of a round"),
     }
-    found = [(f"{name} with --batch: {why}", "remove one of the two") for name, (given, why) in others.items() if given]
+    given = [(name, why) for name, (is_given, why) in others.items() if is_given]
+    found = [(f"{name} does not go with it: {why}", "remove one of the two") for name, why in given]
     if wire is not None and wire.batch is None:
         found.append((f"wire {wire.name} cannot batch", "remove --batch, or choose another wire of the judge"))
     if options.batch:

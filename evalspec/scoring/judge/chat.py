@@ -22,7 +22,7 @@ from evalspec.scoring.judge.parameters import JudgeParameters
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
-from evalspec.scoring.judge.wire import JudgeChoice, find_judge_wire
+from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, find_judge_wire
 from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import persist
 
@@ -250,7 +250,7 @@ class ChatClient:
         while True:
             sent = self._parameters.ask(conversation.messages, conversation.schema, conversation.max_tokens, count)
             try:
-                reply = await self._send(conversation, self._wire.build(sent), count * conversation.max_tokens)
+                reply = await self._send(conversation, sent, count * conversation.max_tokens)
             except JudgeError as error:
                 if not self._parameters.give_up(sent, error):
                     advice = suggest_settings(error, self._parameters.list_sent(sent), self._service.setting)
@@ -263,16 +263,17 @@ class ChatClient:
             self._ledger.count_retry(conversation.metric)
             self._listener.learns({"judge_refused": self._parameters.refused})
 
-    async def _send(self, conversation: _Conversation, body: dict[str, Any], most_tokens: int) -> dict[str, Any]:
+    async def _send(self, conversation: _Conversation, sent: JudgeQuestion, most_tokens: int) -> dict[str, Any]:
         """Return the reply to a request, from the endpoint or from a batch. `most_tokens`: of the answers."""
+        body = self._wire.build(sent)
         conversation.requests += 1
         if self._batches is None:
             send = partial(self._endpoint.post, body)
             return await self._budget.send(send, self._read_usage, conversation.metric, body, most_tokens)
         from evalspec.scoring.judge.batches import BatchQuestion
 
-        first, is_repeat = conversation.messages[:2], conversation.requests > 1
-        asked = BatchQuestion(conversation.metric, first, body, conversation.places, most_tokens, is_repeat)
+        first, places = conversation.messages[:2], conversation.places[: sent.answers]
+        asked = BatchQuestion(conversation.metric, first, body, places, most_tokens, conversation.requests > 1)
         return self._batches.answer(asked, self._budget)
 
     def _read_usage(self, reply: Mapping[str, Any]) -> Usage | None:
