@@ -12,6 +12,8 @@ import pytest
 
 from cli.test_budget import gate, metrics, used
 from cli.test_judge_cache import A_SAMPLE, FOUR, RUN, Runs, write
+from evalspec.api.erasure import erase
+from evalspec.runs.store.batch_log import BatchLog
 from servers.anthropic_judge import MODEL, AnthropicJudge
 from servers.judge_wires import KEY
 from servers.scripted_judge import ScriptedJudge
@@ -49,9 +51,8 @@ class BatchRuns(Runs):
     def is_never_twice(self):
         return len(self.desk.submitted) == len(set(self.desk.submitted))
 
-    def read_log(self, outcome):
-        folder = self.project.folder / ".evalspec" / "runs" / outcome.document["runId"]
-        return (folder / "batches.jsonl").read_text(encoding="utf-8")
+    def find_log(self, outcome):
+        return self.project.folder / ".evalspec" / "runs" / outcome.document["runId"] / "batches.jsonl"
 
 
 @pytest.fixture(params=["chat"])
@@ -249,13 +250,13 @@ def test_no_secret_is_in_the_log_and_the_judge_sees_the_same(runs, monkeypatch):
     plain, _ = runs(count=1)
     whole, _ = runs.finish(runs.begin(count=1))
     assert (whole.code, values(whole)) == (0, values(plain))
-    assert "plan 0" not in runs.read_log(whole)
+    assert "plan 0" not in runs.find_log(whole).read_text(encoding="utf-8")
     assert (len(runs.desk.submitted), runs.is_never_twice()) == (A_SAMPLE, True)
 
 
 def test_a_damaged_log_is_said_and_nothing_is_submitted(runs):
     outcome = runs.begin(count=1)
-    (path,) = runs.project.folder.glob(".evalspec/runs/*/batches.jsonl")
+    path = runs.find_log(outcome)
     whole = path.read_bytes()
     path.write_bytes(b"{}\n" + whole)
     failed = runs.resume(outcome)
@@ -263,6 +264,50 @@ def test_a_damaged_log_is_said_and_nothing_is_submitted(runs):
     assert "batches.jsonl:1: the log of batches is damaged, so what was submitted is unknown. restore" in said(failed)
     path.write_bytes(whole + b'{"type": "answ')
     assert runs.finish(outcome)[0].code == 0
+
+
+def test_erasing_a_sample_leaves_numbers_only(runs):
+    whole, _ = runs.finish(runs.begin())
+    log = runs.find_log(whole)
+    assert "Refunds of plan 0" in log.read_text(encoding="utf-8")
+    erase(runs.project.folder, samples=[("rag", "s0")])
+    assert "Refunds" not in log.read_text(encoding="utf-8")
+    assert used(runs.project("report", "--json")) == used(whole)
+
+
+class KilledProcess(BaseException):
+    """What a test raises in place of a kill."""
+
+
+@both_wires
+@pytest.mark.parametrize("number", range(1, 5))
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_kill_at_each_write_loses_nothing(runs, monkeypatch, number, share):
+    """The writes: the intent, the provider's name for the batch, its answers, the next intent. `share`: what of it is
+    on disk.
+    """
+    written = []
+
+    def append(log, records):
+        written.append(records)
+        if len(written) != number:
+            return whole(log, records)
+        whole(log, records)
+        content = log._path.read_bytes()
+        last = len(b"".join(content.splitlines(keepends=True)[-len(records) :]))
+        log._path.write_bytes(content[: len(content) - last + int(share * last)])
+        raise KilledProcess
+
+    whole = BatchLog.append
+    plain, calls = runs(count=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(BatchLog, "append", append)
+        with pytest.raises(KilledProcess):
+            runs.finish(runs.begin(count=1))
+    first = runs.project("evaluate", "agent.yaml", "--json", "--resume", find_newest(runs))
+    finished, _ = runs.finish(first)
+    assert (finished.code, values(finished), used(finished)) == (0, values(plain), used(plain))
+    assert (len(runs.desk.submitted), runs.is_never_twice()) == (calls, True)
 
 
 def start(runs, *command):
