@@ -206,7 +206,7 @@ def command(
     with redacting(loaded.references.redact):
         kept = options.pop("retriever", None)
         names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
-        _check_choice(names, stored, best_by, max_latency, is_batched=options["batch"])
+        _check_choice(names, stored, best_by, max_latency)
         if len(names) > 1:
             from evalspec.api.retrievers import choose_best_by
             from evalspec.cli.compare import check_forms
@@ -243,17 +243,9 @@ def command(
 
 
 def _check_choice(
-    names: Sequence[str | None],
-    stored: StoredRun | None,
-    best_by: str | None,
-    max_latency: float | None,
-    *,
-    is_batched: bool,
+    names: Sequence[str | None], stored: StoredRun | None, best_by: str | None, max_latency: float | None
 ) -> None:
     """Raise InvalidInput if an option does not fit the number of retrievers."""
-    if len(names) > 1 and is_batched:
-        message = f"{len(names)} retrievers are selected, but only one run can be continued"
-        raise InvalidInput(Problem(message, "choose one retriever, or remove the option", field="--batch"))
     if len(names) > 1 and stored is not None:
         message = f"{len(names)} retrievers are selected, but only one run can be resumed"
         raise InvalidInput(Problem(message, "remove --retriever: the run keeps its own", field="--resume"))
@@ -275,6 +267,9 @@ def _prepare(
     """Return an evaluation per retriever. All are checked before the first one starts."""
     from evalspec.api.evaluation import prepare
 
+    if len(names) > 1 and options["batch"]:
+        message = f"{len(names)} retrievers are selected, but only one run can be continued"
+        raise InvalidInput(Problem(message, "choose one retriever, or remove the option", field="--batch"))
     known: KnownVectors = {}
     evaluations = {
         name: prepare(

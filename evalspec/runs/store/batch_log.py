@@ -1,23 +1,22 @@
 """The log of a run's batches: what was announced, what the provider has, and its answers. A run with one is batched."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import MsgspecError
-from msgspec.json import Decoder, Encoder
+from msgspec import ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import sync_folder
 from evalspec.model import JudgeUsage
+from evalspec.model.base import built
 from evalspec.runs.store.files import cut_torn_line, store_errors, write_atomically
-from evalspec.scoring.judge.batch_records import BatchAnswer, BatchRecord, sum_batched
+from evalspec.scoring.judge.batch_records import BATCH_RECORD, BatchAnswer, BatchRecord, sum_batched
 
 BATCH_LOG_NAME = "batches.jsonl"
-_DECODER: Decoder[BatchRecord] = Decoder(BatchRecord)
-_ENCODER = Encoder()
 
 
 class BatchLog:
@@ -93,7 +92,7 @@ def _change_reply(record: BatchRecord, change: Callable[[Any], Any]) -> BatchRec
 
 
 def _encode(records: Iterable[BatchRecord]) -> bytes:
-    return b"".join(_ENCODER.encode(record) + b"\n" for record in records)
+    return b"".join(json.dumps(to_builtins(record)).encode() + b"\n" for record in records)
 
 
 def _read(path: Path) -> list[BatchRecord]:
@@ -103,8 +102,8 @@ def _read(path: Path) -> list[BatchRecord]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(_DECODER.decode(line))
-        except (MsgspecError, UnicodeDecodeError) as error:
+            records.append(convert(json.loads(line), built(BATCH_RECORD)))  # msgspec reads no lone surrogate
+        except (ValidationError, ValueError) as error:
             message = f"{path}:{number}: the log of batches is damaged, so what was submitted is unknown"
             raise StoreError(f"{message}. restore the file, or start a new run") from error
     return records

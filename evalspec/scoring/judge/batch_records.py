@@ -56,6 +56,8 @@ class BatchEnd(Struct, frozen=True, tag="end"):
 
 
 BatchRecord = BatchIntent | Submission | BatchAnswer | BatchEnd
+BATCH_RECORD: type[BatchRecord] = BatchRecord  # type: ignore[assignment]
+"""The type of any line of the log, for its decoder."""
 
 
 def add_usage(*parts: Mapping[str, JudgeUsage]) -> dict[str, JudgeUsage]:

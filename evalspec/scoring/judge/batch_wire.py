@@ -1,6 +1,6 @@
 """How the wire of a judge sends many requests as one batch, which a provider answers within a day for less."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -67,39 +67,17 @@ class BatchSubmitter(Protocol):
         ...
 
 
-class BatchStateReader(Protocol):
-    """Reads descriptions of batches."""
-
-    def __call__(self, described: Mapping[str, Any], /) -> BatchState:
-        """Return what a description of a batch says.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: it describes no batch.
-        """
-        ...
-
-
-class BatchResultReader(Protocol):
-    """Reads lines of results."""
-
-    def __call__(self, line: Mapping[str, Any], /) -> BatchResult:
-        """Return the result on a line.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError: it is no result.
-        """
-        ...
-
-
 class BatchWire(Struct, frozen=True):
     """The batches of a wire. `path`: of the list of batches, after the base url. `cursor`: the query's key for its next
-    page. `most_requests`, `most_bytes`: limits of one batch, so that its results are read at once.
+    page. `read_state`: reads a description of a batch, `read_result` a line of its results; of something else, they
+    raise KeyError, TypeError, ValueError or AttributeError. `most_requests`, `most_bytes`: limits of one batch, so that
+    its results are read at once.
     """
 
     path: str
     cursor: str
     submit: BatchSubmitter
-    read_state: BatchStateReader
-    read_result: BatchResultReader
+    read_state: Callable[[Mapping[str, Any]], BatchState]
+    read_result: Callable[[Mapping[str, Any]], BatchResult]
     most_requests: int = 5_000
     most_bytes: int = 50_000_000

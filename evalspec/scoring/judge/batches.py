@@ -111,7 +111,7 @@ class Batches:
                 note = BatchNote(name, asked.metric, _name_places(asked), asked.is_repeat, reserved)
                 self._round[name] = BatchedRequest(name, asked.body), note
             budget.wait()
-        if _is_success(known.status):
+        if known.status == HTTPStatus.OK:
             return known.reply
         raise self._endpoint.explain_status(known.status, json.dumps(known.reply))
 
@@ -237,15 +237,14 @@ class Batches:
         lost = len(asked) - len(found)
         if lost:
             broken = f"{counted(unreadable, 'line')} of its results cannot be read" if unreadable else ""
-            why = "; ".join(filter(None, (state.status, self._quote(state.error), broken)))
+            why = "; ".join(
+                filter(None, (state.status, state.error and self._endpoint.service.excerpt(state.error), broken))
+            )
             say(f"batch {state.id} has no answer to {counted(lost, 'request')}, submitted again if needed: {why}")
-
-    def _quote(self, error: str | None) -> str:
-        return self._endpoint.service.excerpt(error) if error else ""
 
     def _settle(self, result: BatchResult, note: BatchNote) -> BatchAnswer:
         status, used = result.status or 0, JudgeUsage(requests=1)
-        if _is_success(status):
+        if status == HTTPStatus.OK:
             used = settle(note.reserved, self._wire.read(result.reply).usage)
         used += JudgeUsage(retries=note.is_repeat)
         return BatchAnswer(result.id, note.metric, status, used, dict(result.reply))
@@ -257,20 +256,11 @@ class Batches:
             content = await self._fetch(path)
             for line in filter(bytes.strip, content.split(b"\n")):
                 try:
-                    results.append(self._check(self._batch.read_result(json.loads(line))))
+                    one = self._batch.read_result(json.loads(line))
+                    results.append(BatchResult(str(one.id), one.status and int(one.status), dict(one.reply)))
                 except _NOT_A_BATCH:
                     unreadable += 1
         return results, unreadable
-
-    def _check(self, result: BatchResult) -> BatchResult:
-        """Return a result of the right types.
-
-        Raises:
-            TypeError: it is none.
-        """
-        if not isinstance(result.reply, Mapping) or not isinstance(result.status, int | None):
-            raise TypeError("no result")
-        return result
 
     def _read_state(self, described: Any) -> BatchState:
         try:
@@ -325,10 +315,6 @@ class Batches:
                 self._submitted.pop(record.intent, None)
         asked = {note.id for intent in self._open.values() for note in intent.requests}
         self._waiting = asked - self._answers.keys()
-
-
-def _is_success(status: int) -> bool:
-    return HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES
 
 
 def _name_reply() -> Any:

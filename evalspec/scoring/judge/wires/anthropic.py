@@ -20,17 +20,10 @@ _SAMPLE = "\ninput: "
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 _BATCHES = "messages/batches"
 _STATUSES: Mapping[str, int] = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "timeout_error": 504,
+    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "timeout_error": 504,
     "overloaded_error": 529,
-}
+}  # fmt: skip
 """The status that a request alone would have, by the type of the error."""
 
 
