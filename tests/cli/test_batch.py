@@ -39,10 +39,10 @@ class BatchRuns(Runs):
     def resume(self, outcome, *options):
         return self.project("evaluate", "agent.yaml", "--json", "--resume", outcome.document["runId"], *options)
 
-    def finish(self, outcome):
+    def finish(self, outcome, ends=lambda outcome: outcome.code != 3):
         """Continue until the verdict, and return the outcome and the number of further sessions."""
         for sessions in range(_MOST_ROUNDS):
-            if outcome.code != 3:
+            if ends(outcome):
                 return outcome, sessions
             assert f"evalspec evaluate agent.yaml --resume {outcome.document['runId']}" in outcome.err
             outcome = self.resume(outcome)
@@ -234,6 +234,17 @@ def test_the_cache_is_written_and_cached_answers_are_not_batched(runs, monkeypat
     second = runs.begin()
     assert (second.code, len(runs.desk.submitted)) == (0, 2 * A_SAMPLE)
     assert values(second) == values(first)
+
+
+def test_what_failed_is_asked_again_on_request(runs):
+    runs.judge.mode = "malformed"
+    failed, _ = runs.finish(runs.begin(count=1), ends=lambda outcome: "to retry failures" in outcome.err)
+    asked = len(runs.desk.submitted)
+    assert runs.resume(failed).code == 3 and len(runs.desk.submitted) == asked
+    runs.judge.mode = "ok"
+    whole, _ = runs.finish(runs.resume(failed, "--retry-errors"))
+    assert (whole.code, runs.is_never_twice()) == (0, True)
+    assert all(metric["scored"] == 1 for metric in metrics(whole).values())
 
 
 def test_what_does_not_fit_is_an_error_before_the_first_request(runs):

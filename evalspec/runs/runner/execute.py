@@ -98,9 +98,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     """
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
-    await plan.services.collect_batches(progress.say)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
-    plan.services.budget = open_budget(plan, session.known_attempts)
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)
@@ -110,6 +108,8 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
+        await plan.services.collect_batches(progress.say)
+        plan.services.budget = open_budget(plan, session.known_attempts)
         async with agent_process(plan, _find_log(session), needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)

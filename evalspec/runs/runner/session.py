@@ -199,7 +199,10 @@ def open_batches(session: Session) -> None:
     redaction, log = session.plan.loaded.references.redaction, session.log
     begin_batch_log(log.place)
     batches = BatchLog(log.place, redaction.hide_data, redaction.restore_known)
-    session.plan.services.open_batches(log.id, batches.read(), batches.append)
+    services = session.plan.services
+    services.open_batches(log.id, batches.read(), batches.append)
+    if services.batches is not None and session.known_attempts is not None and session.known_attempts.retry_errors:
+        services.batches.retry_errors()
 
 
 def keep_reuse(session: Session, url: str) -> Fingerprint:

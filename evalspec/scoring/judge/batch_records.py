@@ -55,7 +55,11 @@ class BatchEnd(Struct, frozen=True, tag="end"):
     why: str
 
 
-BatchRecord = BatchIntent | Submission | BatchAnswer | BatchEnd
+class BatchRetry(Struct, frozen=True, tag="retry"):
+    """What failed is asked again, so answers before this one are not used any more."""
+
+
+BatchRecord = BatchIntent | Submission | BatchAnswer | BatchEnd | BatchRetry
 BATCH_RECORD: type[BatchRecord] = BatchRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
 

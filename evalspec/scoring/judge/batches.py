@@ -26,6 +26,7 @@ from evalspec.scoring.judge.batch_records import (
     BatchIntent,
     BatchNote,
     BatchRecord,
+    BatchRetry,
     Submission,
     sum_batched,
 )
@@ -90,6 +91,7 @@ class Batches:
         self._questions: set[str] = set()
         self._waiting: set[str] = set()
         self._ever: set[str] = set()
+        self._retries_of_errors = 0
         self._made: Counter[str] = Counter()
         self._round: dict[str, tuple[BatchedRequest, BatchNote]] = {}
         self._recall(records)
@@ -101,7 +103,7 @@ class Batches:
             BudgetSpent: the answer is not there yet, or the budget has no room for the request.
             JudgeError: as if the request had been posted alone.
         """
-        request = compute_digest([self._run, _name_reply(), asked.places, asked.body])
+        request = compute_digest([self._run, self._retries_of_errors, _name_reply(), asked.places, asked.body])
         self._made[request] += 1
         name = compute_digest([request, self._made[request]])
         known = self._answers.get(name)
@@ -118,6 +120,15 @@ class Batches:
     def has_asked(self, messages: Sequence[Mapping[str, str]], place: int) -> bool:
         """Return whether the run has submitted a question before, so that its answer is here and not in the cache."""
         return _name_question(messages, place) in self._questions
+
+    def retry_errors(self) -> None:
+        """Ask again for all that is asked from now on, unless a batch is open.
+
+        Raises:
+            StoreError: the log cannot be written.
+        """
+        if not self._open:
+            self._keep([BatchRetry()])
 
     @property
     def usage(self) -> dict[str, JudgeUsage]:
@@ -182,14 +193,13 @@ class Batches:
         if name is not None:
             return self._read_state(await self._get(f"{self._batch.path}/{name}"))
         doubtful = None
+        names = {note.id for note in intent.requests}
         async for state in self._list():
-            if state.intent == intent.intent or (
-                self._may_be(state, intent) and await self._has_results(state, intent)
-            ):
+            results, unreadable = await self._look_into(state, intent)
+            if state.intent == intent.intent or not names.isdisjoint(one.id for one in results):
                 self._keep([Submission(intent.intent, state.id)])
                 return state
-            if self._may_be(state, intent) and not state.is_ended:
-                doubtful = state.id
+            doubtful = state.id if unreadable else doubtful
         if doubtful is None:
             self._keep([BatchEnd(intent.intent, "the provider does not list it")])
             size = counted(len(intent.requests), "request")
@@ -199,15 +209,16 @@ class Batches:
             say(f"batch {doubtful} may be one of this run, {known}")
         return None
 
-    def _may_be(self, state: BatchState, intent: BatchIntent) -> bool:
-        """Return whether an unmarked batch may be that of an intent. While it is validated, its size may be unknown."""
+    async def _look_into(self, state: BatchState, intent: BatchIntent) -> tuple[list[BatchResult], int]:
+        """Return the results of an unmarked batch that may be that of an intent, and how many cannot be read yet.
+
+        While a batch is validated, its size may be unknown.
+        """
         is_known = state.intent is not None or state.id in self._ever
         is_recent = not state.created or state.created >= intent.time - _OLDER_SECONDS
-        return not is_known and is_recent and (not state.size or state.size == len(intent.requests))
-
-    async def _has_results(self, state: BatchState, intent: BatchIntent) -> bool:
-        results, _ = await self._read_results(state) if state.is_ended else ([], 0)
-        return not {one.id for one in results}.isdisjoint(note.id for note in intent.requests)
+        if is_known or not is_recent or (state.size and state.size != len(intent.requests)):
+            return [], 0
+        return await self._read_results(state) if state.is_ended else ([], len(intent.requests))
 
     async def _list(self) -> AsyncIterator[BatchState]:
         path = f"{self._batch.path}?limit={_PAGE}"
@@ -310,9 +321,12 @@ class Batches:
                 self._ever.add(record.batch)
             elif isinstance(record, BatchAnswer):
                 self._answers[record.id] = record
-            else:
+            elif isinstance(record, BatchEnd):
                 self._open.pop(record.intent, None)
                 self._submitted.pop(record.intent, None)
+            else:
+                self._retries_of_errors += 1
+                self._questions.clear()
         asked = {note.id for intent in self._open.values() for note in intent.requests}
         self._waiting = asked - self._answers.keys()
 
