@@ -40,6 +40,8 @@ SECTIONS = {
     "spec.api.chatEndpoint.response": agent_schema.ResponseMapping,
     "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": judge_schema.JudgeConfig,
+    "spec.evaluation.judge.price": judge_schema.PriceConfig,
+    "spec.evaluation.limits": judge_schema.LimitsConfig,
     "spec.evaluation.judge.pace": judge_schema.JudgePace,
     "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,

@@ -105,6 +105,29 @@ def test_no_completion_changes_a_certain_verdict(run, data):
         assert conclude_filled(outline, samples, iter(one)) == reached, one
 
 
+GOOD, HALF = Score.scored(1.0), Score.scored(0.6)
+RULES = ({"min_coverage": 0.9}, {"max_not_applicable": 0.0}, {"max_error_rate": 0.0}, {"min_pass_rate": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("known", "policy", "confidence", "expected"),
+    [
+        (GOOD, {}, None, "PASS"),
+        *((GOOD, policy, None, None) for policy in (*RULES, {"baseline": "main"})),
+        (GOOD, {}, 0.8, None),
+        (HALF, {}, 0.8, None),
+        (Score.scored(0.0), {"baseline": "main", "min_coverage": 0.9}, 0.8, "FAIL"),
+    ],
+)
+def test_other_rules_than_limits_leave_only_a_failure_certain(known, policy, confidence, expected):
+    metrics = (MetricOutline("good", "mean", Direction.HIGHER, (0.0, 1.0)),)
+    limit = Threshold("good", min=0.5, confidence=confidence)
+    outline = RunOutline(CiGate(**policy), (DatasetOutline(name="qa", metrics=metrics, thresholds=(limit,)),))
+    samples = [[{"good": score}] for score in (known, known, known, None)]
+    said = find_foregone(outline, combine(outline, samples, repeat(Score.failed("unknown"))))
+    assert said is None if expected is None else said.startswith(f"the verdict is {expected} whatever")
+
+
 @pytest.mark.parametrize("least", [0.4, 0.5, 0.75])
 def test_every_completion_of_a_small_run_has_the_verdict(least):
     """Exhaustively: each run of a few samples with one limit, two scores of which are missing, and each completion."""

@@ -20,7 +20,7 @@ Positive = Annotated[int, Field(ge=1)]
 Repeats = Annotated[int, Field(ge=1, le=MAX_REPEATS)]
 
 
-class Limits(TypedDict, total=False):
+class LimitOptions(TypedDict, total=False):
     """What a run may use at most. See `evalspec evaluate --help`."""
 
     __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
@@ -32,7 +32,7 @@ class Limits(TypedDict, total=False):
     fail_fast: bool
 
 
-class Options(Limits, total=False):
+class Options(LimitOptions, total=False):
     """Options of a run. See `evalspec evaluate --help`."""
 
     __pydantic_config__ = ConfigDict(strict=True)  # type: ignore[misc]
@@ -77,7 +77,7 @@ _RULES: Mapping[str, Any] = {
     "judge_repeat": Repeats,
     "sample_size": Positive | None,
     "judge": Mapping[str, Any] | None,
-    "limits": Limits,
+    "limits": LimitOptions,
 }
 """The accepted values of arguments that are no options of a run, as on the command line."""
 

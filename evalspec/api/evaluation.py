@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from evalspec.api.arguments import Limits
+from evalspec.api.arguments import LimitOptions
 from evalspec.base.errors import Problem
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import Run
@@ -182,7 +182,7 @@ def prepare_rescore(
     no_judge: bool = False,
     fresh: bool = False,
     no_cache: bool = False,
-    **limits: Unpack[Limits],
+    **limits: Unpack[LimitOptions],
 ) -> Evaluation:
     """Return a checked run that scores the replies of a stored run with the current manifest.
 

@@ -14,7 +14,7 @@ from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.verdict.comparison.comparability import identity_of
 from evalspec.verdict.stats import compute_statistic
-from evalspec.verdict.stats.correlation import correlate_differences
+from evalspec.verdict.stats.bootstrap import correlate_differences
 
 FULL_RUNS = 8
 """Number of configurations with a full run below which the signal of a slice is unknown."""

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
-from evalspec.api.arguments import AnyPath, Limits, Options, check_arguments, to_options
+from evalspec.api.arguments import AnyPath, LimitOptions, Options, check_arguments, to_options
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
 from evalspec.runs.store.run_store import STORE, RunStore
@@ -92,7 +92,7 @@ def rescore(
     no_cache: bool = False,
     store: AnyPath = STORE,
     progress: "Callable[[Progress], None] | None" = None,
-    **limits: Unpack[Limits],
+    **limits: Unpack[LimitOptions],
 ) -> "Run":
     """Score the stored replies of a run with the current manifest, and return the result as a new run.
 

@@ -7,7 +7,7 @@ COMMANDS = {
     "init": "Create an agent.yaml, datasets and a CI workflow.",
     "validate": "Check a manifest and its datasets without calling anything.",
     "plan": "Show a run's calls and the drop that it can detect; call nothing.",
-    "doctor": "Ask agent, judge and embeddings one question; look at this machine.",
+    "doctor": "Ask agent, judge and embeddings one question, and check disk.",
     "evaluate": "Query the agent, score its replies, and check the gate.",
     "rescore": "Score stored replies with other metrics, thresholds or judge.",
     "show": "Show one sample of a stored run: texts, scores and reasons.",

@@ -32,7 +32,7 @@ def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge
     Examples:
       evalspec doctor agent.yaml
       evalspec doctor agent.yaml --url http://localhost:4000
-      evalspec doctor agent.yaml --json | jq '.findings[] | select(.status == "failed")'
+      evalspec doctor agent.yaml --json | jq '.findings[].fix'
     """
     from evalspec.api.doctor import diagnose
 

@@ -9,7 +9,7 @@ from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
 from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
-from evalspec.cli.labelling.person import find_labeller
+from evalspec.cli.labeller import find_labeller
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify

@@ -28,6 +28,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--no-cache",
         "--fresh",
     ),
+    "Limits": ("--max-cost", "--max-judge-calls", "--max-tokens", "--max-time", "--fail-fast"),
     "Stored runs": ("--resume", "--retry-errors", "--no-content"),
     "Output": ("--output", "--force", "--json", "--verbose", "--quiet"),
     "Server": ("--push", "--to", "--allow-http"),

@@ -63,9 +63,9 @@ def _add_costs(forecast: Forecast) -> tuple[float, float] | None:
     """Return the least and the highest cost of a run; None if it is unknown or nothing is judged."""
     costs = [one.cost for dataset in forecast.datasets for one in dataset.judge]
     known = [cost for cost in costs if cost is not None]
-    return (
-        (sum(low for low, _ in known), sum(high for _, high in known)) if known and len(known) == len(costs) else None
-    )
+    if not known or len(known) < len(costs):
+        return None
+    return sum(low for low, _ in known), sum(high for _, high in known)
 
 
 def _say_part(part: PartForecast) -> str:

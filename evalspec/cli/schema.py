@@ -12,7 +12,7 @@ from evalspec.cli.streams import emit
 
 def _manifest() -> dict[str, Any]:
     from evalspec.inputs.datasets.base import DATASETS
-    from evalspec.inputs.manifest.json_schema import manifest_json_schema
+    from evalspec.inputs.manifest.schema import manifest_json_schema
     from evalspec.targets.agents.wire import WIRES
 
     schema = manifest_json_schema(_list_parameters())
@@ -37,7 +37,7 @@ def _list_parameters() -> dict[str, Any]:
 
 def _dataset() -> dict[str, Any]:
     from evalspec.inputs.datasets.jsonl import JsonlSample
-    from evalspec.inputs.manifest.json_schema import UntitledKeys
+    from evalspec.inputs.manifest.fields import UntitledKeys
 
     return JsonlSample.model_json_schema(schema_generator=UntitledKeys)
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from evalspec.base.foreign_text import inert, visible
 from evalspec.cli.streams import results_stream
 from evalspec.cli.terminal_size import read_size
-from evalspec.reports.rich_console import open_console, print_parts
+from evalspec.reports.table_layout import open_console, print_parts
 
 if TYPE_CHECKING:
     from rich.text import Text

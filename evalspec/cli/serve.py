@@ -92,7 +92,7 @@ def command(
 
     with growing():  # the server answers a sixth of a second earlier
         from evalspec.service.connections import listen
-        from evalspec.service.serving import prepare_database, serve
+        from evalspec.service.serving import list_findings, prepare_database, serve
 
     settings = ServiceSettings(
         read_projects(given),
@@ -106,8 +106,6 @@ def command(
         limits=ServiceLimits(concurrent_runs=max_runs, **limits),
     )
     if is_check:
-        from evalspec.service.check import list_findings
-
         for line in list_findings(settings):
             emit_line(line)
         return

@@ -58,7 +58,7 @@ def emit_sample(
 ) -> None:
     """Print a sample."""
     if shape.as_json:
-        from evalspec.reports.jsonl_report import describe_attempt
+        from evalspec.reports.attempt_lines import describe_attempt
 
         documents = [describe_attempt(run, row) for row in attempts]
         emit_document({"runId": run.id, "dataset": dataset.name, "attempts": documents})

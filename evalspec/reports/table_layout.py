@@ -1,10 +1,11 @@
-"""Lay out tables and labelled lines for terminals of any width.
+"""Lay out tables and labelled lines for terminals of any width, and print them on a console that writes to memory.
 
 A table that is too wide moves its columns with `aside` under their rows, the last ones first. If it is still too wide,
 each row becomes a block: its first cell, and below it the other cells with their titles.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,36 @@ from evalspec.reports.view.parts import Column, Wrap
 from evalspec.verdict.wording import UNKNOWN
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
+
+
+def open_console(stream: StringIO, width: int, *, color: bool) -> "Console":
+    """Return a console that writes to memory. Text is never interpreted as markup."""
+    from rich.console import Console
+
+    return Console(
+        file=stream,
+        width=width,
+        force_terminal=color,
+        color_system="standard" if color else None,
+        no_color=not color,
+        force_jupyter=False,
+        legacy_windows=False,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+
+
+def print_parts(parts: Iterable["RenderableType"], width: int, *, color: bool) -> str:
+    """Return parts as lines without spaces at their ends."""
+    stream = StringIO()
+    console = open_console(stream, width, color=color)
+    for part in parts:
+        console.print(part)
+    return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().removesuffix("\n").split("\n"))
+
 
 _GAP = 2
 _UNDER = 2

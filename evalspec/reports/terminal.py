@@ -11,8 +11,7 @@ from evalspec.base.foreign_text import cut, inert, visible
 from evalspec.model import Run, VerdictStatus
 from evalspec.reports.affected_samples import find_failure_causes
 from evalspec.reports.base import StoredExchanges, no_exchanges
-from evalspec.reports.rich_console import print_parts
-from evalspec.reports.table_layout import LabelLayout, TableLayout
+from evalspec.reports.table_layout import LabelLayout, TableLayout, print_parts
 from evalspec.reports.view.curation import GOLD
 from evalspec.reports.view.failures import FailureTexts, read_failure_texts
 from evalspec.reports.view.fit import Limits, fit_view, join_items

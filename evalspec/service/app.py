@@ -14,7 +14,6 @@ from evalspec.base.errors import StoreError
 from evalspec.service import (
     compare_api,
     datasets_api,
-    erasure_api,
     evaluation_comparison_api,
     evaluations_api,
     gold_api,
@@ -26,12 +25,10 @@ from evalspec.service import (
     runs_api,
     samples_api,
     sessions,
-    trends_api,
 )
 from evalspec.service.access import Service, build_service
 from evalspec.service.guard import Guard
-from evalspec.service.metrics import Metrics
-from evalspec.service.observing import Observer
+from evalspec.service.observing import Metrics, Observer
 from evalspec.service.openapi import document_app
 from evalspec.service.pages import (
     assets,
@@ -65,12 +62,12 @@ ROUTERS = (
     pushes_api.JSON_ROUTER,
     pushes_api.ROUTER,
     compare_api.ROUTER,
-    trends_api.ROUTER,
+    runs_api.TRENDS,
     gold_api.ROUTER,
     datasets_api.ROUTER,
     evaluation_comparison_api.ROUTER,
     evaluations_api.ROUTER,
-    erasure_api.ROUTER,
+    operations_api.ERASURE,
     operations_api.ROUTER,
     sessions.ROUTER,
     assets.ROUTER,

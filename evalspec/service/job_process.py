@@ -41,7 +41,7 @@ KINDS = {
     "run": "evalspec.service.run_jobs:run_manifest",
     "comparison": "evalspec.service.comparing:run_comparison",
     "dataset_check": "evalspec.service.dataset_checks:run_dataset_check",
-    "comparison_page": "evalspec.service.pages.comparison_content:run_comparison_page",
+    "comparison_page": "evalspec.service.comparing:run_comparison_page",
 }
 """The function that executes each kind of job. It takes the Work and returns the job's result."""
 

@@ -1,4 +1,4 @@
-"""Routes of runs: start one from a manifest of the project, list, show, resume, cancel and delete."""
+"""Routes of runs: start one from a manifest of the project, list, show, resume, cancel and delete; trends over runs."""
 
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from evalspec.service.answers import render_answer
 from evalspec.service.bounds import Depth, SampleSize, Seed
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.documents import document_type, page_example, render_document, to_json
-from evalspec.service.examples import LISTED_RUN, WHOLE_RUN
+from evalspec.service.examples import LISTED_RUN, MOMENT, RUN_ID, WHOLE_RUN
 from evalspec.service.jobs import Job
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.json_bodies import JsonRoute
@@ -26,7 +26,7 @@ from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
-from evalspec.service.run_records import RunEntry, RunKind, RunStatus, WholeRun
+from evalspec.service.run_records import MetricTrend, RunEntry, RunKind, RunStatus, TrendPoint, WholeRun
 from evalspec.service.settings import MANIFEST, Project
 from evalspec.service.timestamps import to_seconds
 
@@ -210,3 +210,36 @@ def _refuse_unresumable(access: Access, entry: RunEntry, asked: ResumeRequest) -
         raise ApiProblem(HTTPStatus.CONFLICT, "the run is in progress")
     if entry.status is RunStatus.FINISHED and not asked.retry_errors:
         raise ApiProblem(HTTPStatus.CONFLICT, "the run is finished; `retry_errors` repeats its failed attempts")
+
+
+TRENDS = APIRouter(prefix="/v1/trends", tags=["trends"])
+
+_POINT = TrendPoint(
+    run_id=RUN_ID,
+    started_at=MOMENT,
+    verdict="PASS",
+    partial=False,
+    manifest="agent.yaml",
+    branch="main",
+    selected=4,
+    metrics=LISTED_RUN.datasets[0].metrics,
+)
+_TREND = MetricTrend("qa", "exact_match", (_POINT,))
+
+
+@TRENDS.get("", response_model=document_type(MetricTrend, _TREND), summary="Show a trend")
+def get_trend(
+    access: Reading,
+    dataset: Annotated[str, Query(max_length=1000)],
+    metric: Annotated[str, Query(max_length=1000)],
+    manifest: Annotated[str | None, Query(description="Path in the project.", max_length=1000)] = None,
+    since: Since = None,
+    until: Until = None,
+    branch: Branch = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="The newest runs, at most so many.")] = 100,
+) -> Response:
+    """Return the values of a metric over finished runs, with their intervals. Values alone prove no change: compare."""
+    wanted = RunFilter(manifest=manifest, branch=branch, since=to_seconds(since), until=to_seconds(until))
+    found = access.runs.read_trend(dataset, wanted, limit)
+    points = [replace(one, metrics={metric: one.metrics[metric]}) for one in found if metric in one.metrics]
+    return render_document(MetricTrend(dataset, metric, tuple(points)))

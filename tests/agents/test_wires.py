@@ -108,7 +108,7 @@ class TestAnthropic:
     def test_stream(self, agent):
         ping = {"type": "ping"}
         reply = ask(agent, ANTHROPIC, events(START, ping, *text(0, "In ", "Paris"), *text(1, "."), end(), STOP))
-        assert (reply.response, reply.usage, reply.finish_reason) == ("In Paris.", Usage(12, 7), "end_turn")
+        assert (reply.response, reply.usage, reply.finish_reason) == ("In Paris.", Usage(12, 7, 3), "end_turn")
         assert 0 < reply.trace.timings_ms[FIRST_TOKEN] <= reply.latency_ms
 
     def test_tool_calls_of_a_stream(self, agent):

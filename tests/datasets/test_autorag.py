@@ -11,7 +11,7 @@ import pytest
 
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.inputs.datasets.load import load_dataset
-from evalspec.inputs.formats.autorag.compat import FORMULAS as AUTORAG
+from evalspec.inputs.formats.autorag import FORMULAS as AUTORAG
 from evalspec.model import Document, Sample
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalspec.cli.gold import COMMANDS
-from evalspec.cli.gold.session import KEYS
+from evalspec.cli.gold.reviewing import KEYS
 from evalspec.curation.gold import schema
 from evalspec.curation.gold.states import _RULES, State
 from evalspec.curation.gold.wording import FLAGS

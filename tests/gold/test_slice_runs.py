@@ -7,7 +7,7 @@ import pytest
 
 import evalspec
 from evalspec import gold
-from evalspec.curation.gold.held_out import read_uses
+from evalspec.curation.gold.slices import read_uses
 
 COUNT = 60
 

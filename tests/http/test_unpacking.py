@@ -16,8 +16,8 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.http import HttpAgent
+from evalspec.targets.http.client import iterate_unpacked
 from evalspec.targets.http.routes import choose_route
-from evalspec.targets.http.unpacking import iterate_unpacked
 from servers.faulty_agent import Answer
 
 MEBIBYTE = 1_048_576

@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported
-from evalspec.scoring.judge.courtesy import strip_courtesies
+from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported, strip_courtesies
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.services import import_ragas
 from evalspec.scoring.judge.verdicts import settle_answer
@@ -47,8 +46,8 @@ def parroted():
     for prompt in prompts:
         texts = {name: "x" for name, field in prompt.input_model.model_fields.items() if field.is_required()}
         written = prompt.to_string(prompt.input_model(**texts))
-        for example in written.split("\nOutput: {")[1:]:
-            answer, _ = json.JSONDecoder().raw_decode("{" + example)
+        for shown in written.split("\nOutput: {")[1:]:
+            answer, _ = json.JSONDecoder().raw_decode("{" + shown)
             yield prompt.output_model.__name__, answer
 
 
@@ -224,6 +223,8 @@ def test_a_date_or_number_in_another_form_covers_its_reference(reference, statem
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))
+@example("À*P", ["0*"])
+@example("가*P", ["0*"])
 def test_any_text_has_its_own_words(text, others):
     assert find_unsupported([text], " ".join([text, *others])) is None
     assert compute_coverage([text, *others], text) == 1.0

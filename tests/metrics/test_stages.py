@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalspec.base.errors import InvalidInput, MetricError
 from evalspec.cli.main import run
-from evalspec.inputs.formats.autorag.compat import FORMULAS as AUTORAG
+from evalspec.inputs.formats.autorag import FORMULAS as AUTORAG
 from evalspec.inputs.formats.unrag.compat import FORMULAS as UNRAG
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec

@@ -12,7 +12,7 @@ from evalspec.inputs.datasets.load import load_dataset
 from evalspec.reports.base import REPORTERS
 from evalspec.reports.rows import COLUMNS
 from evalspec.scoring.metrics.base import METRICS
-from evalspec.service.erasure_api import ErasureRequest
+from evalspec.service.operations_api import ErasureRequest
 from evalspec.targets.agents.replay import load_replies
 from evalspec.targets.agents.wire import WIRES
 from evalspec.targets.retrievers.opening import RETRIEVERS

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.inputs.formats.autorag.compat import FORMULAS as AUTORAG
-from evalspec.inputs.formats.autorag.compat import is_defined
+from evalspec.inputs.formats.autorag import FORMULAS as AUTORAG
+from evalspec.inputs.formats.autorag import is_defined
 from evalspec.inputs.formats.unrag.compat import FORMULAS as UNRAG
 from evalspec.scoring.ranking.measures import MEASURES, find_measure, judge_ranking
 

@@ -8,11 +8,10 @@ import pytest
 from evalspec.base.foreign_text import encodable, inert, visible
 from evalspec.base.json_text import render_line, render_lines
 from evalspec.model import Run
+from evalspec.reports.attempt_lines import render_csv, render_jsonl
 from evalspec.reports.base import REPORTERS, no_exchanges
-from evalspec.reports.csv_report import render_csv
 from evalspec.reports.github import write_github
 from evalspec.reports.json_report import render_json
-from evalspec.reports.jsonl_report import render_jsonl
 from evalspec.reports.junit import render_junit
 from evalspec.reports.markdown import code, render_markdown
 from evalspec.reports.sarif import render_sarif

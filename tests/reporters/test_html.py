@@ -90,7 +90,8 @@ class Page(HTMLParser):
 
     def everything(self) -> list:
         """All that a browser shows or finds in the page, apart from its title."""
-        return [self.parts, self.overview, self.columns, self.items("rows"), self.items("asked"), self.items("rest")]
+        asked = [known for known, _ in self.items("asked")]
+        return [self.parts, self.overview, self.columns, self.items("rows"), asked, self.opened_samples()]
 
 
 MARKER = "QxZ"
@@ -254,6 +255,7 @@ SEEN = FOREIGN.filter(lambda text: visible(text).strip())
 
 
 @given(text=SEEN)
+@example(text="1")
 @example(text="</script><script>alert(1)</script>")
 @example(text="<!--<script>")
 @example(text="</style></title></pre></noscript><img src=x onerror=alert(1)>")

@@ -102,7 +102,7 @@ def test_a_long_report_keeps_the_verdict_and_says_what_is_left_out():
     parts = 1 + len(datasets) + 100 * (2 + 1 + 1)
     shown = text.count("\n### ") + text.count("<details>")
     assert f" and {parts - shown - 5:,} more. Other reports have all." in text
-    assert "> **Left out**, as a comment has room for 60,000 bytes: the slices of `précision [fr]-0 " in text
+    assert "> **Left out**, as a comment has room for 60,000 bytes: the worst samples of `rag-quality-0 " in text
     assert text.rstrip().endswith("run `20261121T061500Z-0a1b2c3d`, exit code 1")
     assert "Left out" not in render_markdown(run)
 

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import MissingPackage
 from evalspec.model import Run
+from evalspec.reports.attempt_lines import render_csv, render_jsonl
 from evalspec.reports.base import no_exchanges, reporter_for
-from evalspec.reports.csv_report import render_csv
-from evalspec.reports.jsonl_report import render_jsonl
 from evalspec.reports.parquet import render_parquet
 from evalspec.reports.rows import COLUMNS, cause_column, identify, read_attempts, score_columns, timing_columns
 from reporters.sample_retrieval import retrieval_exchanges, retrieval_run

@@ -7,7 +7,6 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from evalspec.inputs.manifest.fields import RetrieverVariants
-from evalspec.inputs.manifest.json_schema import retriever_json_schema
 from evalspec.inputs.manifest.retriever_schema import (
     Bm25Options,
     HttpTarget,
@@ -15,6 +14,7 @@ from evalspec.inputs.manifest.retriever_schema import (
     PluginOptions,
     PythonTarget,
     QdrantOptions,
+    retriever_json_schema,
 )
 
 TARGETS = TypeAdapter(dict[str, RetrieverVariants])

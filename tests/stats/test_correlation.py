@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalspec.verdict.stats.correlation import correlate_differences
+from evalspec.verdict.stats.bootstrap import correlate_differences
 
 WHOLE = [0.61, 0.64, 0.58, 0.70, 0.66, 0.72, 0.69, 0.63]
 PART = [0.60, 0.68, 0.55, 0.71, 0.62, 0.74, 0.73, 0.59]

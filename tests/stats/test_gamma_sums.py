@@ -16,6 +16,16 @@ def test_two_terms_are_the_beta_distribution(first, second, limit):
     assert found == pytest.approx(scipy.stats.beta.sf(limit, first, second), rel=1e-6, abs=1e-12)
 
 
+@pytest.mark.parametrize("shapes", [(1, 3000), (1, 20_000), (2, 461), (5, 19_996), (10_000, 10_001)], ids=str)
+@pytest.mark.parametrize("tail", [1e-6, 0.001, 0.025, 0.05, 0.3])
+def test_one_large_and_one_small_shape(shapes, tail):
+    """One failure in thousands of scores, on both sides: the integrand oscillates along a vertical line."""
+    for first, second in (shapes, shapes[::-1]):
+        limit = scipy.stats.beta.isf(tail, first, second)
+        found = compute_tails(np.array([[1 - limit, -limit]]), np.array([[first, second]], dtype=float))[0]
+        assert found == pytest.approx(scipy.stats.beta.sf(limit, first, second), rel=1e-8)
+
+
 @given(st.lists(st.floats(0.1, 5), min_size=1, max_size=6), st.lists(st.floats(0.1, 5), min_size=1, max_size=6))
 def test_many_terms_of_shape_one_have_a_closed_form(positive, negative):
     """A sum of exponentials with distinct scales is a mixture of them (Cox 1962)."""

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from evalspec.curation.gold.gold_set import read_entry as read_entry
     from evalspec.curation.gold.gold_set import read_set as read_set
     from evalspec.curation.gold.granting import grant as grant
-    from evalspec.curation.gold.held_out import log_use as log_use
-    from evalspec.curation.gold.held_out import read_uses as read_uses
     from evalspec.curation.gold.importing import import_dataset as import_dataset
     from evalspec.curation.gold.linting import lint as lint
     from evalspec.curation.gold.passages import find_shared as find_shared
@@ -49,8 +47,10 @@ if TYPE_CHECKING:
     from evalspec.curation.gold.slices import draw_slice as draw_slice
     from evalspec.curation.gold.slices import is_held_out as is_held_out
     from evalspec.curation.gold.slices import list_held_out as list_held_out
+    from evalspec.curation.gold.slices import log_use as log_use
     from evalspec.curation.gold.slices import open_slice as open_slice
     from evalspec.curation.gold.slices import read_slices as read_slices
+    from evalspec.curation.gold.slices import read_uses as read_uses
     from evalspec.curation.gold.splitting import propose_claims as propose_claims
     from evalspec.curation.gold.splitting import split as split
 
@@ -66,7 +66,6 @@ _NAMES = {
     "evalspec.curation.gold.disputes": "check_numbers find_differences",
     "evalspec.curation.gold.gold_set": "find_set open_set read_entry read_set",
     "evalspec.curation.gold.granting": "grant",
-    "evalspec.curation.gold.held_out": "log_use read_uses",
     "evalspec.curation.gold.importing": "import_dataset",
     "evalspec.curation.gold.linting": "lint",
     "evalspec.curation.gold.passages": "find_shared read_block_text",
@@ -76,7 +75,7 @@ _NAMES = {
     "evalspec.curation.gold.reviewers": "list_reviewable",
     "evalspec.curation.gold.run_samples": "read_run_sample",
     "evalspec.curation.gold.schema": "GoldTriple Person",
-    "evalspec.curation.gold.slices": "draw_slice is_held_out list_held_out open_slice read_slices",
+    "evalspec.curation.gold.slices": "draw_slice is_held_out list_held_out log_use open_slice read_slices read_uses",
     "evalspec.curation.gold.splitting": "propose_claims split",
 }
 """By module: the names that it defines. Some modules are above this package. No name is also that of a module here,

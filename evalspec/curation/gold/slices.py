@@ -1,4 +1,7 @@
-"""Working slices of a gold set: samples of its triples for cheap runs, and the share that is held out of all slices."""
+"""Working slices of a gold set: samples of its triples for cheap runs, and the share that is held out of all slices.
+
+Each use of the held-out share is a file of its log.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,22 +12,24 @@ from msgspec import Struct, field
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
 from evalspec.base.trust import require_file
-from evalspec.curation.gold.files import read_records, show, write_record
+from evalspec.curation.gold.files import read_records, require_records, show, write_record
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set, read_config, read_entry
-from evalspec.curation.gold.identity import require_person
-from evalspec.curation.gold.layout import SLICES, TRIPLES
+from evalspec.curation.gold.identity import find_person, require_person
+from evalspec.curation.gold.layout import HELD_OUT, SLICES, TRIPLES
 from evalspec.curation.gold.locking import hold
-from evalspec.curation.gold.schema import SliceFile
+from evalspec.curation.gold.schema import HeldOutUse, SliceFile
 from evalspec.curation.gold.states import State
 from evalspec.curation.gold.values import render_now, require_name
 from evalspec.inputs.datasets.apportionment import apportion_by_remainder
+from evalspec.inputs.datasets.base import Part
 from evalspec.inputs.datasets.located import render_ids
 from evalspec.inputs.datasets.selection import rank_ids
+from evalspec.model.fingerprints import PartDigest
 
 STRATA = ("domain", "difficulty", "source")
 """Metadata whose combinations are the strata of a draw."""
 
-REVISED, HELD_OUT, REMOVED = "revised", "held out", "removed"
+REVISED, NOW_HELD_OUT, REMOVED = "revised", "held out", "removed"
 NONE = "none"
 """The value of a stratum's key that a triple lacks."""
 
@@ -257,7 +262,7 @@ def _explain_missing(found: GoldSet, name: str, revision: int) -> str | None:
         return str(entry.state) if entry.state in (State.REVOKED, State.RETIRED, State.DROPPED) else REVISED
     if not entry.is_accepted:
         return str(entry.state)
-    return HELD_OUT if is_held_out(name, found.config.rules.held_out) else None
+    return NOW_HELD_OUT if is_held_out(name, found.config.rules.held_out) else None
 
 
 def _refuse_name(name: str, slices: Mapping[str, SliceFile], root: Path) -> None:
@@ -280,3 +285,62 @@ def _explain_size(size: int, pool: Pool) -> Problem:
         f"use --size {largest} or less ({counts})",
         field="--size",
     )
+
+
+_NOBODY = "unknown"
+
+
+def read_uses(root: Path) -> list[HeldOutUse]:
+    """Return the uses of a set's held-out share, in the order of their runs.
+
+    Raises:
+        InvalidInput: A file is invalid.
+    """
+    folder = root / HELD_OUT
+    require_file(folder)
+    return sorted((use for _, use in require_records(HeldOutUse, folder)), key=lambda use: use.run)
+
+
+def log_use(root: Path, run: str, by: str | None = None, at: str | None = None) -> HeldOutUse:
+    """Add a use to the log. `run`: id of the run. `by`: a person of the set; by default the one that git knows.
+
+    Raises:
+        InvalidInput: The file cannot be written.
+    """
+    use = HeldOutUse(run=run, at=at or render_now(), by=by or _find_person(root))
+    write_record(root / HELD_OUT / f"{run}-{use.by or _NOBODY}.yaml", use)
+    return use
+
+
+def describe_uses(uses: Sequence[HeldOutUse]) -> str:
+    """Return how often the share was used before, as the rest of a sentence about it."""
+    if not uses:
+        return "was not used before"
+    times = "once" if len(uses) == 1 else f"{len(uses):,} times"
+    latest = uses[-1]
+    return f"was used {times} before, last on {latest.at[:10]}{f' by {latest.by}' if latest.by else ''}"
+
+
+def _find_person(root: Path) -> str | None:
+    try:
+        return find_person(root, read_config(root))
+    except InvalidInput:
+        return None
+
+
+def open_part(root: Path, name: str | None) -> Part:
+    """Return the slice of this name, or for None the held-out share.
+
+    Raises:
+        InvalidInput: There is no such slice, or the set cannot be read.
+    """
+    if name is None:
+        share, uses = read_config(root).rules.held_out, read_uses(root)
+        note = f"the held-out share {describe_uses(uses)}; each use makes it less independent"
+        details = PartDigest(held_out=True, uses_before=len(uses))
+        return Part(lambda one: is_held_out(one, share), details, note=note)
+    found = open_slice_alone(root, name)
+    members = {entry.id for entry in found.entries}
+    missing = {cause: len(ids) for cause, ids in sorted(found.missing.items())}
+    details = PartDigest(found.name, len(found.file.triples), missing)
+    return Part(members.__contains__, details, found.describe_missing())

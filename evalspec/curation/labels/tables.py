@@ -18,7 +18,7 @@ from evalspec.base.registry import near_miss
 from evalspec.curation.labels.records import KEYS
 from evalspec.inputs.datasets.located import read_text
 from evalspec.model.labels import Label
-from evalspec.reports.csv_report import FORMULA
+from evalspec.reports.attempt_lines import FORMULA
 
 COLUMNS = tuple(KEYS.values())
 _REQUIRED = tuple(KEYS[name] for name in ("run", "dataset", "sample", "verdict", "labeller"))

@@ -17,6 +17,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, core_schema
 
 from evalspec.base.registry import near_miss
@@ -53,6 +54,14 @@ def _name_something(text: str) -> str:
 ModuleObject = Annotated[
     StrictStr, AfterValidator(_name_something), Field(json_schema_extra={"pattern": _MODULE_OBJECT})
 ]
+
+
+class UntitledKeys(GenerateJsonSchema):
+    """Keys have no titles, which editors would show above the descriptions: "Readytimeoutseconds"."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's
+        """Return False."""
+        return False
 
 
 class ManifestModel(BaseModel):

@@ -13,10 +13,20 @@ from itertools import product
 from math import prod
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, StrictStr, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StrictStr, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
 
-from evalspec.inputs.manifest.fields import Count, ManifestModel, ModuleObject, Name, Number, Positive, Seconds, Share
+from evalspec.inputs.manifest.fields import (
+    Count,
+    ManifestModel,
+    ModuleObject,
+    Name,
+    Number,
+    Positive,
+    Seconds,
+    Share,
+    UntitledKeys,
+)
 
 _SELECTS: Any = Field(description="Selects this built-in retriever.")
 
@@ -247,3 +257,16 @@ def _find_variants(value: dict[str, Any], model: type[Target]) -> dict[str, dict
         ",".join(f"{to_camel(single[key])}={option}" for key, option in chosen.items()): value | chosen
         for chosen in combinations
     }
+
+
+def retriever_json_schema(ref_template: str) -> dict[str, Any]:
+    """Return the JSON Schema of a retriever as written in the file, with its `$defs`."""
+    target = TypeAdapter(RetrieverTarget)
+    schema = target.json_schema(by_alias=True, ref_template=ref_template, schema_generator=UntitledKeys)
+    for definition in schema["$defs"].values():
+        fields = definition.get("properties", {})
+        for name, field in list(fields.items()) if "topK" in fields else ():
+            if name not in map(to_camel, WITHOUT_GRID):
+                of_key = {part: field.pop(part) for part in ("default", "description") if part in field}
+                fields[name] = {"anyOf": [field, {"type": "array", "items": field, "minItems": 1}], **of_key}
+    return schema

@@ -7,13 +7,14 @@ here; references.py resolves them when a run needs them.
 Defaults that are models use `model_construct`, because validating one at import would build its validator.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field, StrictStr, field_validator
 
 from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
-from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants
+from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants, UntitledKeys
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig
 from evalspec.inputs.manifest.metric_schema import WithThresholds
@@ -74,3 +75,33 @@ class Manifest(Lenient):
     kind: Literal["AgentSpec"] = Field(description="The kind of manifest.")
     metadata: Metadata
     spec: Spec
+
+
+def manifest_json_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a manifest, including the short forms that validation expands.
+
+    `parameters`: the schemas of the parameters of metrics, by name. A metric of the project may have others.
+    """
+    from evalspec.inputs.manifest.retriever_schema import retriever_json_schema
+
+    schema = Manifest.model_json_schema(by_alias=True, schema_generator=UntitledKeys)
+    definitions = schema["$defs"]
+    _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})
+    definitions["MetricEntry"]["anyOf"][1]["properties"] |= parameters
+    definitions["MetricEntry"]["anyOf"][1]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    _also(definitions, "Limit", {"type": "number"})
+    _also(definitions, "CiGate", {"type": "boolean"})
+    definitions["Limit"]["anyOf"][1]["properties"].pop("bound")
+    retrievers = retriever_json_schema("#/$defs/{model}")
+    definitions |= retrievers.pop("$defs")
+    definitions["EvaluationConfig"]["properties"]["retrievers"]["additionalProperties"] = retrievers
+    for model in ("EvaluationConfig", "DatasetConfig"):
+        thresholds = definitions[model]["properties"]["thresholds"]
+        limits = thresholds["additionalProperties"]
+        thresholds["additionalProperties"] = {"anyOf": [limits["items"], limits]}
+    return schema
+
+
+def _also(definitions: dict[str, Any], name: str, short_form: dict[str, Any]) -> None:
+    whole = definitions[name]
+    definitions[name] = {"description": whole.pop("description"), "anyOf": [short_form, whole]}

@@ -29,7 +29,7 @@ from evalspec.targets.agents.replay import RecordedReply
 from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
 
 if TYPE_CHECKING:
-    from evalspec.runs.planning.query_inputs import InputWatch
+    from evalspec.runs.planning.queries import InputWatch
 
 _TEXT_METRICS = ("string_match",)
 _RETRIEVAL_METRICS = ("Recall", "Precision", "nDCG", "RR", "Success")
@@ -96,7 +96,7 @@ def _add_replies(draft: Draft, config: DatasetConfig, data: LoadedDataset) -> No
 def _watch_inputs(draft: Draft, config: DatasetConfig) -> "InputWatch | None":
     if not draft.loaded.manifest.spec.evaluation.retrievers:
         return None
-    from evalspec.runs.planning.query_inputs import watch_inputs
+    from evalspec.runs.planning.queries import watch_inputs
 
     return watch_inputs(draft, config)
 

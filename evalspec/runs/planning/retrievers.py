@@ -158,6 +158,6 @@ def plan_asking(draft: Draft, dataset: PlannedDataset) -> PlannedRetriever | Non
     """Return how a dataset queries its retriever. The documents to ingest are not loaded yet."""
     if dataset.asked is None:
         return None
-    from evalspec.runs.planning.query_settings import plan_queries
+    from evalspec.runs.planning.queries import plan_queries
 
     return plan_queries(draft, dataset, dataset.asked)

@@ -32,10 +32,15 @@ from evalspec.model import (
 )
 from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
-from evalspec.runs.runner.doubtful_measurements import list_doubtful_measurements
 from evalspec.runs.runner.fingerprint import public_part
+from evalspec.runs.runner.replies import (
+    compute_stages,
+    describe_oddities,
+    list_attempts,
+    list_doubtful_measurements,
+    reports_stages,
+)
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
-from evalspec.runs.runner.stages import compute_stages, describe_oddities, list_attempts, reports_stages
 from evalspec.verdict.attempts import compute_repeats
 from evalspec.verdict.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
@@ -73,7 +78,8 @@ def conclude(
     outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
     """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
-    run_metadata = replace(run_metadata, unfinished=run_metadata.unfinished or _find_end(results))
+    second = () if isinstance(run_metadata.second, str) else run_metadata.second[1]
+    run_metadata = replace(run_metadata, unfinished=run_metadata.unfinished or _find_end([*results, *second]))
     lost = {
         planned.name: _find_lost(planned, found, run_metadata.baseline, outline.policy)
         for planned, found in zip(outline.datasets, results, strict=True)

@@ -48,22 +48,25 @@ class Decider:
         """Add a reply with the scores that it has."""
         self._attempts[place] = attempt
 
-    def add_scores(self, place: Place, scores: Mapping[str, Score]) -> str | None:
-        """Add scores of a reply. Return why the verdict is certain, if it is, and if it is time to find out."""
+    def add_scores(self, place: Place, scores: Mapping[str, Score]) -> None:
+        """Add scores of a reply. From time to time, stop the judge if the verdict is certain."""
         attempt = self._attempts[place]
         bare = {name: score.without_evidence() for name, score in scores.items()}
         self._attempts[place] = replace(attempt, scores={**attempt.scores, **bare})
         self._new += len(scores)
-        return self.find_certain() if self._new >= self._step else None
+        if self._new >= self._step:
+            self.stop_if_certain()
 
-    def find_certain(self) -> str | None:
-        """Return why the verdict is certain, None if it is not."""
+    def stop_if_certain(self) -> None:
+        """Stop the judge if the verdict is certain."""
         self._new = 0
         results = [
             [self._combine(number, position) for position in range(len(dataset.samples))]
             for number, dataset in enumerate(self._plan.datasets)
         ]
-        return find_foregone(self._outline, results)
+        certain = find_foregone(self._outline, results)
+        if certain is not None:
+            self._plan.services.budget.decide(f"--fail-fast: {certain}")
 
     def _combine(self, dataset: int, position: int) -> SampleResult:
         planned = self._plan.datasets[dataset]

@@ -1,7 +1,6 @@
 """The execution of a plan: which attempts to send, their replies, scores and results."""
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -32,39 +31,13 @@ from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.worker_pool import Replay
+from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.batch_records import add_usage
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
 from evalspec.verdict.outline import RunOutline
-from evalspec.verdict.stats import compute_statistic
-
-_INTERVAL_SECONDS = 0.02
-
-
-class LagMeter:
-    """A meter of event loop lag. It sleeps for short intervals and records how late it wakes up.
-
-    Latency is measured in an event loop, and a busy loop reads replies late.
-    """
-
-    def __init__(self) -> None:
-        self._lags_ms: list[float] = []
-
-    async def measure(self) -> None:
-        """Measure until cancelled."""
-        while True:
-            due = time.perf_counter() + _INTERVAL_SECONDS
-            await asyncio.sleep(_INTERVAL_SECONDS)
-            self._lags_ms.append((time.perf_counter() - due) * 1000)
-
-    @property
-    def p95_ms(self) -> float:
-        """The 95th percentile of the lag in milliseconds. 0 without measurements."""
-        return compute_statistic(self._lags_ms, "p95") if self._lags_ms else 0.0
-
 
 _AGENT = -1
 """The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
@@ -346,16 +319,12 @@ class Execution(Struct):
         for job, exchange, scores in self.waiting:
             self.decider.add(job, self._to_attempt(job, exchange, scores))
         while self.round < LAST_ROUND:
-            self._stop_if(self.decider.find_certain())
+            self.decider.stop_if_certain()
             self.round += 1
             waiting, self.waiting = self.waiting, []
             for one in waiting:
                 await queue.put(one)
             await queue.join()
-
-    def _stop_if(self, why: str | None) -> None:
-        if why is not None:
-            self.plan.services.budget.decide(f"--fail-fast: {why}")
 
     async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> None:
         """Score again what the judge failed to score. A judge that scored nothing is down."""
@@ -365,9 +334,8 @@ class Execution(Struct):
                 self._add(*one)
             return
         if failed:
-            self.progress.say(
-                f"asking the judge again about {counted(len(failed), 'reply', 'replies')} that it failed on"
-            )
+            replies = counted(len(failed), "reply", "replies")
+            self.progress.say(f"asking the judge again about {replies} that it failed on")
         for job, exchange, scores in failed:
             known = {name: score for name, score in scores.items() if not _failed_by_judge(score)}
             await queue.put((job, exchange, known))
@@ -390,11 +358,10 @@ class Execution(Struct):
         self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
     ) -> None:
         if scores:
-            services = self.plan.services
-            used = services.usage.take_new(), services.budget.take_milliseconds()
+            used = self.plan.services.usage.take_new(), self.plan.services.budget.take_milliseconds()
             self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, *used))
             if self.decider is not None and self.round > 0:
-                self._stop_if(self.decider.add_scores(job, scores))
+                self.decider.add_scores(job, scores)
 
     def keep_learned(self, learned: Learned) -> None:
         """Store what the judge's replies say about it: parameters that are refused, and models."""

@@ -1,6 +1,7 @@
 """Send requests with a fixed number of workers, retries, back-off, and a circuit breaker for an agent that is down."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
@@ -10,6 +11,7 @@ from evalspec.base.errors import ServiceError, Unmeasurable
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
+from evalspec.verdict.stats import compute_statistic
 
 FAILURES_TO_BREAK = 5
 """Consecutive samples that could not connect before the agent is considered down. One suffices if it never answered."""
@@ -17,6 +19,8 @@ FAILURES_TO_BREAK = 5
 _RAMP_SECONDS = 0.02
 """Time in which the workers start one after the other. Without it, replies with equal latency would always arrive
 together, and each would wait until all others are read."""
+
+_INTERVAL_SECONDS = 0.02
 
 Job = TypeVar("Job")
 
@@ -149,3 +153,25 @@ class WorkerPool(Generic[Job]):
             if self._breaker.down:
                 error.retryable = False
             raise
+
+
+class LagMeter:
+    """A meter of event loop lag. It sleeps for short intervals and records how late it wakes up.
+
+    Latency is measured in an event loop, and a busy loop reads replies late.
+    """
+
+    def __init__(self) -> None:
+        self._lags_ms: list[float] = []
+
+    async def measure(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            due = time.perf_counter() + _INTERVAL_SECONDS
+            await asyncio.sleep(_INTERVAL_SECONDS)
+            self._lags_ms.append((time.perf_counter() - due) * 1000)
+
+    @property
+    def p95_ms(self) -> float:
+        """The 95th percentile of the lag in milliseconds. 0 without measurements."""
+        return compute_statistic(self._lags_ms, "p95") if self._lags_ms else 0.0

@@ -15,8 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.base.text import excerpt
-from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported
-from evalspec.scoring.judge.courtesy import strip_courtesies
+from evalspec.scoring.judge.belonging import compute_coverage, content_words, find_unsupported, strip_courtesies
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.matching import match_statements, parse_label, simplify
 from evalspec.scoring.judge.quoting import escape_json

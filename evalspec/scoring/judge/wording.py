@@ -31,7 +31,11 @@ _CONTRACTIONS = tuple(
         (r"'s\b", " is"),
     )
 )
-_EMPHASIS = re.compile(r"(?<![0-9A-Za-z*])(\*{1,3})(?=[^\s*])([^*]++)(?<!\s)\1(?![0-9A-Za-z*])")
+_EMPHASIS = re.compile(
+    # Within a word only where words are written without spaces, and before a Korean particle.
+    r"(?<![0-9A-Za-z\u00c0-\u0dff\u1100-\u11ff\u1e00-\u1fff\uac00-\ud7ff*])"
+    r"(\*{1,3})(?=[^\s*])([^*]++)(?<!\s)\1(?![0-9A-Za-z\u00c0-\u0dff\u1e00-\u1fff*])"
+)
 _WORD = re.compile(
     r"""
     (?: (?<!\S) | (?<=(?<!\S)') ) (?: -\.? | \. ) \d+(?:[.,:]\d+)*  # a sign or a leading point is part of a number

@@ -19,7 +19,7 @@ from evalspec.base.errors import MetricError
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.user_code.calls import UserCode, check_target
-from evalspec.inputs.user_code.signatures import read_signature
+from evalspec.inputs.user_code.modules import read_signature
 from evalspec.model import Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.base import MetricDefinition
 from evalspec.scoring.metrics.functions import read_needed, to_storable_score

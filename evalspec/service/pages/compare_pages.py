@@ -21,12 +21,12 @@ from evalspec.reports.view.parts import Role
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service import jobs
 from evalspec.service.access import Access
-from evalspec.service.comparing import find_run_folder
-from evalspec.service.pages.comparison_content import (
+from evalspec.service.comparing import (
     ComparisonContent,
     Flip,
     compute_content,
     describe_request,
+    find_run_folder,
     load_content,
 )
 from evalspec.service.pages.run_lists import list_run

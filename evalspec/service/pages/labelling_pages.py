@@ -26,7 +26,7 @@ from evalspec.service.pages.case_pages import (
     Refusal,
     find_refusal,
 )
-from evalspec.service.pages.label_views import LabelForm, list_metrics, render_verdict, show_form
+from evalspec.service.pages.labels_pages import LabelForm, list_metrics, render_verdict, show_form
 from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.samples_pages import find_at
 from evalspec.service.pages.visits import Reviewer, Visit, see_other

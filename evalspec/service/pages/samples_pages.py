@@ -17,7 +17,7 @@ from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import frame_table
 from evalspec.reports.view.parts import Words
 from evalspec.service.cursors import Cursor, decode_cursor, encode_cursor
-from evalspec.service.pages.label_views import show_labelling
+from evalspec.service.pages.labels_pages import show_labelling
 from evalspec.service.pages.run_sources import list_tags, read_content, show_details
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Visit, Visitor

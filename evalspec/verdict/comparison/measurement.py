@@ -1,6 +1,6 @@
 """Say what changed in the measurement: numbers of two runs are only comparable if both measured the same.
 
-`KINDS` has each kind of change. Those that need no baseline are in `runner.doubtful_measurements`.
+`KINDS` has each kind of change. Those that need no baseline are in `runner.replies`.
 """
 
 import json

@@ -1,8 +1,9 @@
 """The distribution of a weighted sum of gamma variables, by which all bounded intervals and tests are computed.
 
 A random weighted mean with Dirichlet weights exceeds a limit exactly if such a sum is above 0, so tail probabilities of
-the weighted mean are exact, without draws. Method: the inversion integral of the moment generating function along the
-vertical line through its saddlepoint (Daniels 1954; Rice 1980), with the trapezoidal rule after y = sinh(x).
+the weighted mean are exact, without draws. Method: the inversion integral of the moment generating function along a
+hyperbola through its saddlepoint (Daniels 1954; Rice 1980), with the trapezoidal rule. The hyperbola bends as the path
+of steepest descent does there: along a vertical line, a sum of one large and one small shape oscillates.
 """
 
 import math
@@ -12,15 +13,17 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
-_STEP = 0.1
-"""Step of the trapezoidal rule, whose error falls faster than any power of it: about 1e-12 of the tail."""
+_STEP = 0.08
+"""Step of the trapezoidal rule, whose error falls faster than any power of it: at most about 1e-9 of the tail."""
+_MOST_BENT = 1.0
+"""The hyperbola has an angle of at most 45 degrees to the vertical."""
 _NODES = 24
 _MOST_BLOCKS = 20
 _NEGLIGIBLE = 1e-13
 """The integral is computed in blocks of nodes, until the integrand is this share of its start."""
 _NEWTON_STEPS = 100
 _NEAR = 1e-4
-"""The line may pass beside the saddlepoint by this share of it: the integral is the same, only less smooth."""
+"""The path may pass beside the saddlepoint by this share of it: the integral is the same, only less smooth."""
 _CELLS_AT_ONCE = 2_000_000
 
 
@@ -53,20 +56,22 @@ def _integrate(terms: "NDArray[numpy.float64]", counts: "NDArray[numpy.float64]"
 
     point = _find_saddlepoint(terms, counts)[:, None]
     ratio = terms / (1 - terms * point)
-    width = 1 / np.sqrt((counts * ratio**2).sum(axis=1, keepdims=True) + 1 / point**2)
+    second = (counts * ratio**2).sum(axis=1, keepdims=True) + 1 / point**2
+    third = 2 * ((counts * ratio**3).sum(axis=1, keepdims=True) - 1 / point**3)
+    width, bend = 1 / np.sqrt(second), np.clip(third / (3 * second**1.5), -_MOST_BENT, _MOST_BENT)
     start = -(counts * np.log1p(-terms * point)).sum(axis=1) - np.log(point[:, 0])
     total = np.zeros(len(terms))
     for block in range(_MOST_BLOCKS):
         x = _STEP * np.arange(block * _NODES, (block + 1) * _NODES)
-        y = width * np.sinh(x)
-        angles = y[:, :, None] * ratio[:, None, :]
-        # Modulus and phase of the product of (1 - i angle) ^ count, by real functions: complex logarithms are slow.
-        phase = (np.arctan(angles) @ counts[:, :, None])[:, :, 0] - np.arctan(y / point)
-        modulus = (np.log1p(angles**2) @ counts[:, :, None])[:, :, 0] + np.log1p((y / point) ** 2)
-        sizes = np.exp(-modulus / 2) * np.cosh(x)
-        values = sizes * np.cos(phase)
+        right, up = width * bend * (np.cosh(x) - 1), width * np.sinh(x)
+        # Modulus and phase of each factor 1 - term * place, by real functions: complex logarithms are slow.
+        real, imaginary = 1 - right[:, :, None] * ratio[:, None, :], up[:, :, None] * ratio[:, None, :]
+        phase = (np.arctan2(imaginary, real) @ counts[:, :, None])[:, :, 0] - np.arctan2(up, point + right)
+        squares = (np.log(real**2 + imaginary**2) @ counts[:, :, None])[:, :, 0]
+        sizes = np.exp(-squares / 2) / np.hypot(1 + right / point, up / point)
+        values = sizes * (np.cos(phase) * np.cosh(x) + np.sin(phase) * bend * np.sinh(x))
         total += values.sum(axis=1) - (values[:, 0] / 2 if block == 0 else 0)
-        if (sizes[:, -1] < _NEGLIGIBLE).all():
+        if (sizes[:, -1] * np.cosh(x[-1]) < _NEGLIGIBLE).all():
             break
     tails: NDArray[np.float64] = np.clip(np.exp(start) * total * width[:, 0] * _STEP / math.pi, 0.0, 1.0)
     return tails

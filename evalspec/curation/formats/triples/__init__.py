@@ -51,7 +51,7 @@ TRIPLES = DatasetFormat(
     unrelated=(SLICES, HELD_OUT),
     parts=DatasetParts(
         recognises=lambda folder: (folder / SET_FILE).is_file(),
-        open=when_used("evalspec.curation.gold.held_out", "open_part"),
-        log_use=when_used("evalspec.curation.gold.held_out", "log_use"),
+        open=when_used("evalspec.curation.gold.slices", "open_part"),
+        log_use=when_used("evalspec.curation.gold.slices", "log_use"),
     ),
 )

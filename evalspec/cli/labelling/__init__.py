@@ -1,1 +1,0 @@
-"""The session of `evalspec label`: what it shows and what keys do."""
