@@ -26,11 +26,13 @@ from evalspec.runs.runner.session import (
     describe_reused,
     load_replies,
     metadata_keys,
+    open_batches,
     open_cache,
     resume_run,
     uses_cache,
 )
 from evalspec.runs.runner.targets import ProgressListener
+from evalspec.runs.store.batch_log import is_batched
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.erasing import refuse_erased
 from evalspec.runs.store.pushed_runs import refuse_pushed
@@ -123,6 +125,11 @@ class Evaluation(Struct, frozen=True):
         session = self._begin()
         if is_cached:
             open_cache(session, self.store.cache)
+        if self.plan.options.batch:
+            with ExitStack() as undo:
+                undo.callback(session.log.close)
+                open_batches(session)
+                undo.pop_all()
         return session
 
     def _begin(self) -> Session:
@@ -234,6 +241,7 @@ def options_of(stored: StoredRun) -> dict[str, Any]:
         "no_cache": stored.fingerprint.no_cache,
         "fresh": stored.fingerprint.fresh,
         "responses": Path(responses.path) if responses else None,
+        "batch": is_batched(stored.folder),
         **stored.fingerprint.limits,
     }
 

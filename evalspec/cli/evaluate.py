@@ -131,6 +131,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @no_cache_option
 @option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")
 @limit_options
+@option("--batch", is_flag=True, help="Ask the judge in batches: cheaper, in hours. --resume continues.")
 @option(
     "--responses",
     type=click.Path(path_type=Path),
@@ -183,6 +184,7 @@ def command(
       evalspec evaluate agent.yaml --sample-size 20 --tag smoke --no-judge
       evalspec evaluate agent.yaml --repeat 5 -o report.html
       evalspec evaluate agent.yaml --max-cost 2 --fail-fast
+      evalspec evaluate agent.yaml --batch
       evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --resume --retry-errors
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
@@ -265,6 +267,9 @@ def _prepare(
     """Return an evaluation per retriever. All are checked before the first one starts."""
     from evalspec.api.evaluation import prepare
 
+    if len(names) > 1 and options["batch"]:
+        message = f"{len(names)} retrievers are selected, but only one run can be continued"
+        raise InvalidInput(Problem(message, "choose one retriever, or remove the option", field="--batch"))
     known: KnownVectors = {}
     evaluations = {
         name: prepare(

@@ -24,6 +24,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--responses",
         "--no-judge",
         "--judge-repeat",
+        "--batch",
         "--no-cache",
         "--fresh",
     ),

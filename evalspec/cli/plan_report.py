@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _NAME = 11
+_AT_MOST = "≤"
+"""The cache may have a score of another judge, metric or reply, which is asked again."""
 
 
 def render_forecast(forecast: Forecast, *, width: int, color: bool) -> str:
@@ -143,7 +145,11 @@ def _judge_table(judge: Sequence[JudgeForecast]) -> "RenderableType":
     for one in judge:
         tokens = tuple(map(sum, zip(one.input_tokens, one.output_tokens, strict=True)))
         spans = (one.calls, tokens, one.cost, one.seconds)
-        table.add_row(Text(inert(one.metric)), f"{one.cached:,}/{one.scores:,}", *map(_say_span, spans))
+        table.add_row(
+            Text(inert(one.metric)),
+            f"{_AT_MOST if one.cached else ''}{one.cached:,}/{one.scores:,}",
+            *map(_say_span, spans),
+        )
     return table
 
 

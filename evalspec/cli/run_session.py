@@ -68,7 +68,12 @@ def finish_session(
 
 def _say_way_on(session: Session, run: Run) -> str:
     """Return what to do about failures. A retry is no help if every reply fails for a setting of the manifest."""
-    if session.plan.services.budget.end is not None:
+    services = session.plan.services
+    if services.budget.is_waiting:
+        waiting = services.batches.waiting if services.batches else None
+        said = f"{waiting}; to continue" if waiting else "to continue"
+        return f"{said}: {describe_resume(session.plan, run.id)}"
+    if services.budget.end is not None:
         return f"to continue, with a higher limit: {describe_resume(session.plan, run.id)}"
     setting = find_setting_to_fix(run)
     if setting is not None:

@@ -48,7 +48,10 @@ class JudgeForecast(Record, frozen=True, kw_only=True):
     metric: Annotated[str, Meta(description="Name of the metric.")]
     scores: Annotated[int, Meta(description="Number of scores, with attempts and gradings.")]
     cached: Annotated[
-        int, Meta(description="Those that the judge's cache has, which cost nothing if the replies are the same again.")
+        int,
+        Meta(
+            description="At most so many come from the judge's cache: if replies, metric and judge are the same again."
+        ),
     ]
     calls: Annotated[tuple[int, int], Meta(description="Calls: with these scores from the cache, and without cache.")]
     input_tokens: Annotated[Range, Meta(description="Tokens of the prompts.")]

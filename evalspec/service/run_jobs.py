@@ -37,6 +37,9 @@ def run_manifest(work: "Work") -> Mapping[str, Any]:
     def begin(stored: StoredRun | None) -> "Evaluation":
         retries = bool(request.get("retryErrors"))
         options = asked if stored is None else RunOptions(**options_of(stored), concurrency=asked.concurrency)
+        if options.batch:
+            message = f"run {stored.id if stored else ''} asks its judge in batches, which the service does not collect"
+            raise InvalidInput(message, "continue it with `evalspec evaluate --resume`")
         evaluation = prepare(loaded, options, work.project.store, resumed=stored, retry_errors=retries)
         return replace(evaluation, short_id=work.job.short_id)
 

@@ -16,8 +16,9 @@ from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from servers.batch_desk import BatchDesk
 from servers.judge_wires import KEY
-from servers.scripted_judge import Request, ScriptedJudge, Status
+from servers.scripted_judge import Request, ScriptedJudge, Status, answer_about_batches
 
 MODEL = "claude-sonnet-5"
 _TYPES: Mapping[str, Any] = {
@@ -39,6 +40,7 @@ class AnthropicJudge(ScriptedJudge):
         self.refused: Mapping[str, str] = {}
         self.complaints: list[str] = []
         super().__init__()
+        self.desk = BatchDesk(f"{self.url}/messages", is_anthropic=True)
 
 
 def list_complaints(body: Mapping[str, Any]) -> list[str]:
@@ -115,9 +117,15 @@ class _Messages(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: Any
 
+    def do_GET(self) -> None:
+        answer_about_batches(self, b"")
+
     def do_POST(self) -> None:
         judge: AnthropicJudge = self.server.judge
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        if answer_about_batches(self, raw):
+            return None
+        body = json.loads(raw)
         headers = {key.lower(): text for key, text in self.headers.items()}
         if self.path != "/v1/messages":
             return self._refuse(404, "not_found_error", "Not found")

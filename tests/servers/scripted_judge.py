@@ -28,6 +28,7 @@ content_filter) · hang (no answer until the server stops) · drop (hangs up) ·
 stream · not_an_object, or
 `status(code, headers, message)`, of which `unauthorized(key)` and `throttled(seconds)` are short forms.
 `several`, what it makes of `n`: honoured, ignored or refused.
+`desk` has its batches (batch_desk.py).
 `embedding_fault` is None, "short" (one vector less), "reversed" (last index first), "ragged", "text", a status.
 """
 
@@ -44,6 +45,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from servers.batch_desk import BatchDesk
 from servers.hanging_up import HangingUpServer
 
 if TYPE_CHECKING:
@@ -259,6 +261,7 @@ class ScriptedJudge:
         self._in_work = 0
         self._lock = threading.Lock()
         self._server = _Server(self, port)
+        self.desk = BatchDesk(f"{self.url}/chat/completions")
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
@@ -411,6 +414,25 @@ def _is_verdicts(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
+def answer_about_batches(handler: Any, body: bytes) -> bool:
+    """Answer a request about batches; return whether it was one."""
+    headers = {key.lower(): text for key, text in handler.headers.items()}
+    answered = handler.server.judge.desk.handle(handler.command, handler.path, headers, body)
+    if answered is None:
+        return False
+    status_code, content = answered
+    if status_code is None:
+        handler.close_connection = True
+        handler.connection.shutdown(socket.SHUT_RDWR)
+        return True
+    handler.send_response(status_code)
+    handler.send_header("Content-Type", "application/json")
+    handler.send_header("Content-Length", str(len(content)))
+    handler.end_headers()
+    handler.wfile.write(content)
+    return True
+
+
 class _Server(HangingUpServer):
     def __init__(self, judge: ScriptedJudge, port: int) -> None:
         self.judge = judge
@@ -425,9 +447,15 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
     _stated: Mapping[str, str] = {}
 
+    def do_GET(self) -> None:
+        answer_about_batches(self, b"")
+
     def do_POST(self) -> None:
         judge = self.server.judge
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        if answer_about_batches(self, raw):
+            return None
+        body = json.loads(raw)
         request = Request({key.lower(): text for key, text in self.headers.items()}, body, time.perf_counter())
         refused = judge.wire and judge.wire.refuse(self.path, request.headers, body)
         if refused:

@@ -30,6 +30,7 @@ from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     JUDGE_PLACE,
+    check_batch,
     choose_limits,
     locate_keys,
     resolve_config,
@@ -291,6 +292,7 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
         judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+    check_batch(judge, draft.options, draft.problems)
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:
         embeddings = resolve_config(embeddings, EMBEDDINGS_PLACE, draft.loaded, draft.problems)

@@ -37,6 +37,8 @@ class RunOptions(Struct, frozen=True):
     `max_cost`, `max_judge_calls`, `max_tokens`, `max_time`: limits of the run, in place of the manifest's. `fail_fast`:
     ask the judge only while a score can change the verdict.
 
+    `batch`: collect the judge's requests into batches of its provider.
+
     `no_cache`: neither read nor write the judge's cache. `fresh`: ask for everything, and write the cache.
 
     `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
@@ -75,6 +77,7 @@ class RunOptions(Struct, frozen=True):
     max_tokens: int | None = None
     max_time: float | None = None
     fail_fast: bool = False
+    batch: bool = False
     dry_run: bool = False
     agent: Callable[[Any], Any] | None = None
     stored: Mapping[str, frozenset[str]] | None = None

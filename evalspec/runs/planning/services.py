@@ -60,6 +60,22 @@ def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:
         problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
 
 
+def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[Problem]) -> None:
+    """Check that the judge of a run can answer in batches, if it is to."""
+    wire = JUDGE_WIRES.find(judge.wire) if judge else None
+    others = {
+        "--no-judge": (options.no_judge, "the judge is asked nothing"),
+        "--no-content": (options.no_content, "replies and the judge's answers have to be stored until the verdict"),
+        "--fail-fast": (options.fail_fast, "a batch asks for all scores of a round"),
+    }
+    given = [(name, why) for name, (is_given, why) in others.items() if is_given]
+    found = [(f"{name} does not go with it: {why}", "remove one of the two") for name, why in given]
+    if wire is not None and wire.batch is None:
+        found.append((f"wire {wire.name} cannot batch", "remove --batch, or choose another wire of the judge"))
+    if options.batch:
+        problems.extend(Problem(*one, field="--batch") for one in found)
+
+
 def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits:
     """Return what a run may use at most. Options take the place of the manifest's limits."""
     stated = loaded.manifest.spec.evaluation.limits

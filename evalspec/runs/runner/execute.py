@@ -99,7 +99,6 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
     execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
-    plan.services.budget = open_budget(plan, session.known_attempts)
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)
@@ -109,6 +108,8 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
+        await plan.services.collect_batches(progress.say)
+        plan.services.budget = open_budget(plan, session.known_attempts)
         async with agent_process(plan, _find_log(session), needed=execution.needs_agent()) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
@@ -120,6 +121,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             second = outline_second(outline, run)
             if second is not None:
                 run = execution.conclude(await _ask_again(session, execution, second))
+        await plan.services.submit_batches(progress.say)
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
@@ -134,7 +136,10 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
 def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
     """Return the budget of a run. Its log says what earlier sessions have used."""
     own = known.index if known is not None and known.is_own else None
-    used = sum(own.judge_usage.values(), JudgeUsage()) if own else None
+    used = sum(own.judge_usage.values(), JudgeUsage()) if own else JudgeUsage()
+    batches = plan.services.batches
+    if batches is not None:
+        used += sum(batches.usage.values(), batches.reserved)
     return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)
 
 

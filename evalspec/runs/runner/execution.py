@@ -14,7 +14,6 @@ from evalspec.model import (
     Attempt,
     Cause,
     Exchange,
-    JudgeUsage,
     Need,
     Run,
     Sample,
@@ -35,6 +34,7 @@ from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open
 from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
+from evalspec.scoring.judge.batch_records import add_usage
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
 from evalspec.verdict.outline import RunOutline
@@ -164,11 +164,10 @@ class Execution(Struct):
 
     def conclude(self, second: "Execution | str | None" = None) -> Run:
         """Return the run. `second`: the second attempts that confirm a drop, or why there are none."""
-        usage = dict(self.plan.services.usage.by_metric)
+        services = self.plan.services
         earlier = self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
-        for metric, used in earlier.items():
-            usage[metric] = usage.get(metric, JudgeUsage()) + used
-        run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=self.plan.services.budget.end)
+        usage = add_usage(services.usage.by_metric, earlier, services.batches.usage if services.batches else {})
+        run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=services.budget.end)
         if isinstance(second, Execution):
             notes = (*run_metadata.notes, *(f"second attempts: {note}" for note in second.run_metadata.notes))
             run_metadata = structs.replace(run_metadata, notes=notes, second=(second.outline, second.results.list()))

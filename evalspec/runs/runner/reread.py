@@ -11,9 +11,11 @@ from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.diagnosing import diagnose
 from evalspec.runs.runner.results import find_reply_limits
 from evalspec.runs.runner.second_attempts import SecondAttempts, explain_no_second, outline_second
+from evalspec.runs.store.batch_log import read_batch_usage
 from evalspec.runs.store.log_index import AttemptKey, LogIndex
 from evalspec.runs.store.run_redaction import redact_run
 from evalspec.runs.store.stored_run import StoredRun
+from evalspec.scoring.judge.batch_records import add_usage
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.outline import DatasetOutline, RunOutline
 
@@ -42,7 +44,7 @@ def conclude_stored(stored: StoredRun) -> Run:
     run_metadata = RunMetadata(
         stored.fingerprint,
         read_stored_baseline(stored),
-        judge_usage=index.judge_usage,
+        judge_usage=add_usage(index.judge_usage, read_batch_usage(stored.folder)),
         notes=notes,
         unfinished=notes[0] if notes else None,
     )

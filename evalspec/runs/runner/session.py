@@ -25,6 +25,7 @@ from evalspec.runs.planning.build import Plan
 from evalspec.runs.runner.fingerprint import list_changes, list_metric_changes
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.origin import compare_origin
+from evalspec.runs.store.batch_log import BatchLog, begin_batch_log
 from evalspec.runs.store.damage import list_damaged_inputs
 from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.log_index import LogIndex
@@ -81,6 +82,8 @@ def begin_run(
         log.write_inputs(_describe_inputs(plan, outline), metadata_keys(outline))
         if baseline is not None:
             log.write_baseline(baseline)
+        if plan.options.batch:
+            begin_batch_log(log.place)
         log.write_description(
             fingerprint, outline_to_json(outline, redaction.hide_data)
         )  # last: it marks a complete folder
@@ -184,6 +187,22 @@ def open_cache(session: Session, folder: Path) -> None:
         has_texts=session.outline.has_texts,
         is_fresh=plan.options.fresh or plan.policy.fresh,
     )
+
+
+def open_batches(session: Session) -> None:
+    """Let the judge of a run answer in batches, as the log of its batches says.
+
+    Raises:
+        StoreError: The log cannot be read.
+        JudgeError: The judge cannot answer in batches.
+    """
+    redaction, log = session.plan.loaded.references.redaction, session.log
+    begin_batch_log(log.place)
+    batches = BatchLog(log.place, redaction.hide_data, redaction.restore_known)
+    services = session.plan.services
+    services.open_batches(log.id, batches.read(), batches.append)
+    if services.batches is not None and session.known_attempts is not None and session.known_attempts.retry_errors:
+        services.batches.retry_errors()
 
 
 def keep_reuse(session: Session, url: str) -> Fingerprint:

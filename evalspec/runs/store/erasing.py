@@ -23,6 +23,7 @@ from evalspec.model.log import (
     ScoresRecord,
     TextRecord,
 )
+from evalspec.runs.store.batch_log import BATCH_LOG_NAME, erase_batch_replies
 from evalspec.runs.store.damage import list_damage
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import store_errors, write_atomically
@@ -94,6 +95,7 @@ def erase_samples(stored: StoredRun, wanted: Wanted, render_report: Callable[[St
     """
     with RunLog(stored.folder, redact=lambda value: value) as log:
         samples = find_samples(stored, wanted)
+        _erase_batches(stored.folder, wanted, bool(samples))
         _remove_leftovers(stored.folder, wanted, bool(samples))
         if not samples:
             return samples
@@ -175,6 +177,13 @@ def _remove_leftovers(folder: Path, wanted: Wanted, has_samples: bool) -> None:
             is_copy = has_samples and path.name.startswith(f"{Path(LOG_NAME).stem}.damaged-")
             if is_temporary or is_copy or wanted.quotes(path.read_bytes()):
                 path.unlink()
+
+
+def _erase_batches(folder: Path, wanted: Wanted, has_samples: bool) -> None:
+    """Remove the texts of the judge's answers in batches, if they may quote what is erased."""
+    path = folder / BATCH_LOG_NAME
+    if path.is_file() and (has_samples or wanted.quotes(path.read_bytes())):
+        erase_batch_replies(folder)
 
 
 def refuse_erased(stored: StoredRun, index: LogIndex, action: str, datasets: Collection[str] = ()) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.scoring.judge.usage import UsageLedger
 
 _MILLISECONDS = 1000
+_WAITING = "the judge's answers are in a batch that is not collected yet (to continue, resume the run)"
 
 
 class SpendingLimits(Struct, frozen=True):
@@ -65,11 +66,34 @@ class Budget:
         self._started = self._taken = time.monotonic()
         self._end: str | None = None
         self._is_decided = False
+        self.is_waiting = False
+        """Whether answers are missing because a batch has them."""
 
     @property
     def end(self) -> str | None:
-        """The limit that ended the run; None if none did."""
-        return None if self._is_decided else self._end
+        """Why scores are missing: a limit ended the run, or a batch has not; None if none are."""
+        limit = None if self._is_decided else self._end
+        return limit or (_WAITING if self.is_waiting else None)
+
+    def wait(self) -> NoReturn:
+        """End a score whose answers are in a batch.
+
+        Raises:
+            BudgetSpent: always.
+        """
+        self.is_waiting = True
+        raise BudgetSpent(_WAITING)
+
+    def set_aside(self, body: Mapping[str, Any], answers: int) -> JudgeUsage:
+        """Count the most that a request of a batch may use as used, and return it. `answers`: most tokens of them.
+
+        Raises:
+            BudgetSpent: the budget has no room for it.
+        """
+        reservation = _estimate(body, answers)
+        self._refuse_exceeding(reservation)
+        self._spent += reservation
+        return reservation
 
     def take_milliseconds(self) -> int:
         """Return the wall time since the last call of this method, or since the beginning, in ms."""
@@ -119,15 +143,12 @@ class Budget:
             BudgetSpent: the budget has no room, whatever the requests in flight use.
             JudgeError: as `post` raises it.
         """
-        prompt = len(
-            json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        )  # a token has at least one byte
-        reservation = JudgeUsage(requests=1, reserved_input_tokens=prompt, reserved_output_tokens=answers)
+        reservation = _estimate(body, answers)
         await self._reserve(reservation)
         used = reservation
         try:
             reply = await post()
-            used = _settle(reservation, read_usage(reply))
+            used = settle(reservation, read_usage(reply))
         except JudgeError as error:
             used = _settle_failure(reservation, error)
             raise
@@ -140,17 +161,19 @@ class Budget:
         return reply
 
     async def _reserve(self, reservation: JudgeUsage) -> None:
-        while True:
+        self._refuse_exceeding(reservation)
+        while self._find_exceeded(self._spent + reservation + self._reserved) is not None:
+            await self._settled.wait()
+            self._refuse_exceeding(reservation)
+        self._reserved += reservation
+
+    def _refuse_exceeding(self, reservation: JudgeUsage) -> None:
+        """Raise BudgetSpent if the run has ended, or ends because the budget has no room for a request."""
+        self.check()
+        exceeded = self._find_exceeded(self._spent + reservation)
+        if exceeded is not None:
+            self._end = self._explain(exceeded, reservation)
             self.check()
-            taken = self._spent + reservation
-            exceeded = self._find_exceeded(taken)
-            if exceeded is not None:
-                self._end = self._explain(exceeded, reservation)
-            elif self._find_exceeded(taken + self._reserved) is None:
-                self._reserved += reservation
-                return
-            else:
-                await self._settled.wait()
 
     def _find_exceeded(self, usage: JudgeUsage) -> str | None:
         """Return the name of a limit that a usage exceeds, or None."""
@@ -174,7 +197,13 @@ class Budget:
         return f"{said} ({_advise(name)})"
 
 
-def _settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
+def _estimate(body: Mapping[str, Any], answers: int) -> JudgeUsage:
+    """Return the most that a request may use: a token has at least one byte."""
+    prompt = len(json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+    return JudgeUsage(requests=1, reserved_input_tokens=prompt, reserved_output_tokens=answers)
+
+
+def settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
     """Return what a request has used. Without a token count, all that was reserved."""
     if usage is None:
         return reservation + JudgeUsage(calls=1, uncounted=1)

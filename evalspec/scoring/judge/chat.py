@@ -12,6 +12,7 @@ from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.model import Usage
 from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
@@ -21,11 +22,12 @@ from evalspec.scoring.judge.parameters import JudgeParameters
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
-from evalspec.scoring.judge.wire import JudgeChoice, find_judge_wire
+from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, find_judge_wire
 from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import persist
 
 if TYPE_CHECKING:
+    from evalspec.scoring.judge.batches import Batches
     from evalspec.scoring.judge.cache import JudgeCache
 
 T = TypeVar("T")
@@ -44,14 +46,18 @@ _STATED = {"judge_models": "model", "judge_system_fingerprints": "system_fingerp
 
 
 class _Conversation(Struct):
-    """The messages of one question. Each unusable answer adds two. `place`: number of the answer to the question."""
+    """The messages of one question. Each unusable answer adds two. `places`: numbers of the answers to the question.
+
+    `requests`: number of requests so far.
+    """
 
     metric: str
     schema: Mapping[str, Any]
     max_tokens: int
     messages: list[dict[str, str]] = field(default_factory=list)
     enlarged: bool = False
-    place: int = 0
+    places: tuple[int, ...] = ()
+    requests: int = 0
 
     def complain(self, answer: str, why: str) -> None:
         self.messages.append({"role": "assistant", "content": answer})
@@ -62,6 +68,7 @@ class ChatClient:
     """The judge of one run. All metrics share it, and its limit on concurrent requests.
 
     The first request goes alone, so that a refused parameter costs one request and not `concurrency` of them.
+    `batches`: answer all requests instead of the endpoint.
     """
 
     def __init__(
@@ -72,8 +79,10 @@ class ChatClient:
         cache: "JudgeCache | None" = None,
         keys: KeyPlace | None = None,
         budget: Budget | None = None,
+        batches: "Batches | None" = None,
     ) -> None:
         self._config = config
+        self._batches = batches
         self._ledger = ledger
         self._budget = budget or Budget(ledger)
         self._listener = listener or JudgeListener()
@@ -117,14 +126,13 @@ class ChatClient:
         Raises:
             JudgeError: an answer is not usable.
         """
-        asked = self._begin(prompt, schema, metric)
+        messages = self._begin(prompt, schema, metric).messages
+        places = range(first, first + count)
         known = {
-            place: check(text)
-            for place in range(first, first + count)
-            if (text := self._answers.find(asked.messages, metric, place, check)) is not None
+            place: check(text) for place in places if (text := self._find(messages, metric, place, check)) is not None
         }
-        missing = [place for place in range(first, first + count) if place not in known]
-        found = await self._request_several(asked, len(missing))
+        missing = [place for place in places if place not in known]
+        found = await self._request_several(self._begin(prompt, schema, metric, *missing))
         choices = [*found, *[None] * (len(missing) - len(found))]
         settling = (
             self._settle(self._begin(prompt, schema, metric, place), check, choice)
@@ -132,12 +140,19 @@ class ChatClient:
         )
         settled = await asyncio.gather(*settling, return_exceptions=True)
         results = known | {place: _require(result) for place, result in zip(missing, settled, strict=True)}
-        return [results[place] for place in range(first, first + count)]
+        return [results[place] for place in places]
 
-    def _begin(self, prompt: str, schema: Mapping[str, Any], metric: str, place: int = 0) -> _Conversation:
+    def _find(
+        self, messages: Sequence[Mapping[str, str]], metric: str, place: int, check: Callable[[str], object]
+    ) -> str | None:
+        """Return an answer from the cache, or None. What the run has asked in a batch is answered by the batch."""
+        is_batched = self._batches is not None and self._batches.has_asked(messages, place)
+        return None if is_batched else self._answers.find(messages, metric, place, check)
+
+    def _begin(self, prompt: str, schema: Mapping[str, Any], metric: str, *places: int) -> _Conversation:
         system = {"role": "system", "content": _SYSTEM.format(schema=json.dumps(schema))}
         user = {"role": "user", "content": prompt}
-        return _Conversation(metric, schema, self._config.max_tokens, [system, user], place=place)
+        return _Conversation(metric, schema, self._config.max_tokens, [system, user], places=places)
 
     async def _settle(
         self, conversation: _Conversation, check: Callable[[str], T], choice: JudgeChoice | None = None
@@ -154,7 +169,7 @@ class ChatClient:
                 said = f"; the judge wrote {self._service.excerpt(answer)}" if answer.strip() else ""
                 message = f"the judge's answer is unusable: {self._service.hide(str(unusable))}{said}"
                 raise JudgeError(message, retryable=True, retry_after=0.0) from None
-            self._answers.keep(conversation.messages[:2], conversation.metric, conversation.place, answer)
+            self._answers.keep(conversation.messages[:2], conversation.metric, conversation.places[0], answer)
             return result
 
         return await self._persist(attempt, conversation.metric)
@@ -170,8 +185,9 @@ class ChatClient:
         if self._parameters.refused:
             self._listener.learns({"judge_refused": self._parameters.refused})
 
-    async def _request_several(self, conversation: _Conversation, count: int) -> Sequence[JudgeChoice]:
-        """Return at most `count` choices of one request; none where the endpoint gives one per request."""
+    async def _request_several(self, conversation: _Conversation) -> Sequence[JudgeChoice]:
+        """Return the choices of one request, at most as many as places; none where the endpoint gives one each."""
+        count = len(conversation.places)
         if count < 2 or not self._parameters.takes_several:
             return []
         choices = await self._persist(lambda: self._request(conversation, count), conversation.metric)
@@ -234,14 +250,7 @@ class ChatClient:
         while True:
             sent = self._parameters.ask(conversation.messages, conversation.schema, conversation.max_tokens, count)
             try:
-                body = self._wire.build(sent)
-                reply = await self._budget.send(
-                    partial(self._endpoint.post, body),
-                    lambda answer: self._wire.read(answer).usage,
-                    conversation.metric,
-                    body,
-                    count * conversation.max_tokens,
-                )
+                reply = await self._send(conversation, sent, count * conversation.max_tokens)
             except JudgeError as error:
                 if not self._parameters.give_up(sent, error):
                     advice = suggest_settings(error, self._parameters.list_sent(sent), self._service.setting)
@@ -253,6 +262,22 @@ class ChatClient:
                 return reply
             self._ledger.count_retry(conversation.metric)
             self._listener.learns({"judge_refused": self._parameters.refused})
+
+    async def _send(self, conversation: _Conversation, sent: JudgeQuestion, most_tokens: int) -> dict[str, Any]:
+        """Return the reply to a request, from the endpoint or from a batch. `most_tokens`: of the answers."""
+        body = self._wire.build(sent)
+        conversation.requests += 1
+        if self._batches is None:
+            send = partial(self._endpoint.post, body)
+            return await self._budget.send(send, self._read_usage, conversation.metric, body, most_tokens)
+        from evalspec.scoring.judge.batches import BatchQuestion
+
+        first, places = conversation.messages[:2], conversation.places[: sent.answers]
+        asked = BatchQuestion(conversation.metric, first, body, places, most_tokens, conversation.requests > 1)
+        return self._batches.answer(asked, self._budget)
+
+    def _read_usage(self, reply: Mapping[str, Any]) -> Usage | None:
+        return self._wire.read(reply).usage
 
     def _explain_truncation(self, conversation: _Conversation) -> str:
         if not self._parameters.has_limit:

@@ -9,6 +9,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from msgspec.structs import replace
+
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_path import type_name
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
@@ -17,9 +19,11 @@ from evalspec.scoring.judge.keys import KeyPlace, KeySource
 from evalspec.scoring.judge.refusals import lacks_model
 from evalspec.scoring.judge.wire import JudgeWire, build_bearer
 from evalspec.targets.http.client import (
+    MAX_REPLY_BYTES,
     Connections,
     OutgoingRequest,
     encode_headers,
+    explain_given_status,
     open_client,
     parse_body,
     read_whole,
@@ -36,6 +40,8 @@ from evalspec.targets.http.routes import choose_route
 _DEPLOYMENTS = "/openai/deployments/"
 _BYTES_PER_TOKEN = 3
 """Estimates the tokens of a request and its answer, before the reply counts them. English has four bytes a token."""
+_FILE_BYTES = 256 * 1_048_576
+_FILE_SECONDS = 600.0
 _MIN_SILENT_REQUESTS = 10
 """Requests without any response in a row after which the service counts as down; more with a high concurrency."""
 
@@ -81,6 +87,7 @@ class Endpoint:
         )
         self._model = config.model
         self._path = path
+        self._base_url = config.base_url
         self._url = _find_url(setting, config.base_url, path)
         self._timeout = config.timeout_seconds
         self._limit = AdaptiveLimit(concurrency)
@@ -105,6 +112,36 @@ class Endpoint:
         content = json.dumps(body).encode()
         return await self._limit.run(lambda: self._attempt(content))
 
+    async def fetch(self, path: str, content: bytes | None = None, content_type: str = "application/json") -> bytes:
+        """Return the body of a reply from another path of the service: to GET, or to POST with content.
+
+        Raises:
+            JudgeError: there is no reply with status 2xx.
+        """
+        url = _find_url(self.service.setting, self._base_url, path)
+        method, headers = ("GET" if content is None else "POST"), encode_headers({"content-type": content_type})
+        request = OutgoingRequest(url, max(self._timeout, _FILE_SECONDS), content, method, headers)
+        try:
+            return await self._limit.run(lambda: self._exchange_with_key(request, _FILE_BYTES))
+        except ServiceError as error:
+            raise error.named(JudgeError, self.service.name) from None
+
+    def parse(self, raw: bytes) -> dict[str, Any]:
+        """Return the JSON object of a body.
+
+        Raises:
+            JudgeError: it is none.
+        """
+        try:
+            return _parse_object(raw, self._url, self.service)
+        except ServiceError as error:
+            raise error.named(JudgeError, self.service.name) from None
+
+    def explain_status(self, status: int, body: str) -> JudgeError:
+        """Return the error for an answer of the model with another status than 2xx that is in a batch's results."""
+        error = explain_given_status(self._url, status, body, self.service)
+        return self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
+
     def count_successes(self) -> int:
         """Return the number of requests that the service answered."""
         return self._limit.successes
@@ -118,7 +155,8 @@ class Endpoint:
             raise JudgeError(self._broken, fatal=True)
         try:
             spending = await self._pace.take(len(content) // _BYTES_PER_TOKEN)
-            reply = _parse_object(await self._exchange_with_key(content), self._url, self.service)
+            request = OutgoingRequest(self._url, self._timeout, content)
+            reply = _parse_object(await self._exchange_with_key(request), self._url, self.service)
         except ServiceError as error:
             named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
             if named.fatal:
@@ -143,24 +181,24 @@ class Endpoint:
         shown = self.service.excerpt(self._model)
         return JudgeError(f"{self} has no model {shown}; {way_on}; the reply says {said}", fatal=True)
 
-    async def _exchange_with_key(self, content: bytes) -> bytes:
+    async def _exchange_with_key(self, request: OutgoingRequest, most: int = MAX_REPLY_BYTES) -> bytes:
         """Return the reply. A key that was rejected is renewed once, if a command prints it."""
         key = await self._key.get()
         try:
-            return await self._exchange(content, key)
+            return await self._exchange(request, key, most)
         except ServiceError as error:
             if error.status != HTTPStatus.UNAUTHORIZED or not self._key.may_change:
                 raise
-        return await self._exchange(content, await self._key.get(rejected=key))
+        return await self._exchange(request, await self._key.get(rejected=key), most)
 
     def _hide(self, secret: str) -> None:
         for number, text in enumerate((secret, secret.partition(" ")[2])):
             self._secrets.add(f"{len(self._secrets.names)}-{number}", text)
 
-    async def _exchange(self, content: bytes, key: str) -> bytes:
+    async def _exchange(self, request: OutgoingRequest, key: str, most: int) -> bytes:
         is_silent = True
         own = {name: text for name, text in self._build_key(key).items() if name not in self._configured} if key else {}
-        request = OutgoingRequest(self._url, self._timeout, content, headers=encode_headers(own))
+        request = replace(request, headers=[*request.headers, *encode_headers(own)])
         try:
             async with (
                 self._connections.take() as client,
@@ -170,7 +208,7 @@ class Endpoint:
                 self._pace.learn(response.headers)
                 self.clock_skew = _read_skew(response.headers.get("date"))
                 await refuse_status(response, self.service)
-                return await read_whole(response)
+                return await read_whole(response, most)
         except ServiceError:
             self._silent += is_silent
             raise
@@ -213,7 +251,7 @@ def _parse_object(raw: bytes, url: str, service: ServiceNames) -> dict[str, Any]
 
 
 def _find_url(setting: str, base_url: str, path: str) -> str:
-    """Return the base url with a path appended to its own. Its query (`?api-version=…`) is kept."""
+    """Return the base url with a path appended to its own. Its query (`?api-version=…`) is kept, with the path's."""
     try:
         parts = urlsplit(base_url.strip())
         usable = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -221,4 +259,6 @@ def _find_url(setting: str, base_url: str, path: str) -> str:
         usable = False
     if not usable:
         raise JudgeError(f"{setting}.baseUrl is not a url; write one like https://host/v1", fatal=True)
-    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+    path, _, query = path.partition("?")
+    query = "&".join(filter(None, (parts.query, query)))
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}", query=query))

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +17,8 @@ from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
 
 if TYPE_CHECKING:
+    from evalspec.scoring.judge.batch_records import BatchRecord
+    from evalspec.scoring.judge.batches import Batches
     from evalspec.scoring.judge.cache import JudgeCache, Question
     from evalspec.scoring.judge.chat import ChatClient
     from evalspec.scoring.judge.embeddings import TextEmbedder
@@ -37,6 +39,7 @@ class JudgeServices:
         self.budget = Budget(self.usage)
         self.listener = JudgeListener()
         self.cache: JudgeCache | None = None
+        self.batches: Batches | None = None
         self._refused: Mapping[str, str] = {}
         self._judge = judge
         self._embeddings = embeddings
@@ -49,6 +52,33 @@ class JudgeServices:
     def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig, keys: KeyPlace | None = None) -> None:
         """Replace the configs by ones with resolved references, before anything is opened."""
         self._judge, self._embeddings, self._keys = judge, embeddings, keys
+
+    def open_batches(
+        self, run: str, records: "Iterable[BatchRecord]", keep: "Callable[[Sequence[BatchRecord]], None]"
+    ) -> None:
+        """Let the judge answer in batches. `run`: the run's id. `records`: its log so far, which `keep` writes to.
+
+        Raises:
+            JudgeError: the judge cannot answer in batches.
+        """
+        from evalspec.scoring.judge.batches import Batches
+
+        if self._judge is not None:
+            self.batches = Batches(run, records, keep, self._judge, self._keys)
+
+    async def collect_batches(self, say: Callable[[str], None]) -> None:
+        """Collect the judge's answers from batches that have ended. `say`: shows a message.
+
+        Raises:
+            JudgeError: the provider cannot be asked. Nothing was submitted.
+        """
+        if self.batches is not None:
+            await self.batches.collect(say)
+
+    async def submit_batches(self, say: Callable[[str], None]) -> None:
+        """Submit what the judge was asked and is not answered yet. `say`: shows a message."""
+        if self.batches is not None:
+            await self.batches.submit(say)
 
     @property
     def embeddings(self) -> EmbeddingsConfig:
@@ -147,7 +177,7 @@ class JudgeServices:
         """Close the connections and the cache."""
         if self.cache is not None:
             self.cache.close()
-        for opened in (self._chat, self._embedder):
+        for opened in (self._chat, self._embedder, self.batches):
             if opened is not None:
                 await opened.aclose()
 
@@ -160,7 +190,10 @@ class JudgeServices:
             from evalspec.scoring.judge.chat import ChatClient
 
             listener = JudgeListener(self._learn, self.listener.waits)
-            self._chat = ChatClient(self._judge, self.usage, listener, self.cache, self._keys, self.budget)
+            ledger = self.usage if self.batches is None else UsageLedger()  # batches count by themselves, once
+            self._chat = ChatClient(
+                self._judge, ledger, listener, self.cache, self._keys, self.budget, batches=self.batches
+            )
         return self._chat
 
     def _learn(self, learned: Learned) -> None:

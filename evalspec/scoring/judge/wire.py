@@ -12,6 +12,7 @@ from msgspec import Struct
 from evalspec.base.errors import JudgeError
 from evalspec.base.registry import Registry, returned
 from evalspec.model import Usage
+from evalspec.scoring.judge.batch_wire import BatchWire
 
 
 class JudgeQuestion(Struct, frozen=True):
@@ -85,7 +86,7 @@ class JudgeWire(Struct, frozen=True):
     unless the manifest has its own. `forms`: ways to request JSON, in the order to try, for each `responseFormat` that
     the wire knows besides none. `form_keys`: the keys of the request that a form sets; an endpoint that refuses one
     refuses the form. `limit_keys`: names of the limit on output tokens. `gives_several`: whether one request may have
-    several answers.
+    several answers. `batch`: how to send requests as a batch; None: the wire has none.
     """
 
     name: str
@@ -99,6 +100,7 @@ class JudgeWire(Struct, frozen=True):
     form_keys: Mapping[str, Sequence[str]] = {}
     limit_keys: Sequence[str] = ("max_tokens",)
     gives_several: bool = False
+    batch: BatchWire | None = None
 
     def register(self, registry: "Registry[JudgeWire]") -> None:
         """Register the wire under its name.

@@ -320,13 +320,20 @@ async def refuse_status(response: httpx.Response, service: ServiceNames) -> None
         raise explain_status(response, await _read_beginning(response), service)
 
 
-async def read_whole(response: httpx.Response) -> bytes:
+def explain_given_status(url: str, status: int, body: str, service: ServiceNames) -> ServiceError:
+    """Return the error for a reply that arrived inside of another one. Nobody has to wait for a retry."""
+    error = explain_status(httpx.Response(status, request=httpx.Request("POST", url)), body, service)
+    error.retry_after = 0.0
+    return error
+
+
+async def read_whole(response: httpx.Response, most: int = MAX_REPLY_BYTES) -> bytes:
     """Return the unpacked body.
 
     Raises:
-        ServiceError: the body is larger than MAX_REPLY_BYTES.
+        ServiceError: the body has more than `most` bytes.
     """
-    return b"".join([chunk async for chunk in read_limited(response)])
+    return b"".join([chunk async for chunk in read_limited(response, most)])
 
 
 def parse_body(raw: bytes, url: str, service: ServiceNames) -> Any:
@@ -359,11 +366,11 @@ def _bound_waits(timeout: float) -> httpx.Timeout:
     return httpx.Timeout(timeout, connect=min(_MAX_CONNECT_SECONDS, timeout / 2))
 
 
-async def read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
+async def read_limited(response: httpx.Response, most: int = MAX_REPLY_BYTES) -> AsyncIterator[bytes]:
     """Yield the unpacked body in pieces.
 
     Raises:
-        ServiceError: the body is larger than MAX_REPLY_BYTES, or exceeds the limit while it is unpacked.
+        ServiceError: the body has more than `most` bytes, or exceeds the limit while it is unpacked.
         httpx.HTTPError: the body is incomplete, or does not match its content-encoding.
     """
     size = 0
@@ -372,8 +379,8 @@ async def read_limited(response: httpx.Response) -> AsyncIterator[bytes]:
     try:
         async for chunk in iterate_unpacked(response):
             size += len(chunk)
-            if size > MAX_REPLY_BYTES:
-                raise ServiceError(f"the reply is larger than {MAX_REPLY_BYTES:,} bytes{unpacked}")
+            if size > most:
+                raise ServiceError(f"the reply is larger than {most:,} bytes{unpacked}")
             yield chunk
     except TooLarge:
         raise ServiceError(f"the reply is larger than {MAX_UNPACKED_BYTES:,} bytes{unpacked}") from None

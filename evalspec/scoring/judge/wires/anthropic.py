@@ -6,9 +6,11 @@ the same for all samples of a metric.
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from evalspec.model import is_cut_off
+from evalspec.scoring.judge.batch_wire import BatchedRequest, BatchPost, BatchResult, BatchState, BatchWire
 from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, JudgeReply, JudgeWire, close_schema
 from evalspec.targets.http.completions import read_content, read_usage
 
@@ -16,6 +18,13 @@ _TOOL = "answer"
 _SAMPLE = "\ninput: "
 """What precedes the sample in a prompt of ragas. The sample is JSON on one line, so the last one is the mark."""
 _CACHED = {"cache_control": {"type": "ephemeral"}}
+_BATCHES = "messages/batches"
+_STATUSES: Mapping[str, int] = {
+    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403,
+    "not_found_error": 404, "request_too_large": 413, "rate_limit_error": 429, "timeout_error": 504,
+    "overloaded_error": 529,
+}  # fmt: skip
+"""The status that a request alone would have, by the type of the error."""
 
 
 def _build_request(question: JudgeQuestion) -> dict[str, Any]:
@@ -70,6 +79,34 @@ def _read_choice(content: list[Any], reason: Any) -> JudgeChoice:
     )
 
 
+async def _submit_batch(post: BatchPost, requests: Sequence[BatchedRequest], _intent: str) -> dict[str, Any]:
+    """Submit requests. A batch has no field for the intent, so it is found by the ids of its requests."""
+    batch = {"requests": [{"custom_id": one.id, "params": one.body} for one in requests]}
+    return await post(_BATCHES, json.dumps(batch).encode())
+
+
+def _read_batch(described: Mapping[str, Any]) -> BatchState:
+    status = described["processing_status"]
+    has_results = described.get("results_url") is not None  # its host is not trusted with the key, so it is not used
+    return BatchState(
+        described["id"],
+        status,
+        status == "ended",
+        sum(described["request_counts"].values()),
+        datetime.fromisoformat(described["created_at"]).timestamp(),
+        results=[f"{_BATCHES}/{described['id']}/results"] if has_results else [],
+    )
+
+
+def _read_batch_result(line: Mapping[str, Any]) -> BatchResult:
+    result, name = line["result"], line["custom_id"]
+    if result["type"] == "succeeded":
+        return BatchResult(name, 200, result["message"])
+    if result["type"] == "errored":
+        return BatchResult(name, _STATUSES.get(result["error"]["error"]["type"], 500), result["error"])
+    return BatchResult(name)
+
+
 ANTHROPIC = JudgeWire(
     "anthropic",
     "Anthropic's messages",
@@ -80,4 +117,5 @@ ANTHROPIC = JudgeWire(
     headers={"anthropic-version": "2023-06-01"},
     forms={"auto": ("tool", "json_schema"), "json_schema": ("json_schema",)},
     form_keys={"tool": ("tools", "tool_choice"), "json_schema": ("output_config",)},
+    batch=BatchWire(_BATCHES, "after_id", _submit_batch, _read_batch, _read_batch_result),
 )
