@@ -133,7 +133,8 @@ class JudgePrice(Record, frozen=True):
     def compute_most(self, usage: JudgeUsage) -> float:
         """Return the highest possible cost, with the tokens of requests without a token count."""
         counted = self.compute_cost(replace(usage, uncounted=0)) or 0.0
-        reserved = usage.reserved_input_tokens * self.input + usage.reserved_output_tokens * self.output
+        input_price = max(self.input, self.cached or 0.0)
+        reserved = usage.reserved_input_tokens * input_price + usage.reserved_output_tokens * self.output
         return counted + reserved / MILLION
 
 

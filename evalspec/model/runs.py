@@ -14,7 +14,7 @@ from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.fingerprints import Fingerprint
-from evalspec.model.scores import SampleResult, SampleStatus
+from evalspec.model.scores import Cause, SampleResult, SampleStatus
 from evalspec.model.summaries import RepeatSummary, SliceResult, StatedLimit, Summaries, Summary, Threshold
 from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
 
@@ -151,6 +151,11 @@ class DatasetResult(Dataset, frozen=True, kw_only=True):
         highest = [limit.max for limit in own if limit.max is not None]
         status = min((limit.status for limit in own), key=_WORST_FIRST.index)
         return Threshold(metric, max(lowest, default=None), min(highest, default=None), slice, status=status)
+
+    def is_stopped(self, metric: str) -> bool:
+        """Return whether the run stopped before all scores of a metric."""
+        of_samples = (scores for one in self.samples for scores in (one.scores, *(a.scores for a in one.attempts)))
+        return any(scores[metric].cause is Cause.STOPPED for scores in of_samples if metric in scores)
 
     def with_limits(self) -> "DatasetResult":
         """Return a copy with the limit of each metric in its summary, and whether the value is within it."""

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.test_judge_cache import A_SAMPLE, FOUR, Runs, write
-from servers.scripted_judge import ScriptedJudge, throttled
+from servers.scripted_judge import ScriptedJudge, status, throttled
 
 PRICE = "price: {input: 2, output: 10, cached: 0.5}, "
 MAX_TOKENS = 200
@@ -228,3 +228,36 @@ def test_a_plan_contains_what_the_run_then_uses(runs, monkeypatch):
     text = runs.project("plan", "agent.yaml").out
     assert max(map(len, text.splitlines())) <= 120
     assert "judged metric" in text
+
+
+def test_the_time_limit_holds_for_requests_that_wait_for_their_turn(runs):
+    runs.judge.delay = 0.3
+    runs.change("apiKey: sk", "concurrency: 1, apiKey: sk")
+    outcome, calls = runs("--max-time", "1.5", "--judge-repeat", "4")
+    assert (outcome.code, calls < 2 * 4 * A_SAMPLE) == (3, True)
+    began = runs.judge.chats[0].arrived
+    assert max(chat.arrived for chat in runs.judge.chats) < began + 1.5 + 0.2
+
+
+def test_a_stopped_run_is_no_side_of_a_comparison(runs):
+    whole, _ = runs(count=3)
+    stopped, _ = runs("--fresh", "--max-judge-calls", "12", count=3)
+    compared = runs.project("compare", stopped.document["runId"], whole.document["runId"])
+    assert (compared.code, "the baseline stopped before all scores" in compared.err) == (2, True)
+    report = f".evalspec/runs/{stopped.document['runId']}/report.json"
+    gate(runs, "string_match: 0", baseline=report)
+    gated, _ = runs(count=3)
+    assert (gated.code, gated.document["verdict"]) == (3, "INCOMPLETE")
+    assert any("stopped before all scores" in reason for reason in gated.document["reasons"])
+
+
+def test_a_request_that_was_answered_with_no_such_model_is_counted(runs):
+    runs.judge.mode = status(404, message="The model `scripted` does not exist")
+    outcome, calls = runs(count=1)
+    assert (calls, used(outcome)["requests"]) == (1, 1)
+
+
+def test_tokens_of_a_cache_that_costs_more_are_reserved_at_its_price(runs):
+    runs.change("apiKey: sk", "price: {input: 1, cached: 100, output: 1}, apiKey: sk")
+    outcome, calls = runs("--max-cost", "0.02", count=1)
+    assert (outcome.code, calls) == (3, 0)

@@ -385,3 +385,12 @@ def test_a_resumed_run_uses_the_cache_as_it_began(runs, option):
     assert outcome.code == 0, outcome.err
     assert len(runs.judge.chats) > before
     assert all(used["cached"] == 0 for used in outcome.document["judgeUsage"].values())
+
+
+def test_a_header_may_decide_which_model_answers(runs):
+    runs.change("apiKey: sk-scripted-000", "apiKey: sk-scripted-000, headers: {X-Model: a}")
+    runs(count=1)
+    runs.change("X-Model: a", "X-Model: b")
+    assert runs(count=1)[1] == A_SAMPLE
+    runs.change("headers: {X-Model: b}", "headers: {X-Model: b, Cookie: session-1234}")
+    assert runs(count=1)[1] == 0, "credentials do not"

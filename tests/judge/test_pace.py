@@ -132,3 +132,8 @@ def test_the_pace_of_the_manifest_reaches_the_requests(project):
     project.dataset("qa", [{"input": "Who pays?", "expected": "You."}], metrics=["answer_relevancy"])
     outcome = project.evaluate("--dry-run")
     assert outcome.code == 2 and "judge.pace.requestsPerMinute" in outcome.err and "judge.pace.tokens" in outcome.err
+
+
+@pytest.mark.parametrize("text", ["2026-11-26T22:27:00", "Thu, 26 Nov 2026 22:27:00 -0000", "soon"])
+def test_a_moment_without_a_zone_is_ignored(text):
+    assert parse_reset(text) is None

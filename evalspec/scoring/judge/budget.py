@@ -213,7 +213,7 @@ def settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
 
 def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
     """Return what a failed request has used: nothing if it was not sent, and no tokens if it was throttled."""
-    is_unsent = error.unreachable or (error.fatal and error.status is None)
+    is_unsent = error.unreachable or isinstance(error, BudgetSpent) or (error.fatal and error.status is None)
     if is_unsent:
         return JudgeUsage()
     return JudgeUsage(requests=1) if error.throttled else reservation

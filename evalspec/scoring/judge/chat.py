@@ -18,7 +18,7 @@ from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.keys import KeyPlace
-from evalspec.scoring.judge.parameters import JudgeParameters
+from evalspec.scoring.judge.parameters import JudgeParameters, list_routing_headers
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
@@ -91,7 +91,7 @@ class ChatClient:
         self._is_first = True
         name, setting = "the judge", "spec.evaluation.judge"
         self._wire = wire = find_judge_wire(config.wire)
-        address = [wire.name, config.model, strip_userinfo(config.base_url)]
+        address = [wire.name, config.model, strip_userinfo(config.base_url), list_routing_headers(config.headers)]
         self._answers = CachedAnswers(cache, [*address, self._parameters.describe(), config.response_format])
         self._recall_refusals()
         self._endpoint = Endpoint(name, setting, wire, config, config.concurrency, keys, _start_pace(config))
@@ -268,7 +268,7 @@ class ChatClient:
         body = self._wire.build(sent)
         conversation.requests += 1
         if self._batches is None:
-            send = partial(self._endpoint.post, body)
+            send = partial(self._endpoint.post, body, self._budget.check)
             return await self._budget.send(send, self._read_usage, conversation.metric, body, most_tokens)
         from evalspec.scoring.judge.batches import BatchQuestion
 

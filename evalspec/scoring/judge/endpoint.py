@@ -103,14 +103,16 @@ class Endpoint:
         """Return `the judge at https://host/path`, without parts of the url that may be secret."""
         return f"{self.service.name} at {shown_url(self._url)}"
 
-    async def post(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def post(self, body: Mapping[str, Any], check: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Return the JSON object of the service's reply.
+
+        `check`: called just before the request is sent, which may be long after the call. It raises what then applies.
 
         Raises:
             JudgeError: there is no such reply. The error says whether to retry, and whether all requests will fail.
         """
         content = json.dumps(body).encode()
-        return await self._limit.run(lambda: self._attempt(content))
+        return await self._limit.run(lambda: self._attempt(content, check))
 
     async def fetch(self, path: str, content: bytes | None = None, content_type: str = "application/json") -> bytes:
         """Return the body of a reply from another path of the service: to GET, or to POST with content.
@@ -150,11 +152,12 @@ class Endpoint:
         """Close the connections."""
         await self._connections.aclose()
 
-    async def _attempt(self, content: bytes) -> dict[str, Any]:
+    async def _attempt(self, content: bytes, check: Callable[[], None]) -> dict[str, Any]:
         if self._broken is not None:
             raise JudgeError(self._broken, fatal=True)
+        spending = await self._pace.take(len(content) // _BYTES_PER_TOKEN)
+        check()
         try:
-            spending = await self._pace.take(len(content) // _BYTES_PER_TOKEN)
             request = OutgoingRequest(self._url, self._timeout, content)
             reply = _parse_object(await self._exchange_with_key(request), self._url, self.service)
         except ServiceError as error:
@@ -179,7 +182,8 @@ class Endpoint:
         else:
             way_on = f"set {setting}.model to one that GET {models} lists (on Azure, to the name of a deployment)"
         shown = self.service.excerpt(self._model)
-        return JudgeError(f"{self} has no model {shown}; {way_on}; the reply says {said}", fatal=True)
+        message = f"{self} has no model {shown}; {way_on}; the reply says {said}"
+        return JudgeError(message, fatal=True, status=error.status)
 
     async def _exchange_with_key(self, request: OutgoingRequest, most: int = MAX_REPLY_BYTES) -> bytes:
         """Return the reply. A key that was rejected is renewed once, if a command prints it."""
@@ -216,7 +220,7 @@ class Endpoint:
 
 def _read_skew(date: str | None) -> float | None:
     """Return the seconds that this machine's clock is ahead of a Date header; None without a usable one."""
-    with suppress(ValueError):
+    with suppress(ValueError, TypeError):  # TypeError: the time has no zone
         return (datetime.now(UTC) - parsedate_to_datetime(date or "")).total_seconds()
     return None
 

@@ -20,6 +20,13 @@ _FORMAT = "response_format"
 _LEFT_OUT = "left out"
 _SEVERAL = "n"
 _SYSTEM_ROLE = "system role"
+_CREDENTIALS = {"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"}
+
+
+def list_routing_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the headers that may decide which model answers: all without credentials, in lower case and in order."""
+    found = ((name.lower(), text) for name, text in headers.items())
+    return sorted((name, text) for name, text in found if name not in _CREDENTIALS)
 
 
 def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:

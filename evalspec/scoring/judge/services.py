@@ -209,7 +209,7 @@ class JudgeServices:
         if self.cache is None or self._judge is None:
             return {}
         from evalspec.scoring.judge.cache import digest_installed, digest_scorer
-        from evalspec.scoring.judge.parameters import compute_effective_parameters
+        from evalspec.scoring.judge.parameters import compute_effective_parameters, list_routing_headers
 
         judge, embeddings = self._judge, self._embeddings
         local = digest_installed("wordllama") if embeddings.provider == "local" else ""
@@ -217,6 +217,7 @@ class JudgeServices:
         return {
             "scorer": [ragas_class, digest_scorer(ragas_class)],
             "judge": [judge.wire, judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
+            "headers": list_routing_headers(judge.headers),
             "embeddings": place if is_embedded else None,
         }
 

@@ -65,7 +65,7 @@ def explain_status(response: httpx.Response, body: str, service: ServiceNames) -
     status, url = response.status_code, shown_url(response.request.url)
     answered = f"{url} answered {f'{status} {response.reason_phrase}'.rstrip()}"
     if response.is_redirect:
-        return ServiceError(f"{answered}; {_redirect_target(response, service)}", fatal=True)
+        return ServiceError(f"{answered}; {_redirect_target(response, service)}", fatal=True, status=status)
     parts = [f"{answered}, expected 200"]
     keys = service.suspect_keys(status)
     if keys:

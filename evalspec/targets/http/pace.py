@@ -111,7 +111,7 @@ def parse_reset(text: str, now: datetime | None = None) -> float | None:
     found = _DURATION.fullmatch(text)
     if found and text:
         return sum(float(part) * unit for part, unit in zip(found.groups(), _UNIT_SECONDS, strict=True) if part)
-    with suppress(ValueError):
+    with suppress(ValueError, TypeError):  # TypeError: the moment has no zone
         moment = datetime.fromisoformat(text)
         return max(0.0, (moment - (now or datetime.now(UTC))).total_seconds())
     return None

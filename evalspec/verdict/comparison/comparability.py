@@ -66,6 +66,9 @@ def list_metric_mismatches(
     If a run does not record how it computed the metric, the known judges and embeddings of the runs are compared.
     `candidate_dataset`: the candidate's name of the dataset, if it differs.
     """
+    stopped = _list_stopped(baseline, candidate, (dataset, candidate_dataset or dataset), metric)
+    if stopped:
+        return stopped
     before = identity_of(baseline, dataset, metric)
     after = identity_of(candidate, candidate_dataset or dataset, metric)
     if not before or not after:
@@ -77,6 +80,16 @@ def list_metric_mismatches(
         changes += _list_refusal_mismatches(baseline, candidate)
         changes += () if "judge" in shared else list_model_mismatches(baseline, candidate)
     return changes
+
+
+def _list_stopped(baseline: Run, candidate: Run, names: tuple[str, str], metric: str) -> list[str]:
+    """Return a phrase for each run that stopped before all scores of a metric: when it did depends on its scores."""
+    return [
+        f"the {side} stopped before all scores, because of a limit or of --fail-fast: resume it"
+        for side, run, name in zip(("baseline", "candidate"), (baseline, candidate), names, strict=True)
+        for dataset in run.datasets
+        if dataset.name == name and dataset.is_stopped(metric)
+    ]
 
 
 def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput
-from evalspec.model import Cause, DatasetResult, Run, SampleStatus
+from evalspec.model import DatasetResult, Run, SampleStatus
 from evalspec.model.fingerprints import Repeats
 from evalspec.verdict.comparison.baseline import (
     Acceptance,
@@ -47,8 +47,7 @@ def refuse_stopped(run: Run) -> None:
     Raises:
         InvalidInput: the run asked the judge no further, because of a limit or of --fail-fast.
     """
-    samples = (sample for dataset in run.datasets for sample in dataset.samples)
-    if any(score.cause is Cause.STOPPED for sample in samples for score in sample.scores.values()):
+    if any(dataset.is_stopped(metric) for dataset in run.datasets for metric in dataset.metrics):
         fix = f"resume it without --fail-fast and with higher limits: evalspec evaluate … --resume {run.id}"
         raise InvalidInput(f"run {run.id} stopped before all scores, so it cannot become a baseline", fix)
 
