@@ -28,6 +28,7 @@ LEFT_OUT = {
     "kills processes, or fills a disk": (
         "tests/chaos",
         "tests/cli/test_batch.py::test_killed_at_any_time_nothing_is_lost_and_nothing_submitted_twice",
+        "tests/cli/test_batch.py::test_a_kill_at_each_write_loses_nothing",
         "tests/cli/test_baseline_history.py::test_a_confirmation_that_is_killed_goes_on_where_it_was",
         "tests/cli/test_judge_cache.py::test_a_full_disk_costs_a_warning_not_the_run",
         "tests/cli/test_judge_cache.py::test_killed_at_any_time_nothing_is_lost",

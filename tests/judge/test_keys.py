@@ -103,6 +103,7 @@ SECRET = "no-key-of-yours-0123"
         ([sys.executable, "-c", f"print('{{\"token\": \"{SECRET}\", \"expiresAt\": \"soon\"}}')"],
          "printed an expiresAt that is no time"),
         ([sys.executable, "-c", "import time; time.sleep(600)"], "printed no key within 0.2 s"),
+        ([sys.executable, "-c", "while True: print('x' * 9999)"], "printed more than 64 KiB"),
     ],
     ids=str,
 )  # fmt: skip

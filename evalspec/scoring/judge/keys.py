@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Timer
 from time import time
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from evalspec.base.trust import Act, require
 from evalspec.inputs.manifest.judge_schema import KeyCommand
 
 _LONGEST_SECONDS = 60.0
+_MOST_PRINTED = 64 * 1024
 _MARGIN_SECONDS = 60.0
 """A key is renewed so long before it expires, or at half of its time if that is later."""
 _FORMS = 'one line with the token, or {"token": "…", "expiresAt": "2026-01-31T12:00:00Z"}'
@@ -98,15 +100,25 @@ class KeySource:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it has a forbidden character"
             raise self._fail(f"cannot be started: {reason}; write a program and its arguments as a list") from None
-        try:
-            printed, _ = await asyncio.to_thread(process.communicate, timeout=_LONGEST_SECONDS)
-        except subprocess.TimeoutExpired:
+        is_late = Event()
+
+        def stop() -> None:
+            is_late.set()
             kill_group(process)
-            with process:  # closes the pipe, and waits for the end
-                raise self._fail(f"printed no key within {_LONGEST_SECONDS:g} s; {_SEE_WHY}") from None
+
+        timer = Timer(_LONGEST_SECONDS, stop)
+        timer.start()
+        try:
+            printed = await asyncio.to_thread(_read_output, process)
         except asyncio.CancelledError:
             kill_group(process)
             raise
+        finally:
+            timer.cancel()
+        if is_late.is_set():
+            raise self._fail(f"printed no key within {_LONGEST_SECONDS:g} s; {_SEE_WHY}")
+        if len(printed) > _MOST_PRINTED:
+            raise self._fail(f"printed more than {_MOST_PRINTED // 1024} KiB; print {_FORMS}")
         if process.returncode != 0:
             raise self._fail(f"ended with status {process.returncode}; {_SEE_WHY}")
         return printed
@@ -133,3 +145,14 @@ class KeySource:
 
     def _fail(self, message: str) -> ServiceError:
         return ServiceError(f"the command in {self._field} {message}", fatal=True)
+
+
+def _read_output(process: "subprocess.Popen[bytes]") -> bytes:
+    """Return what a process prints until its end, or a byte more than it may, after which it is killed."""
+    from evalspec.targets.agents.process import kill_group
+
+    with process:  # closes the pipe, and waits for the end
+        printed = process.stdout.read(_MOST_PRINTED + 1) if process.stdout else b""
+        if len(printed) > _MOST_PRINTED:
+            kill_group(process)
+    return printed
