@@ -5,7 +5,7 @@ python benchmarks/judge.py [--rounds 3] [--samples 50]
 The judge is the scripted one of the tests, which answers after 200 ms in threads of this process; each measured command
 is a process of its own. Embeddings come at once, from a second server: ragas waits for them within its event loop.
 Four metrics are faithfulness, answer_relevancy, context_precision and context_recall over five
-contexts. The time of importing ragas, which both have, is measured in the same rounds and subtracted where it says so.
+contexts. The time of importing ragas, which both have, is measured in the same run and subtracted where it says so.
 """
 
 import argparse

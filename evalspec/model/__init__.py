@@ -35,6 +35,7 @@ from evalspec.model.exchanges import (
     JudgeUsage,
     SearchTrace,
     Usage,
+    add_usage,
     is_cut_off,
     known_finish_reason,
 )
@@ -145,6 +146,7 @@ __all__ = [
     "Variance",
     "Verdict",
     "VerdictStatus",
+    "add_usage",
     "describe_reuse",
     "is_cut_off",
     "known_finish_reason",

@@ -113,6 +113,15 @@ class JudgeUsage(Record, frozen=True):
         return JudgeUsage(*map(operator.sub, astuple(self), astuple(other)))
 
 
+def add_usage(*parts: Mapping[str, JudgeUsage]) -> dict[str, JudgeUsage]:
+    """Return the sums of usages by metric."""
+    found: dict[str, JudgeUsage] = {}
+    for part in parts:
+        for metric, used in part.items():
+            found[metric] = found.get(metric, JudgeUsage()) + used
+    return found
+
+
 class JudgePrice(Record, frozen=True):
     """What the judge costs, in a currency that the user knows."""
 

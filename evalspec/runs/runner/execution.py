@@ -19,6 +19,7 @@ from evalspec.model import (
     Sample,
     Score,
     ScoreStatus,
+    add_usage,
 )
 from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan
@@ -34,7 +35,6 @@ from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open
 from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
-from evalspec.scoring.judge.batch_records import add_usage
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
 from evalspec.verdict.outline import RunOutline

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.redaction import FOR_READERS
-from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score
+from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score, add_usage
 from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.diagnosing import diagnose
 from evalspec.runs.runner.results import find_reply_limits
@@ -15,7 +15,6 @@ from evalspec.runs.store.batch_log import read_batch_usage
 from evalspec.runs.store.log_index import AttemptKey, LogIndex
 from evalspec.runs.store.run_redaction import redact_run
 from evalspec.runs.store.stored_run import StoredRun
-from evalspec.scoring.judge.batch_records import add_usage
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.outline import DatasetOutline, RunOutline
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
-from evalspec.model import Attempt, Exchange, JudgeUsage, Sample, Score, StoredExchange
+from evalspec.model import Attempt, Exchange, JudgeUsage, Sample, Score, StoredExchange, add_usage
 from evalspec.model.base import Record
 from evalspec.model.log import (
     LOG_RECORD,
@@ -225,5 +225,4 @@ def _add_scores(index: LogIndex, record: ScoresRecord, line: LogLine) -> None:
     for metric, score in record.scores.items():
         found_attempt.scores[metric] = score.without_evidence()
     index.milliseconds += record.milliseconds
-    for metric, used in record.judge_usage.items():
-        index.judge_usage[metric] = index.judge_usage.get(metric, JudgeUsage()) + used
+    index.judge_usage = add_usage(index.judge_usage, record.judge_usage)

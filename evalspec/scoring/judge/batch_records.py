@@ -1,11 +1,11 @@
 """The records of the log of a run's batches."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from evalspec.model import JudgeUsage
+from evalspec.model import JudgeUsage, add_usage
 
 
 class BatchNote(Struct, frozen=True, array_like=True):
@@ -62,15 +62,6 @@ class BatchRetry(Struct, frozen=True, tag="retry"):
 BatchRecord = BatchIntent | Submission | BatchAnswer | BatchEnd | BatchRetry
 BATCH_RECORD: type[BatchRecord] = BatchRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
-
-
-def add_usage(*parts: Mapping[str, JudgeUsage]) -> dict[str, JudgeUsage]:
-    """Return the sums of usages by metric."""
-    found: dict[str, JudgeUsage] = {}
-    for part in parts:
-        for metric, used in part.items():
-            found[metric] = found.get(metric, JudgeUsage()) + used
-    return found
 
 
 def sum_batched(records: Iterable[BatchRecord]) -> dict[str, JudgeUsage]:
