@@ -11,8 +11,8 @@ import json
 import os
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -99,7 +99,6 @@ class Redaction:
         self._values: dict[str, str] = {}
         self._ambient: set[str] = set()
         self._hidden: set[str] = set()
-        self._digest_once = cache(lambda value: _digest(value, os.urandom(16)))
         self.too_short: set[str] = set()
 
     @property
@@ -221,13 +220,14 @@ class Redaction:
         except MissingValue:
             return text
 
-    def describe(self) -> dict[str, str]:
-        """Return a salted digest of each value, by its reference, so that a changed value is noticed.
+    @property
+    def described(self) -> Set[str]:
+        """The references that `describe` has a digest of: ambient values that were never hidden are left out."""
+        return self._values.keys() - (self._ambient - self._hidden)
 
-        Ambient values that were never hidden are left out.
-        """
-        described = self._values.keys() - (self._ambient - self._hidden)
-        return {reference: self._digest_once(self._values[reference]) for reference in sorted(described)}
+    def describe(self) -> dict[str, str]:
+        """Return a salted digest of each value, by its reference, so that a changed value is noticed."""
+        return {reference: _digest_afresh(self._values[reference]) for reference in sorted(self.described)}
 
     def list_changed(self, described: Mapping[str, str]) -> set[str]:
         """Return the references of a description whose value has changed or is not known."""
@@ -373,8 +373,14 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
+@lru_cache(maxsize=64)  # a digest is slow on purpose, and the runs of a process mostly have the same keys
 def _digest(value: str, salt: bytes) -> str:
     return (salt + hashlib.scrypt(to_bytes(value), salt=salt, **_SCRYPT)).hex()
+
+
+@lru_cache(maxsize=64)
+def _digest_afresh(value: str) -> str:
+    return _digest(value, os.urandom(16))
 
 
 def _quoted(reference: str) -> str:

@@ -152,7 +152,7 @@ def resume_run(
             for name in _FREE_TO_CHANGE
             if getattr(fingerprint, name) != getattr(known, name)
         }
-        if lost or redaction.describe().keys() - described.keys():
+        if lost or redaction.described - described.keys():
             changed["references"] = {**described, **redaction.describe()}
         if changed:
             known = replace(known, **changed)
