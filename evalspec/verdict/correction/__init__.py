@@ -1,0 +1,1 @@
+"""What people would say about all replies, from what they say about some and the judge about all."""
