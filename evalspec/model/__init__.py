@@ -1,6 +1,7 @@
 """The types that stages pass to each other, and that reports and run logs store."""
 
 from evalspec.model.base import LARGEST_VALUE
+from evalspec.model.corrections import Basis, Correction, Draw, DrawKind, PeopleScore, PeopleScores
 from evalspec.model.curation import (
     Agreement,
     AgreementMeasure,

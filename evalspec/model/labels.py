@@ -7,16 +7,22 @@ from typing import Annotated
 from msgspec import Meta
 
 from evalspec.model.base import Interval, Number, Record
+from evalspec.model.corrections import Draw
 from evalspec.model.curation import Agreement, Count
 
 
 class LabelVerdict(StrEnum):
-    """What a person says: about a reply GOOD or BAD, about a score AGREE or DISAGREE. WITHDRAWN takes it back."""
+    """What a person says: about a reply GOOD or BAD, about a score AGREE or DISAGREE. WITHDRAWN takes it back.
+
+    RATED is a person's own score, with its value. Only RATED labels that were given without sight of the metric's score
+    can correct a judge.
+    """
 
     GOOD = "good"
     BAD = "bad"
     AGREE = "agree"
     DISAGREE = "disagree"
+    RATED = "rated"
     WITHDRAWN = "withdrawn"
 
     @property
@@ -28,7 +34,14 @@ class LabelVerdict(StrEnum):
 Target = tuple[str, str, int, str | None]
 """What a label is about: dataset, sample, attempt, metric."""
 OF_REPLIES = (LabelVerdict.GOOD, LabelVerdict.BAD)
-OF_SCORES = (LabelVerdict.AGREE, LabelVerdict.DISAGREE)
+OF_SCORES = (LabelVerdict.AGREE, LabelVerdict.DISAGREE, LabelVerdict.RATED)
+
+
+class Answer(Record, frozen=True):
+    """A person's answer to a question that the judge answers too, such as whether a statement is borne out."""
+
+    question: Annotated[str, Meta(description="The statement, passage or rubric that the answer is about.")]
+    value: Annotated[Number, Meta(description="1: yes; 0: no; a grade of a rubric.")]
 
 
 class Label(Record, frozen=True, kw_only=True):
@@ -48,6 +61,13 @@ class Label(Record, frozen=True, kw_only=True):
     labeller: str
     at: str
     is_informed: Annotated[bool, Meta(description="Whether the person could see other labels on it before.")] = False
+    is_blind: Annotated[
+        bool, Meta(description="Whether it was given without sight of the metric's score, reason and verdicts.")
+    ] = False
+    draw: Annotated[Draw, Meta(description="How the reply came to be labelled.")] = Draw()
+    answers: Annotated[
+        tuple[Answer, ...], Meta(description="The answers that `value` is computed from; empty: it was given itself.")
+    ] = ()
     sample_digest: Annotated[str | None, Meta(description="Hash of the sample; null: unknown, or erased.")] = None
     reply_digest: Annotated[str | None, Meta(description="Hash of the reply; null: erased.")] = None
     shown_value: Annotated[Number | None, Meta(description="The score as the person saw it; null for a reply.")] = None

@@ -1,0 +1,84 @@
+"""What people say about the replies of a run that a judge scored, and what follows for the judge's mean."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from evalspec.model.base import Interval, Number, Record
+from evalspec.model.curation import Count
+
+_Share = Annotated[float, Meta(gt=0, le=1)]
+
+
+class DrawKind(StrEnum):
+    """How a reply came to be labelled: RANDOM, STRATIFIED by the judge's value, SEQUENTIAL (until decided), or CHOSEN."""
+
+    RANDOM = "random"
+    STRATIFIED = "stratified"
+    SEQUENTIAL = "sequential"
+    CHOSEN = "chosen"
+
+
+class Draw(Record, frozen=True, kw_only=True):
+    """How a label's reply was drawn. Only labels that were drawn at random can correct a judge."""
+
+    kind: DrawKind = DrawKind.CHOSEN
+    seed: int | None = None
+    probability: Annotated[
+        _Share | None, Meta(description="The probability that the reply was drawn; null: somebody chose it.")
+    ] = None
+    place: Annotated[
+        Annotated[int, Meta(ge=1)] | None, Meta(description="Place in the random order; null: there is none.")
+    ] = None
+
+
+class PeopleScore(Record, frozen=True, kw_only=True):
+    """What people say about the score of one reply, given blindly and drawn at random."""
+
+    sample: str
+    attempt: Annotated[int, Meta(ge=1)] = 1
+    value: Annotated[Number, Meta(description="The mean of the labellers' scores.")]
+    labellers: Annotated[int, Meta(ge=1)] = 1
+    run: Annotated[str, Meta(description="The run that it was given on.")]
+    draw: Draw
+
+
+class PeopleScores(Record, frozen=True, kw_only=True):
+    """The scores of people that count for one metric of one dataset, and how many do not, by reason.
+
+    `alpha`: Krippendorff's, where several people labelled the same replies.
+    """
+
+    dataset: str
+    metric: str
+    scores: tuple[PeopleScore, ...] = ()
+    left_out: Mapping[str, int] = {}
+    alpha: Number | None = None
+
+
+class Basis(StrEnum):
+    """What a value of a judged metric rests on: the JUDGE's opinion, or PEOPLE's labels with the judge's scores."""
+
+    JUDGE = "judge"
+    PEOPLE = "people"
+
+
+class Correction(Record, frozen=True, kw_only=True):
+    """The mean of what people would say about all replies. `value`, `interval`: null where `reason` says why."""
+
+    judge: Annotated[Number | None, Meta(description="The mean of the judge's scores; null: it has none.")] = None
+    people: Annotated[Number | None, Meta(description="The mean of the labels; null: there are none.")] = None
+    value: Annotated[Number | None, Meta(description="The estimate; null: see `reason`.")] = None
+    interval: Annotated[Interval | None, Meta(description="95 % interval of `value`.")] = None
+    method: Annotated[
+        str | None, Meta(description="`post-stratified`, `prediction-powered` or `labels alone`; null: no estimate.")
+    ] = None
+    labels: Annotated[Count, Meta(description="Labelled replies that count.")] = 0
+    replies: Annotated[Count, Meta(description="Replies that the estimate is about.")] = 0
+    kappa: Annotated[
+        Number | None, Meta(description="Weighted kappa of judge and people on the labels; null: unknown.")
+    ] = None
+    kappa_interval: Annotated[Interval | None, Meta(description="95 % interval of `kappa`.")] = None
+    reason: Annotated[str | None, Meta(description="Why there is no estimate; null: there is one.")] = None
