@@ -1,11 +1,46 @@
 """The section of a manifest about the gate, `spec.evaluation.ciGate`."""
 
+from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import Field, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
+
+
+class JudgeCorrection(StrEnum):
+    """Whether limits on judged metrics need people's labels."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    OFF = "off"
+
+
+class JudgePolicy(ManifestModel):
+    """How the gate treats metrics that a judge scores."""
+
+    correct: JudgeCorrection = Field(
+        JudgeCorrection.AUTO,
+        description="auto: limits apply to what people would say where their labels allow an estimate, else to the "
+        "judge's opinion, and the reports say so. require: without such an estimate, a limit is INCOMPLETE. off: "
+        "labels are not used.",
+    )
+    labels: Name | None = Field(
+        None,
+        description="File of labels, as `evalspec labels export` writes it, beside those of the folder of runs. "
+        "Default: none.",
+    )
+    min_agreement: Share | None = Field(
+        None,
+        description="What the lower end of the interval of kappa between judge and people must reach; below it, limits "
+        "on the judged metric are INCOMPLETE. Default: not checked.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_word(cls, value: Any) -> Any:
+        return {"correct": "off" if value is False else value} if isinstance(value, str | bool) else value
 
 
 class CiGate(ManifestModel):
@@ -60,6 +95,9 @@ class CiGate(ManifestModel):
         "baseline; null: any number.",
     )
 
+    judge: JudgePolicy = Field(
+        JudgePolicy.model_construct(), description="How metrics that a judge scores are gated. A word is `correct`."
+    )
     fresh: StrictBool = Field(
         False, description="Whether the judge is asked for every score, although its cache may have it (as --fresh)."
     )

@@ -31,9 +31,8 @@ from evalspec.verdict.comparison.pairing import (
     to_paired,
 )
 from evalspec.verdict.comparison.wording import render_p
-from evalspec.verdict.gate import LostSamples
 from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules, weigh
-from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
 from evalspec.verdict.wording import render_value
 

@@ -32,9 +32,8 @@ from evalspec.verdict.comparison.pairing import (
     is_edited,
     pair_samples,
 )
-from evalspec.verdict.gate import LostSamples
 from evalspec.verdict.validity.changes import SignificanceRules, weigh
-from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
