@@ -61,7 +61,8 @@ def render_correction(metric: str, found: Correction | None) -> list[str]:
     if found is None or not found.labels:
         return []
     judge, people = render_known(metric, found.judge), render_known(metric, found.people)
-    said = f"the judge says {judge} on {counted(found.replies, 'reply', 'replies')}, people say {people} on {found.labels:,}"
+    replies = counted(found.replies, "reply", "replies")
+    said = f"the judge says {judge} on {replies}, people say {people} on {found.labels:,}"
     if found.value is None:
         return [f"{said}: not corrected, {found.reason}"]
     low, high = (render_value("", end) for end in found.interval or (0.0, 0.0))
