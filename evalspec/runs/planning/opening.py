@@ -72,7 +72,7 @@ class _Opening(Struct):
     def open(self, dataset: PlannedDataset, planned: PlannedRetriever) -> PlannedRetriever:
         """Return a dataset's retriever, opened if it has no problems."""
         draft, found = self.draft, len(self.draft.problems)
-        target = resolve_target(draft, planned.settings.name, planned.target)
+        target = resolve_target(draft, planned.name, planned.target)
         documents = _load(draft, dataset, planned)
         _check_scopes(draft, dataset, planned)
         if len(draft.problems) > found:
@@ -89,7 +89,7 @@ class _Opening(Struct):
         return replace(planned, opened=retriever, ingest=ingest)
 
     def _open(self, planned: PlannedRetriever) -> Retriever:
-        name = planned.settings.name
+        name = planned.name
         if self.draft.options.dry_run and isinstance(planned.target, PythonTarget):
             message = f"{planned.target.python} is not imported, so its methods are not checked"
             self.draft.warnings.append(Problem(f"the retriever '{name}': {message}"))
@@ -156,7 +156,7 @@ def _config_of(loaded: LoadedManifest, dataset: str) -> DatasetConfig:
 
 def _check_mode(dataset: PlannedDataset, planned: PlannedRetriever, retriever: Retriever) -> None:
     if planned.settings.mode == RERANK and not isinstance(retriever, Reranks):
-        message = f"dataset '{dataset.name}': the retriever '{planned.settings.name}' cannot rerank"
+        message = f"dataset '{dataset.name}': the retriever '{planned.name}' cannot rerank"
         raise InvalidInput(message, "add a method rerank(query, hits, top_k), or use mode: retrieve")
 
 

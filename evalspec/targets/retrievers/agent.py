@@ -25,6 +25,9 @@ RERANK = "retrieve+rerank"
 RERANK_FACTOR = 3
 """Candidates per requested document if nothing sets the number of documents to rerank."""
 
+DEFAULT_TOP_K = 10
+"""Documents of a ranking if neither the settings nor the metrics of the dataset say how many."""
+
 DEFAULT = "default"
 """The origin of a setting with its default value."""
 
