@@ -17,7 +17,7 @@ from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Document, LimitStatus, Need, RetrieverSettings, Sample, StatedLimit, Threshold
-from evalspec.model.fingerprints import PartDigest
+from evalspec.model.fingerprints import EmptyQrels, PartDigest, RetrieverMode
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import resolve_judge
 from evalspec.runs.planning.survey import Survey
@@ -25,7 +25,7 @@ from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
 from evalspec.scoring.metrics.retrieval import compat_formulas
 from evalspec.targets.agents.replay import RecordedReply
-from evalspec.targets.retrievers.agent import RERANK, QuerySettings
+from evalspec.targets.retrievers.agent import QuerySettings
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
@@ -63,7 +63,7 @@ class PlannedRetriever(Struct, frozen=True):
     @property
     def reranks(self) -> bool:
         """Return whether its hits are reranked."""
-        return self.settings.mode == RERANK
+        return self.settings.mode == RetrieverMode.RERANK
 
     @property
     def given(self) -> frozenset[Need]:
@@ -150,7 +150,7 @@ class PlannedDataset(Struct):
     def rules(self) -> RelevanceRules:
         """The rules of its retrieval metrics."""
         compat = self.config.compat if compat_formulas(self.config.compat) else None
-        return RelevanceRules(self.config.min_grade, compat, self.config.empty_qrels == "zero")
+        return RelevanceRules(self.config.min_grade, compat, self.config.empty_qrels == EmptyQrels.ZERO)
 
     @property
     def computed(self) -> list[Metric]:

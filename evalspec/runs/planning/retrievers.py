@@ -14,6 +14,7 @@ from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need, RetrieverSettings
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import choose_first
@@ -99,7 +100,7 @@ def resolve_retriever(draft: Draft, dataset: PlannedDataset) -> PlannedRetriever
         (draft.options.mode, "--mode"),
         (config.mode, "dataset"),
         (dataset.data.content.defaults.settings.get("mode"), "dataset file"),
-        ("retrieve", DEFAULT),
+        (RetrieverMode.RETRIEVE, DEFAULT),
     )
     settings = RetrieverSettings(name, mode[0], DEFAULT_TOP_K, origins={"mode": mode[1]})
     planned = PlannedRetriever(target, (*RETRIEVERS_PLACE, key), QuerySettings(settings))
