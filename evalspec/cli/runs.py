@@ -55,14 +55,14 @@ def list_runs(as_json: bool) -> ExitCode:
 
     \b
     Example:
-      evalspec runs list --json | jq -r '.runs[0].id'
+      evalspec runs list --json | jq -r '.runs[0].runId'
     """
-    from evalspec.cli.run_list import describe_runs, list_trends, render_run
+    from evalspec.cli.run_list import list_entries, list_trends, render_run
 
     store = RunStore(STORE)
-    runs = describe_runs(store)
+    runs = list_entries(store)
     if as_json:
-        emit_document({"runs": [run.to_document() for run in runs]})
+        emit_document({"runs": to_builtins(runs)})
         return ExitCode.OK
     if not runs:
         notify(f"no runs in {store.runs}")
@@ -133,7 +133,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
       evalspec runs promote latest --as main --add
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
-    from evalspec.api.promotion import count_outdone
+    from evalspec.api.baseline_files import count_outdone
     from evalspec.runs.planning.inputs import list_stored_inputs
     from evalspec.runs.runner.reread import conclude_stored
     from evalspec.runs.store.damage import refuse_damage

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
+from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.reports.base import REPORTERS
 from evalspec.reports.markup.elements import Element, Nodes, el, group
 from evalspec.reports.markup.elements import name as isolate
@@ -33,7 +34,6 @@ from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
-from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
