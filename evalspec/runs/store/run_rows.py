@@ -14,6 +14,7 @@ from evalspec.base.json_text import compute_digest
 from evalspec.model import VerdictStatus
 from evalspec.model.base import built, project
 from evalspec.model.fingerprints import (
+    CiBuild,
     DatasetDigest,
     Description,
     Fingerprint,
@@ -22,9 +23,7 @@ from evalspec.model.fingerprints import (
     digest_parts,
 )
 from evalspec.model.listed_runs import DatasetRow, ListedValue, RunKind, RunOrigin, RunStatus, StoredRunEntry
-from evalspec.runs.store.ci_builds import clean_ci_build
-from evalspec.runs.store.pushed_runs import read_push_mark
-from evalspec.runs.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION, is_being_written
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, MARK_NAME, REPORT_NAME, STORE_VERSION, is_being_written
 
 _HEAD_BYTES = 4096
 _SERIES_LENGTH = 16
@@ -133,12 +132,20 @@ def read_origin(folder: Path, described: Description) -> RunOrigin:
     Raises:
         StoreError: The mark of a pushed run cannot be read.
     """
-    mark = read_push_mark(folder)
     given = described.fingerprint.ci
-    own = None if given is None else clean_ci_build(asdict(given))
-    if mark is None:
+    own = None if given is None else _clean(given)
+    if not (folder / MARK_NAME).exists():
         return RunOrigin(own)
-    return RunOrigin(own or mark.ci, mark.user, mark.at)
+    from evalspec.runs.store.pushed_runs import read_push_mark
+
+    mark = read_push_mark(folder)
+    return RunOrigin(own) if mark is None else RunOrigin(own or mark.ci, mark.user, mark.at)
+
+
+def _clean(given: CiBuild) -> CiBuild | None:
+    from evalspec.runs.store.ci_builds import clean_ci_build
+
+    return clean_ci_build(asdict(given))
 
 
 def read_values(folder: Path, recorded: Fingerprint) -> dict[str, dict[str, ListedValue]]:
