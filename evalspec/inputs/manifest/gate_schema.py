@@ -1,12 +1,13 @@
 """The section of a manifest about the gate, `spec.evaluation.ciGate`."""
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
+from evalspec.model.verdicts import RegressionRule
 
 
 class JudgeCorrection(StrEnum):
@@ -81,8 +82,8 @@ class CiGate(ManifestModel):
         description="How much worse than the baseline a metric may be: one number for all means of scores from −1 to "
         "1, or one for each metric that is compared.",
     )
-    regression: Literal["drop", "notWorse"] = Field(
-        "drop",
+    regression: RegressionRule = Field(
+        RegressionRule.DROP,
         description="What the comparison with the baseline requires. drop: no significant drop of more than maxDrop. "
         "notWorse: data that exclude such a drop, else the verdict is INCOMPLETE.",
     )
@@ -122,7 +123,7 @@ class CiGate(ManifestModel):
 
     @model_validator(mode="after")
     def _not_worse_has_a_margin(self) -> "CiGate":
-        if self.regression != "notWorse":
+        if self.regression is not RegressionRule.NOT_WORSE:
             return self
         drops = self.max_drop.values() if isinstance(self.max_drop, dict) else [self.max_drop]
         if not drops or min(drops) <= 0:

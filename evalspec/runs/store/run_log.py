@@ -48,6 +48,7 @@ from evalspec.runs.store.log_records import change_fingerprint, encode_record, p
 STORE_VERSION = 4
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
+MARK_NAME = "pushed.json"
 REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"

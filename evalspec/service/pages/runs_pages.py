@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
+from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.reports.base import REPORTERS
 from evalspec.reports.markup.elements import Element, Nodes, el, group
 from evalspec.reports.markup.elements import name as isolate
@@ -25,7 +26,7 @@ from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
-from evalspec.service.jobs import Job
+from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_timestamp
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
@@ -33,7 +34,6 @@ from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
-from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -44,7 +44,7 @@ _TREND_RUNS = 50
 _CHARTS_SHOWN = 16
 _REASONS_SHOWN = 60
 _RUN_KINDS = ("run",)
-_FAILED = (jobs.FAILED, jobs.CANCELLED)
+_FAILED = (JobStatus.FAILED, JobStatus.CANCELLED)
 _RECENT_SECONDS = 86_400.0
 _JOBS_SEARCHED = 50
 _BRANCHES_OF_FILTER = {"": None, ":none": NO_BRANCH}
@@ -234,7 +234,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         reasons=_draw_reasons(visit, run_id, content) if content else None,
         sections=_draw_sections(visit, run_id, content, layout, links) if content else None,
         end=draw_run(content, links) if content else None,
-        jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
+        jobs=[_show_job(job)] if job is not None and job.status != JobStatus.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
         can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),

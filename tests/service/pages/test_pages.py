@@ -16,6 +16,7 @@ from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, 
 from evalspec.reports.base import REPORTERS
 from evalspec.reports.markup.run_content import build_content
 from evalspec.service import jobs, run_index
+from evalspec.service.jobs import JobStatus
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.pages import compare_pages
 from evalspec.service.pages.assets import load_assets
@@ -288,7 +289,7 @@ def test_only_an_operator_has_buttons_that_change_something(client, shop, engine
     assert client.post(cancel, headers=BROWSER).status_code == 403
     as_user("run")
     assert client.post(cancel, headers=BROWSER, follow_redirects=False).headers["Location"] == f"/runs/{run}"
-    assert jobs.find_job(engine, "shop", job.id).status == jobs.CANCELLED
+    assert jobs.find_job(engine, "shop", job.id).status == JobStatus.CANCELLED
 
 
 @only_sqlite
@@ -309,7 +310,12 @@ def test_what_failed_is_tried_again_by_a_button(client, shop, engine, as_user):
     assert again in page_of(client, "/runs")
     assert client.post(again, headers=BROWSER, follow_redirects=False).headers["Location"] == "/runs"
     new, old = jobs.list_jobs(engine, "shop", ["run"])
-    assert (old.id, new.status, new.user, new.request) == (job.id, jobs.PENDING, "ben@example.com", job.request)
+    assert (old.id, new.status, new.user, new.request) == (
+        job.id,
+        JobStatus.PENDING,
+        "ben@example.com",
+        job.request,
+    )
     assert again not in page_of(client, "/runs")
     assert retry in page_of(client, f"/runs/{run}")
     assert client.post(retry, headers=BROWSER, follow_redirects=False).headers["Location"] == f"/runs/{run}"
@@ -420,7 +426,7 @@ def test_a_large_comparison_is_made_by_a_job(client, engine, work, shop):
     jobs.enqueue(engine, "shop", compare_pages.KIND, asked, "ana", id=id, calls=0, limits=limits)
     work()
     job = jobs.find_job(engine, "shop", id)
-    assert job.status == jobs.COMPLETED, job.error
+    assert job.status == JobStatus.COMPLETED, job.error
     assert list((shop / ".evalspec" / "index" / runs[1]).glob("comparison-*.json"))
     page = page_of(client, f"/compare?baseline={runs[0]}&candidate={runs[1]}")
     assert "Newly passing" in page
