@@ -288,7 +288,7 @@ def _draw_reasons(visit: Visit, run_id: str, content: RunContent) -> Element:
             return None
         said = f"{'' if found.complete else 'the first '}{counted(found.count, 'sample')}"
         address = visit.link_run(run_id, "/samples", reason=number)
-        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="whole", href=address)
+        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="short", href=address)
 
     return group(draw_reasons(content.view.reasons[:_REASONS_SHOWN], link), draw_remarks(content))
 

@@ -165,6 +165,13 @@ def test_reasons_without_a_threshold_link_to_their_samples(client, projects, age
 
 
 @only_sqlite
+def test_a_blank_is_between_a_sample_and_its_dataset(client, shop):
+    page = page_of(client, f"/runs/{run_shop(shop).id}/samples")
+    shown = re.search(r'class="sample">(<a .*?</small>)', page).group(1)
+    assert re.sub(r"<[^>]*>", "", shown) == "refunds-0 answers"
+
+
+@only_sqlite
 def test_lists_are_paged_by_links(client, shop, monkeypatch):
     from evalspec.service.pages import runs_pages, samples_pages
 
@@ -259,7 +266,7 @@ def test_a_visitor_of_several_namespaces_has_them_in_every_address(client, proje
         inside = [link for link in links_of(page) if link.startswith(("/runs", "/compare"))]
         assert inside
         assert not [link for link in inside if "namespace=" not in link]
-        for form in re.findall(r"<form class=\"filters\".*?</form>", page, re.DOTALL):
+        for form in re.findall(r"<form class=\"fields\".*?</form>", page, re.DOTALL):
             assert 'name="namespace" value="docs"' in form
 
 
