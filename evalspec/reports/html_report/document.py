@@ -57,8 +57,8 @@ def render_document(
 ) -> str:
     """Return a whole page.
 
-    `scripts`: names of the assets that its script has besides those of all elements, in order. `overview`: JSON data that the script needs immediately.
-    `before`, `after`: further data blocks, before and after the script.
+    `scripts`: names of the scripts that it has besides those of all elements, in order. `overview`: JSON data that the
+    script needs immediately. `before`, `after`: further data blocks, before and after the script.
     """
     style, script = read_report_style(), read_report_script(scripts)
     return Template(read_asset(__package__, "page.html")).substitute(

@@ -127,6 +127,25 @@ def test_a_list_is_read_by_keys(opened, shops):
         found.check()
 
 
+def test_on_a_phone_the_parts_of_a_run_are_folded_as_in_the_report(opened, shops):
+    path = f"/runs/{shops.runs[2]}"
+    with opened(**SIZES["phone"]) as found:
+        page = found.page
+        found.go(path)
+        expect(page.locator("#dataset-0 > .foldable[open]")).to_be_visible()
+        expect(page.locator("#dataset-1 table").first).to_be_hidden()
+        page.get_by_role("heading", name="rankings").click()
+        expect(page.locator("#dataset-1 table").first).to_be_visible()
+        page.evaluate(f"htmx.ajax('GET', '{path}', {{target: '#main', select: '#main', swap: 'outerHTML'}})")
+        expect(page.locator("#dataset-1 table").first).to_be_hidden()
+        expect(page.locator(".foldable .foldable")).to_have_count(0)
+        found.check()
+    with opened(java_script_enabled=False, **SIZES["phone"]) as found:
+        found.go(path)
+        expect(found.page.locator("#dataset-1 table").first).to_be_visible()
+        assert found.troubles == []
+
+
 def test_the_focus_is_visible_and_trapped_nowhere(opened, shops):
     with opened("shop", "docs") as found:
         found.go(f"/runs/{shops.runs[2]}?namespace=shop")

@@ -14,7 +14,7 @@ class SampleDialog {
     this.element = el(
       "dialog",
       { class: "drawer", "aria-labelledby": "sample-title", close: () => this.forget(), click: (event) => this.closeOutside(event) },
-      el("header", {}, el("div", { class: "buttons" }, this.back, this.on, close), this.title, this.about),
+      el("div", { class: "bar" }, el("div", { class: "buttons" }, this.back, this.on, close), this.title, this.about),
       this.content,
     );
   }
