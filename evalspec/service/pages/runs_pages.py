@@ -212,8 +212,9 @@ def download_report(run_id: str, visit: Visitor, form: Annotated[str, Query(max_
 @ROUTER.get("/runs/{run_id}")
 def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
     """Show a run: verdict, reasons, tables, slices, distributions and metadata; its progress while it runs."""
-    entry = visit.access.runs.find(run_id)
+    # The job comes first: a run that ends meanwhile is shown as finished, or the page is loaded again.
     job = jobs.find_job_of_run(visit.access.engine, visit.namespace, run_id)
+    entry = visit.access.runs.find(run_id)
     content, error, is_preparing = _read_content(visit, entry)
     layout = lay_out(content.view) if content else Layout((), ())
     links = RunLinks(visit, run_id)
@@ -288,7 +289,7 @@ def _draw_reasons(visit: Visit, run_id: str, content: RunContent) -> Element:
             return None
         said = f"{'' if found.complete else 'the first '}{counted(found.count, 'sample')}"
         address = visit.link_run(run_id, "/samples", reason=number)
-        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="whole", href=address)
+        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="short", href=address)
 
     return group(draw_reasons(content.view.reasons[:_REASONS_SHOWN], link), draw_remarks(content))
 

@@ -166,6 +166,13 @@ def test_reasons_without_a_threshold_link_to_their_samples(client, projects, age
 
 
 @only_sqlite
+def test_a_blank_is_between_a_sample_and_its_dataset(client, shop):
+    page = page_of(client, f"/runs/{run_shop(shop).id}/samples")
+    shown = re.search(r'class="sample">(<a .*?</small>)', page).group(1)
+    assert re.sub(r"<[^>]*>", "", shown) == "refunds-0 answers"
+
+
+@only_sqlite
 def test_lists_are_paged_by_links(client, shop, monkeypatch):
     from evalspec.service.pages import runs_pages, samples_pages
 
@@ -260,16 +267,40 @@ def test_a_visitor_of_several_namespaces_has_them_in_every_address(client, proje
         inside = [link for link in links_of(page) if link.startswith(("/runs", "/compare"))]
         assert inside
         assert not [link for link in inside if "namespace=" not in link]
-        for form in re.findall(r"<form class=\"filters\".*?</form>", page, re.DOTALL):
+        for form in re.findall(r"<form class=\"fields\".*?</form>", page, re.DOTALL):
             assert 'name="namespace" value="docs"' in form
+
+
+def interrupt(shop, run):
+    (shop / ".evalspec" / "runs" / run / "report.json").unlink()
+    log = shop / ".evalspec" / "runs" / run / "samples.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+
+
+@only_sqlite
+def test_a_run_that_is_completed_while_its_page_is_made_is_not_called_interrupted(client, projects, work, monkeypatch):
+    assert client.post("/v1/runs", json={}).status_code == 202
+    work()
+    (run,) = [one["runId"] for one in client.get("/v1/runs").json()["runs"]]
+    interrupt(projects["shop"], run)
+    assert "INTERRUPTED" in page_of(client, f"/runs/{run}")
+    assert client.post(f"/runs/{run}/resume", headers=BROWSER, follow_redirects=False).status_code == 303
+    find = jobs.find_job_of_run
+
+    def complete_and_find(*given):
+        work()
+        return find(*given)
+
+    monkeypatch.setattr(jobs, "find_job_of_run", complete_and_find)
+    page = page_of(client, f"/runs/{run}")
+    assert "INTERRUPTED" not in page
+    assert "NOT GATED" in page
 
 
 @only_sqlite
 def test_only_an_operator_has_buttons_that_change_something(client, shop, engine, as_user):
     run = run_shop(shop).id
-    (shop / ".evalspec" / "runs" / run / "report.json").unlink()
-    log = shop / ".evalspec" / "runs" / run / "samples.jsonl"
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+    interrupt(shop, run)
     resume = f"/runs/{run}/resume"
     as_user("read")
     page = page_of(client, f"/runs/{run}")
