@@ -162,8 +162,8 @@ def list_opinion_notes(datasets: Sequence[DatasetResult], policy: CiGate) -> lis
         for one in datasets
     ]
     return [
-        f"{name}: {name_some(metrics)} {pluralize(len(metrics), 'meets its limit', 'meet their limits')} in the opinion "
-        f"of the judge, which no person has checked: `evalspec label RUN --metric '{metrics[0]}' --random 50`"
+        f"{name}: {name_some(metrics)} {pluralize(len(metrics), 'meets a limit', 'meet limits')} in the opinion of the "
+        f"judge, which no person has checked: `evalspec label RUN --metric '{metrics[0]}' --random 50`"
         for name, metrics in trusted
         if metrics
     ]
