@@ -105,7 +105,7 @@ def test_few_labels_count_without_the_judge_and_fewer_than_five_not_at_all():
 
 @pytest.mark.parametrize("opinions", [Opinions([1.5], [None]), Opinions([1.0], [-1.0]), Opinions([1.0], [])])
 def test_impossible_scores_are_refused(opinions):
-    with pytest.raises(ValueError, match="outside|as many"):
+    with pytest.raises(ValueError, match=r"outside|as many"):
         correct(opinions)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FEWEST_LABELS = 20
 """Below this number, the judge's scores do not enter: a search for the worst case found less than 94 % coverage."""
 
-_LEAST = 5
+FEWEST = 5
 """Labels that a stratum needs. Strata with fewer are merged with a neighbour."""
 
 _MOST_STRATA = 6
@@ -181,7 +181,7 @@ def _merge(values: "Places", labelled: "Places") -> "Places":
 
     counts = np.bincount(labelled, minlength=int(values.max()) + 1).tolist()
     groups = [[value] for value in range(len(counts))]
-    while len(groups) > 1 and min(counts) < _LEAST:
+    while len(groups) > 1 and min(counts) < FEWEST:
         place = counts.index(min(counts))
         beside = [one for one in (place - 1, place + 1) if 0 <= one < len(groups)]
         first, second = sorted((place, min(beside, key=counts.__getitem__)))
@@ -253,7 +253,7 @@ def _sum_units(table: _Table, strata: "Places") -> _Sums:
     import numpy as np
 
     width, rows = int(strata.max()) + 1, int(table.units.max()) + 1
-    enough = np.bincount(strata[table.is_labelled], minlength=width) >= _LEAST
+    enough = np.bincount(strata[table.is_labelled], minlength=width) >= FEWEST
     weights: Matrix = np.where(table.is_labelled & enough[strata], table.weights, 0.0)
     weights = weights * (np.count_nonzero(weights) / (weights.sum() or 1.0))
     cells = table.units * width + strata

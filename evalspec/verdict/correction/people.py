@@ -6,7 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.plural import name_some, pluralize
+from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.inputs.manifest.gate_schema import CiGate, JudgeCorrection, JudgePolicy
 from evalspec.model import (
     Basis,
@@ -22,7 +22,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.verdict.correction.agreement import measure_kappa
-from evalspec.verdict.correction.estimates import Corrected, Opinions, correct
+from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
@@ -144,13 +144,9 @@ def _list_doubts(
             yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
         elif kappa < policy.min_agreement:
             yield f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
-    if (
-        found.status is VerdictStatus.PASS
-        and found.basis is Basis.PEOPLE
-        and said
-        and (said.alpha or 1.0) < LEAST_ALPHA
-    ):
-        yield f"people do not agree with each other (alpha {said.alpha:.2f}, at least {LEAST_ALPHA:g} is needed)"
+    alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
+    if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
+        yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
 
 
 def list_opinion_notes(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
@@ -183,9 +179,11 @@ def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opi
         return "only means of scores with a range can be corrected"
     if len({one.draw.kind is DrawKind.SEQUENTIAL for one in scores}) > 1:
         return "labels of --until-decided cannot be mixed with others"
-    labelled = [unit for unit, said in zip(opinions.units or (), opinions.people, strict=True) if said is not None]
-    return describe_dominance(labelled) if labelled else _say_few(0)
+    if len(scores) < FEWEST:
+        return _say_few(len(scores))
+    units = zip(opinions.units or (), opinions.people, strict=True)
+    return describe_dominance([unit for unit, said in units if said is not None])
 
 
 def _say_few(count: int) -> str:
-    return f"{count} blind random labels are too few" if count else NO_LABELS
+    return f"{counted(count, 'blind random label')} {pluralize(count, 'is', 'are')} too few" if count else NO_LABELS
