@@ -13,7 +13,7 @@ _Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class DrawKind(StrEnum):
-    """How a reply came to be labelled: RANDOM, STRATIFIED by the judge's value, SEQUENTIAL (until decided), or CHOSEN."""
+    """How a reply was chosen: RANDOM, STRATIFIED by the judge's value, SEQUENTIAL (until decided), or by somebody."""
 
     RANDOM = "random"
     STRATIFIED = "stratified"

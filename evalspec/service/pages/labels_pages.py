@@ -20,7 +20,7 @@ from evalspec.curation.labels.current import list_current, list_visible
 from evalspec.curation.labels.session import VERDICT_KEYS
 from evalspec.curation.labels.tables import COLUMNS
 from evalspec.model import Score
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, Target
+from evalspec.model.labels import OF_REPLIES, OF_SHOWN_SCORES, Label, Target
 from evalspec.reports.markup.shown import lay_out
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.rows import AttemptRow
@@ -145,7 +145,7 @@ def show_form(
     shown = [(one, _show_label(one, match)) for one, match in matches]
     others = [one for label, one in shown if label.labeller != viewer]
     own = next((one for label, one in shown if label.labeller == viewer), None)
-    verdicts = OF_REPLIES if metric is None else OF_SCORES
+    verdicts = OF_REPLIES if metric is None else OF_SHOWN_SCORES
     return LabelForm(
         metric,
         action if visit.may("review") and digest is not None else None,
