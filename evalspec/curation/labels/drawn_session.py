@@ -23,12 +23,7 @@ from evalspec.model.labels import Answer, Label, LabelVerdict, Target
 
 
 class DrawnSession(LabelSession):
-    """The drawn replies of a run, one after the other. After each label, the plan of what to ask next is made again.
-
-    `stopped`: why no more is asked, once the threshold is decided.
-    """
-
-    stopped: str | None = None
+    """The drawn replies of a run, one after the other. After each label, the plan of what to ask next is made again."""
 
     def __init__(self, run: JudgedRun, by: str, design: Design) -> None:
         """`design`: how replies are drawn.

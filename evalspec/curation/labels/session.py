@@ -21,6 +21,8 @@ class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):
     """What a person can label in a run, one after the other."""
 
     noun, past = "label", "labelled"
+    stopped: str | None = None
+    """Why no more is asked, if that is not because all is labelled."""
 
     def __init__(self, run: JudgedRun, by: str, wanted: CaseFilter) -> None:
         """`wanted`: which replies or scores.
