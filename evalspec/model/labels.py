@@ -39,7 +39,7 @@ OF_SCORES = (*OF_SHOWN_SCORES, LabelVerdict.RATED)
 
 
 class Answer(Record, frozen=True):
-    """A person's answer to a question that the judge answers too, such as whether a statement is borne out."""
+    """A person's answer to a question that the judge answers too, such as whether the contexts support a statement."""
 
     question: Annotated[str, Meta(description="The statement, passage or rubric that the answer is about.")]
     value: Annotated[Number, Meta(description="1: yes; 0: no; a grade of a rubric.")]

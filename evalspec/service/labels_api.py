@@ -68,7 +68,7 @@ Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class AnswerRequest(BaseModel):
-    """The caller's answer to a question that the judge answers too, such as whether a statement is borne out."""
+    """The caller's answer to one of the judge's questions, such as whether the contexts support a statement."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     question: str = Field(max_length=100_000, description="The statement, passage or rubric that the answer is about.")

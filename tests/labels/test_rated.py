@@ -23,7 +23,15 @@ from labels.conftest import STORE
 from servers.scripted_judge import ScriptedJudge
 
 RUBRIC = {"name": "tone", "rubric": "Is it kind?", "labels": {"kind": 1, "so-so": 0.4, "rude": 0}}
-JUDGED = ["faithfulness", "hallucination", "context_precision", "claim_entailment", "toxicity", "answer_relevancy", RUBRIC]
+JUDGED = [
+    "faithfulness",
+    "hallucination",
+    "context_precision",
+    "claim_entailment",
+    "toxicity",
+    "answer_relevancy",
+    RUBRIC,
+]
 PASSAGE = "Refunds are paid within 14 days."
 
 
@@ -33,7 +41,12 @@ def judged(labelled):
     project = labelled.project
     with ScriptedJudge() as judge:
         project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k", "concurrency": 1}
-        project.evaluation["embeddings"] = {"provider": "openai-compatible", "model": "e", "baseUrl": judge.url, "apiKey": "k"}
+        project.evaluation["embeddings"] = {
+            "provider": "openai-compatible",
+            "model": "e",
+            "baseUrl": judge.url,
+            "apiKey": "k",
+        }
         project.evaluation["datasets"] = []
         rows = [
             {"id": f"s{n}", "input": "When are refunds paid?", "expected": "Within 14 days.", "context": [PASSAGE]}
@@ -48,9 +61,7 @@ def judged(labelled):
 
 
 def run_judged(labelled):
-    lines = [
-        {"id": name, "response": text, "retrieved_contexts": [PASSAGE]} for name, text in labelled.replies.items()
-    ]
+    lines = [{"id": name, "response": text, "retrieved_contexts": [PASSAGE]} for name, text in labelled.replies.items()]
     Path("replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     outcome = labelled.project.evaluate("--responses", "replies.jsonl", "--json")
     assert outcome.code in (0, 1, 3), outcome.err
@@ -166,7 +177,19 @@ def test_what_people_cannot_score_is_refused(judged, arguments, said):
 
 
 def test_one_label_without_a_session_is_blind_by_the_callers_word(judged):
-    ask = ["label", "latest", "--sample", "s0", "--metric", "faithfulness", "--verdict", "rated", "--as", "ada", "--json"]
+    ask = [
+        "label",
+        "latest",
+        "--sample",
+        "s0",
+        "--metric",
+        "faithfulness",
+        "--verdict",
+        "rated",
+        "--as",
+        "ada",
+        "--json",
+    ]
     first = judged.project(*ask, "--value", "0.5", "--blind").document["label"]
     assert (first["isBlind"], first["shownValue"], first["draw"]["kind"]) == (True, None, "chosen")
     again = judged.project(*ask, "--value", "1", "--blind")
@@ -184,7 +207,10 @@ def test_one_label_without_a_session_is_blind_by_the_callers_word(judged):
     [
         (["--random", "5"], "--random: needs a metric"),
         (["--random", "5", "--metric", "string_match", "--failed"], "--failed: leaves out a part of the replies"),
-        (["--new", "--until-decided", "--metric", "string_match"], "--until-decided: is another way to draw than --new"),
+        (
+            ["--new", "--until-decided", "--metric", "string_match"],
+            "--until-decided: is another way to draw than --new",
+        ),
         (["--stratify", "judge"], "--stratify: needs --random"),
         (["--blind"], "--blind: needs --sample"),
         (["--random", "5", "--sample", "s0"], "--random: belongs to a session"),
@@ -270,7 +296,9 @@ def test_it_stops_when_the_threshold_is_decided(many):
     session = start("string_match", kind=DrawKind.SEQUENTIAL)
     score(session, 99, 1.0)
     made = labels.list_labels()
-    assert session.stopped.startswith(f"decided: the threshold is met; after {len(made)} labels the mean is between 0.5")
+    assert session.stopped.startswith(
+        f"decided: the threshold is met; after {len(made)} labels the mean is between 0.5"
+    )
     assert 5 < len(made) < 15
     assert [(one.draw.kind, one.draw.place) for one in made] == [
         (DrawKind.SEQUENTIAL, place) for place in range(1, len(made) + 1)

@@ -1,6 +1,7 @@
 """The confidence sequence: what the paper defines, and that it covers the mean at every time at once."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,7 +66,7 @@ def test_each_interval_is_within_the_one_before_and_in_the_unit_of_the_scores():
     found = compute_confidence_sequence(1 + 4 * scores, (1.0, 5.0))
     plain = compute_confidence_sequence(scores, (0.0, 1.0))
     assert [one for pair in found for one in pair] == pytest.approx([1 + 4 * one for pair in plain for one in pair])
-    assert all(a[0] <= b[0] < b[1] <= a[1] for a, b in zip(found, found[1:], strict=False))
+    assert all(a[0] <= b[0] < b[1] <= a[1] for a, b in pairwise(found))
     assert found[-1][1] - found[-1][0] < 0.4 * 4
     assert compute_confidence_sequence([], (0.0, 1.0)) == []
     with pytest.raises(ValueError, match="outside 0 to 1"):

@@ -279,7 +279,9 @@ def _sum_units(
     rows = int(table.units.max()) + 1
 
     def add_up(values: "Matrix") -> "Matrix":
-        found: Matrix = np.bincount(cells, weights=values, minlength=rows * width).reshape(rows, width).astype(np.float64)
+        found: Matrix = (
+            np.bincount(cells, weights=values, minlength=rows * width).reshape(rows, width).astype(np.float64)
+        )
         return found
 
     sums = [add_up(one) for one in (np.ones(len(cells)), weights, weights * scores, predictions)]
