@@ -20,7 +20,8 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.verdict.attempts import combine_attempts
-from evalspec.verdict.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
+from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
+from evalspec.verdict.validity.coverage import LostSamples
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import compute_summary, in_slice
 

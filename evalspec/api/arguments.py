@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
+from evalspec.model.fingerprints import Cleanup, RetrieverMode
 from evalspec.model.runs import MAX_REPEATS
 from evalspec.runs.planning.options import RunOptions
 from evalspec.targets.agents.function import AgentFunction
@@ -65,6 +66,9 @@ class Options(LimitOptions, total=False):
     cleanup: Literal["none", "on-success", "always"]
     depth: Annotated[int, Field(ge=0)]
 
+
+_KINDS = {"mode": RetrieverMode, "cleanup": Cleanup}
+"""The type of each option that users write as a word."""
 
 _RULES: Mapping[str, Any] = {
     "alpha": Annotated[float, Field(gt=0, lt=1)],
@@ -128,4 +132,7 @@ def to_options(options: Options, agent: AgentFunction | None = None) -> RunOptio
             given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
     if given.get("responses") is not None:
         given["responses"] = Path(given["responses"])
+    for name, kind in _KINDS.items():
+        if given.get(name) is not None:
+            given[name] = kind(given[name])
     return RunOptions(**given, agent=agent)

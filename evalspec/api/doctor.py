@@ -20,7 +20,7 @@ from evalspec.base.errors import EvalspecError, InvalidInput, ServiceError
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import AgentReply, JudgeUsage, Need, Sample
-from evalspec.model.checkups import Checkup, CheckupFinding
+from evalspec.model.checkups import Checkup, CheckupFinding, CheckupStatus
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import locate_keys
@@ -60,7 +60,7 @@ def diagnose(loaded: LoadedManifest, options: RunOptions, store: RunStore) -> Ch
     found = [*_check_machine(store), *run_coroutine(lambda: _ask_all(plan))]
     redact = loaded.references.redact
     findings = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in found)
-    return Checkup(exit_code=3 if any(one.status == "failed" for one in findings) else 0, findings=findings)
+    return Checkup(exit_code=3 if any(one.status is CheckupStatus.FAILED for one in findings) else 0, findings=findings)
 
 
 def _check_machine(store: RunStore) -> Iterator[CheckupFinding]:
@@ -68,7 +68,7 @@ def _check_machine(store: RunStore) -> Iterator[CheckupFinding]:
     for name in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             versions.append(f"{name} {metadata.version(name)}")
-    yield CheckupFinding("versions", "ok", ", ".join(versions))
+    yield CheckupFinding("versions", CheckupStatus.OK, ", ".join(versions))
     for name, folder in (("runs", store.runs), ("cache", store.cache)):
         yield _check_folder(f"disk of {name}", folder)
 
@@ -77,12 +77,12 @@ def _check_folder(name: str, folder: Path) -> CheckupFinding:
     place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         fix = "make it a folder that you may write to, or run evalspec in another folder"
-        return CheckupFinding(name, "failed", f"{place} cannot be written to", fix)
+        return CheckupFinding(name, CheckupStatus.FAILED, f"{place} cannot be written to", fix)
     free = shutil.disk_usage(place).free
     message = f"{free >> 20:,} MiB are free in {place}"
     if free < _LEAST_FREE_BYTES:
-        return CheckupFinding(name, "failed", message, f"free at least {_LEAST_FREE_BYTES >> 20} MiB")
-    return CheckupFinding(name, "ok", message)
+        return CheckupFinding(name, CheckupStatus.FAILED, message, f"free at least {_LEAST_FREE_BYTES >> 20} MiB")
+    return CheckupFinding(name, CheckupStatus.OK, message)
 
 
 async def _ask_all(plan: Plan) -> list[CheckupFinding]:
@@ -119,23 +119,25 @@ async def _check_service(
     name: str, url: str | None, setting: str, ask: Callable[[], Awaitable[_Answered]] | None
 ) -> AsyncIterator[CheckupFinding]:
     if ask is None:
-        yield CheckupFinding(name, "skipped", "no selected dataset needs it")
+        yield CheckupFinding(name, CheckupStatus.SKIPPED, "no selected dataset needs it")
         return
     if url is not None:
         from evalspec.targets.http.routes import shown_proxy
 
         proxy = shown_proxy(url)
-        yield CheckupFinding(f"proxy of {name}", "ok", f"requests go through {proxy}" if proxy else "none is used")
+        yield CheckupFinding(
+            f"proxy of {name}", CheckupStatus.OK, f"requests go through {proxy}" if proxy else "none is used"
+        )
     started = perf_counter()
     try:
         answered = await ask()
     except EvalspecError as error:
-        yield CheckupFinding(name, "failed", str(error), _suggest(error, setting))
+        yield CheckupFinding(name, CheckupStatus.FAILED, str(error), _suggest(error, setting))
         return
     message = f"{answered.message} in {perf_counter() - started:.1f} s"
-    yield CheckupFinding(name, "ok", message)
+    yield CheckupFinding(name, CheckupStatus.OK, message)
     if answered.warning:
-        yield CheckupFinding(f"answers of {name}", "warning", answered.warning, answered.fix)
+        yield CheckupFinding(f"answers of {name}", CheckupStatus.WARNING, answered.warning, answered.fix)
     if answered.clock_skew is not None:
         yield _judge_clock(name, answered.clock_skew)
 
@@ -143,8 +145,10 @@ async def _check_service(
 def _judge_clock(name: str, skew: float) -> CheckupFinding:
     message = f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} that of the service"
     if abs(skew) <= _MOST_SKEW_SECONDS:
-        return CheckupFinding(f"clock of {name}", "ok", message)
-    return CheckupFinding(f"clock of {name}", "warning", message, "set the clock; keys that expire depend on it")
+        return CheckupFinding(f"clock of {name}", CheckupStatus.OK, message)
+    return CheckupFinding(
+        f"clock of {name}", CheckupStatus.WARNING, message, "set the clock; keys that expire depend on it"
+    )
 
 
 def _suggest(error: EvalspecError, setting: str) -> str:

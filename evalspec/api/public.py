@@ -230,10 +230,11 @@ def score(
     """
     from evalspec.api.score_run import build_run
     from evalspec.api.scoring import list_notes, measure
+    from evalspec.model.fingerprints import EmptyQrels
 
     check_arguments(cutoffs=cutoffs, min_grade=min_grade, empty_qrels=empty_qrels)
     conditions = [where] if isinstance(where, str) else where
-    scored = measure(Path(qrels), Path(run), metrics, cutoffs, min_grade, empty_qrels, [], conditions)
+    scored = measure(Path(qrels), Path(run), metrics, cutoffs, min_grade, EmptyQrels(empty_qrels), [], conditions)
     return build_run(scored, Path(qrels), Path(run), list(list_notes(scored, str(run))), per_query=True)
 
 
@@ -325,10 +326,12 @@ def convert(
     from evalspec.api.conversion import convert_dataset
     from evalspec.inputs.datasets.base import Source
     from evalspec.inputs.datasets.selection import parse_selection
+    from evalspec.model.samples import FlatIds
 
     check_arguments(retrieval_gt_1d=retrieval_gt_1d, sample_size=sample_size)
     beside = (Path(corpus) if corpus else None, str(corpus or ""))
-    named = Source(Path(source), str(source), *beside, retrieval_gt_1d, fields or {})
+    flat_ids = None if retrieval_gt_1d is None else FlatIds(retrieval_gt_1d)
+    named = Source(Path(source), str(source), *beside, flat_ids, fields or {})
     conditions, keys = ([one] if isinstance(one, str) else one for one in (where, stratify))
     selection = parse_selection(where=conditions, size=sample_size, seed=seed, stratify=keys)
     return convert_dataset(named, Path(destination), to, source_format, selection=selection, lossy=lossy, force=force)

@@ -13,6 +13,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.base.jsonl import open_unpacked
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.ranking_files import GroundTruth, looks_like_qrels, read_qrels
+from evalspec.model.fingerprints import EmptyQrels
 from evalspec.scoring.ranking.engine import Measured, MeasureSpec, compute_measures
 from evalspec.scoring.ranking.measures import MEASURES, parse_beta
 from evalspec.scoring.ranking.run_files import check_overlap, measure_run_file
@@ -39,9 +40,6 @@ _HEAD_BYTES = 4096
 _RUN_FIELDS = 6
 _GZIP_MAGIC = b"\x1f\x8b"
 
-EMPTY_QRELS = ("notApplicable", "zero")
-"""How queries without a relevant document may enter the means. The first one is the default."""
-
 NO_ANSWER = "no_answer"
 JUDGED = "Judged"
 
@@ -58,7 +56,7 @@ class Scored(Struct, frozen=True, dict=True):
     """
 
     measured: Measured
-    empty_qrels: str
+    empty_qrels: EmptyQrels
     min_grade: int = 1
     left_out: int = 0
 
@@ -75,7 +73,7 @@ class Scored(Struct, frozen=True, dict=True):
         If a query has no relevant document, `no_answer` is added, as in `evaluate`. It is 1 if nothing was retrieved
         for the query, 0 otherwise, and None if the run lacks the query.
         """
-        measured, zero = self.measured, self.empty_qrels == "zero"
+        measured, zero = self.measured, self.empty_qrels == EmptyQrels.ZERO
         columns: dict[str, Sequence[float | None]] = {
             str(spec): values if zero and spec.measure != JUDGED else measured.defined(spec)
             for spec, values in measured.values.items()
@@ -102,7 +100,7 @@ def list_notes(scored: Scored, run: str) -> Iterator[str]:
         why = "without judgements, or left out by --where" if scored.left_out else "without judgements, left out"
         yield f"queries of {run} {why}: {measured.ignored:,}"
     if empty := measured.relevant.count(0):
-        zero = scored.empty_qrels == "zero"
+        zero = scored.empty_qrels == EmptyQrels.ZERO
         what = "counted as 0" if zero else "not in the means (trec_eval counts them as 0)"
         yield f"queries without a relevant document, {what}: {empty:,} of {total:,}"
 
@@ -119,7 +117,7 @@ def measure(
     metrics: Sequence[str],
     cutoffs: Sequence[int],
     min_grade: int,
-    empty_qrels: str,
+    empty_qrels: EmptyQrels,
     warnings: list[Problem],
     where: Sequence[str] = (),
 ) -> Scored:

@@ -1,7 +1,6 @@
 """`evalspec convert`: convert a dataset to another format, without loss unless `--lossy` is given."""
 
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -26,6 +25,7 @@ from evalspec.cli.streams import emit, notify_lines
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.selection import parse_selection
+from evalspec.model.samples import FlatIds
 
 _PATH = click.Path(path_type=Path)
 
@@ -53,7 +53,7 @@ def command(
     from_name: str | None,
     fields: tuple[tuple[str, str], ...],
     corpus: Path | None,
-    retrieval_gt_1d: Literal["and", "or"] | None,
+    retrieval_gt_1d: FlatIds | None,
     where: tuple[str, ...],
     sample_size: int | None,
     seed: int,

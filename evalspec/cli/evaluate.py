@@ -17,6 +17,7 @@ from evalspec.base.text import strip_userinfo
 from evalspec.cli.documents import render_document
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import (
+    EnumChoice,
     dataset_option,
     group_options,
     limit_options,
@@ -34,6 +35,7 @@ from evalspec.cli.run_output import Shape, output_option, resolve_reporters, sha
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
+from evalspec.model.fingerprints import Cleanup, RetrieverMode
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
@@ -50,13 +52,13 @@ if TYPE_CHECKING:
 retriever_options = group_options(
     option("--retriever", "retrievers", multiple=True, metavar="NAME",
            help="Query this retriever instead of the agent; repeatable, or `all`. Several are compared."),
-    option("--mode", type=click.Choice(["retrieve", "retrieve+rerank"]), metavar="MODE",
+    option("--mode", type=EnumChoice(RetrieverMode), metavar="MODE",
            help="One of retrieve and retrieve+rerank."),
     option("--top-k", type=click.IntRange(min=1), metavar="K", help="Retrieve K distinct documents."),
     option("--rerank-top-k", type=click.IntRange(min=1), metavar="K", help="Rerank K documents."),
     option("--scope-prefix", metavar="PREFIX", help="Store, search and delete documents in this scope."),
     option("--no-ingest", is_flag=True, help="Query the index as it is; fill only in-memory ones."),
-    option("--cleanup", type=click.Choice(["none", "on-success", "always"]), default="none", show_default=True,
+    option("--cleanup", type=EnumChoice(Cleanup), default=Cleanup.NONE, show_default=True,
            metavar="WHEN", help="Delete the documents: none, on-success or always."),
     option("--allow-custom-prefix", is_flag=True, help="Allow a prefix other than eval: and deletions in it."),
     option("-y", "--yes", is_flag=True, help="Do not ask before deletions in such a prefix."),

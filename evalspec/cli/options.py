@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +16,27 @@ from evalspec.base.plural import counted, pluralize
 from evalspec.cli.name_completion import complete_dataset, find_manifest
 from evalspec.cli.streams import notify
 from evalspec.model import MAX_REPEATS
+from evalspec.model.samples import FlatIds
 
 _INDEX = re.compile(r"\[\d+\]")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class EnumChoice(click.Choice[str]):
+    """The words of an enum. The command gets the member."""
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__([str(one) for one in kind])
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the member of a word.
+
+        Raises:
+            click.BadParameter: the enum has no such word.
+        """
+        return self._kind(super().convert(str(value), param, ctx))
 
 
 class _Option(click.Option):
@@ -153,7 +171,7 @@ min_overlap_option = option(
 )
 retrieval_gt_1d_option = option(
     "--retrieval-gt-1d",
-    type=click.Choice(["and", "or"]),
+    type=EnumChoice(FlatIds),
     help="AutoRAG: whether a flat list requires all of its ids or any.",
 )
 

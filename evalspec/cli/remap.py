@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import click
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from evalspec.curation.remap import report
 from evalspec.curation.remap.carrying import Remapped, load_and_remap
 from evalspec.inputs.datasets.base import Written
 from evalspec.inputs.datasets.writing import choose_format, list_losses, write_dataset
+from evalspec.model.samples import FlatIds
 from evalspec.runs.store.run_store import OWN_INPUTS
 
 _PATH = click.Path(path_type=Path)
@@ -50,7 +50,7 @@ def command(
     destination: Path | None,
     to_name: str | None,
     min_overlap: float,
-    retrieval_gt_1d: Literal["and", "or"] | None,
+    retrieval_gt_1d: FlatIds | None,
     lossy: bool,
     as_json: bool,
 ) -> ExitCode:

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import to_builtins
@@ -22,13 +22,12 @@ from evalspec.cli.options import json_option, warn
 from evalspec.cli.pushing import allow_http_option, push_stored, to_option
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.terminal_size import find_line_width
-from evalspec.model import Direction, Run, VerdictStatus
-from evalspec.model.fingerprints import Fingerprint, describe_part
+from evalspec.model import VerdictStatus
+from evalspec.model.fingerprints import describe_part
 from evalspec.runs.store.run_log import LATEST_NAME, is_being_written
 from evalspec.runs.store.run_store import OWN_INPUTS, STORE, VERDICTS, RunStore
 
 if TYPE_CHECKING:
-    from evalspec.runs.store.stored_run import StoredRun
     from evalspec.verdict.comparison.baseline import Baseline
 
 
@@ -56,14 +55,14 @@ def list_runs(as_json: bool) -> ExitCode:
 
     \b
     Example:
-      evalspec runs list --json | jq -r '.runs[0].id'
+      evalspec runs list --json | jq -r '.runs[0].runId'
     """
-    from evalspec.cli.run_list import describe_runs, list_trends, render_run
+    from evalspec.cli.run_list import list_entries, list_trends, render_run
 
     store = RunStore(STORE)
-    runs = describe_runs(store)
+    runs = list_entries(store)
     if as_json:
-        emit_document({"runs": [run.to_document() for run in runs]})
+        emit_document({"runs": to_builtins(runs)})
         return ExitCode.OK
     if not runs:
         notify(f"no runs in {store.runs}")
@@ -134,6 +133,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
       evalspec runs promote latest --as main --add
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
+    from evalspec.api.baseline_files import count_outdone
     from evalspec.runs.planning.inputs import list_stored_inputs
     from evalspec.runs.runner.reread import conclude_stored
     from evalspec.runs.store.damage import refuse_damage
@@ -155,7 +155,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     refuse_damage(stored)
     concluded = conclude_stored(stored)
     refuse_stopped(concluded)
-    best_of = _count_outdone(stored, concluded)
+    best_of = count_outdone(RunStore(STORE), stored, concluded)
     policy = policy_to_json(stored.outline.policy)
     fingerprint = replace(concluded.fingerprint, ci_gate=policy, best_of=best_of)
     concluded = replace(concluded, fingerprint=fingerprint)
@@ -225,47 +225,6 @@ def _tell_way(baseline: "Baseline") -> None:
         notify(f"{what}: {dataset}: {metric} {before:.4g} → {after:.4g} since run {since}")
     if not losses:
         notify(f"no metric is worse than in its anchor, run {since}")
-
-
-def _count_outdone(stored: "StoredRun", concluded: Run) -> int | None:
-    """Return the number of finished runs of the same evaluation if this one is the best of them, otherwise None.
-
-    Runs are ranked by the leading metric: the first with a threshold, otherwise the first. A run that is better than no
-    other run is not the best.
-    """
-    from evalspec.runs.store.run_rows import read_values
-
-    dataset = concluded.datasets[0]
-    limited = (outcome.metric for outcome in dataset.thresholds)
-    metric = next(limited, None) or next(iter(dataset.metrics), None)
-    own = None if metric is None else dataset.metrics[metric].value
-    if metric is None or own is None:
-        return None
-    sign = 1 if dataset.metrics[metric].direction is Direction.HIGHER else -1
-    read = (read_values(run.folder, run.fingerprint).get(dataset.name, {}) for run in _find_alike(stored))
-    gains = [sign * (own - found.value) for one in read if (found := one.get(metric)) and found.value is not None]
-    return len(gains) + 1 if gains and min(gains) >= 0 and max(gains) > 0 else None
-
-
-def _find_alike(stored: "StoredRun") -> "Iterator[StoredRun]":
-    """Yield the other finished runs of the same agent, samples and metrics."""
-    from evalspec.runs.store.stored_run import open_run
-
-    wanted = _describe_evaluation(stored.fingerprint)
-    for folder in RunStore(STORE).list():
-        try:
-            other = open_run(folder)
-            alike = other.report.is_file() and _describe_evaluation(other.fingerprint) == wanted
-        except StoreError:
-            continue  # `runs list` reports the error
-        if alike and other.id != stored.id and other.fingerprint.rescored_from is None:
-            yield other
-
-
-def _describe_evaluation(fingerprint: Fingerprint) -> Any:
-    datasets = [(one.name, one.samples_sha256, one.metric_identities) for one in fingerprint.datasets]
-    agent = fingerprint.agent and fingerprint.agent.sha256
-    return datasets, agent, fingerprint.retrievers_sha256, fingerprint.repeats
 
 
 @command.command("push")

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
-from evalspec.api.scoring import CUTOFF, EMPTY_QRELS, MEAN, SHARES, Scored, list_notes, measure, show
+from evalspec.api.scoring import CUTOFF, MEAN, SHARES, Scored, list_notes, measure, show
 from evalspec.base.errors import ExitCode, Problem
-from evalspec.cli.options import json_option, option, warn_all, where_option
+from evalspec.cli.options import EnumChoice, json_option, option, warn_all, where_option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
+from evalspec.model.fingerprints import EmptyQrels
 
 _FILE = click.Path(path_type=Path)
 
@@ -37,8 +38,8 @@ def _parse_cutoffs(_context: click.Context, _parameter: click.Parameter, text: s
 @option("--min-grade", type=click.IntRange(min=1), default=1, metavar="N", help="Lowest relevant grade.")
 @option(
     "--empty-qrels",
-    type=click.Choice(EMPTY_QRELS),
-    default=EMPTY_QRELS[0],
+    type=EnumChoice(EmptyQrels),
+    default=EmptyQrels.NOT_APPLICABLE,
     help="Skip queries without a relevant document, or count them as 0 like trec_eval.",
 )
 @where_option
@@ -52,7 +53,7 @@ def command(
     metrics: tuple[str, ...],
     cutoffs: tuple[int, ...],
     min_grade: int,
-    empty_qrels: str,
+    empty_qrels: EmptyQrels,
     where: tuple[str, ...],
     per_query: bool,
     interval: bool,

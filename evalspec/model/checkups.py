@@ -1,19 +1,27 @@
 """What `evalspec doctor` finds."""
 
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from evalspec.model.base import Record
 
-Condition = Literal["ok", "warning", "failed", "skipped"]
+
+class CheckupStatus(StrEnum):
+    """What a check found. FAILED: a run would fail too. SKIPPED: a run does not need it."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
 
 
 class CheckupFinding(Record, frozen=True):
     """One thing that was checked."""
 
     name: Annotated[str, Meta(description="What was checked, such as agent, judge, embeddings, clock, or a proxy.")]
-    status: Annotated[Condition, Meta(description="failed: a run would fail too. skipped: a run does not need it.")]
+    status: Annotated[CheckupStatus, Meta(description="failed: a run would fail too. skipped: a run does not need it.")]
     message: Annotated[str, Meta(description="What was found, in a sentence.")]
     fix: Annotated[str | None, Meta(description="What to do; null: nothing is wrong.")] = None
 

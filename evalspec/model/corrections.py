@@ -13,7 +13,7 @@ _Share = Annotated[float, Meta(gt=0, le=1)]
 
 
 class DrawKind(StrEnum):
-    """How a reply was chosen: RANDOM, STRATIFIED by the judge's value, SEQUENTIAL (until decided), or by somebody."""
+    """How replies were chosen: at RANDOM, STRATIFIED by the judge's value, SEQUENTIAL until decided, or by someone."""
 
     RANDOM = "random"
     STRATIFIED = "stratified"
@@ -37,7 +37,7 @@ class Draw(Record, frozen=True, kw_only=True):
 class PeopleScore(Record, frozen=True, kw_only=True):
     """What people say about the score of one reply, given blindly and drawn at random."""
 
-    sample: str
+    id: Annotated[str, Meta(description="The id of the sample.")]
     attempt: Annotated[int, Meta(ge=1)] = 1
     value: Annotated[Number, Meta(description="The mean of the labellers' scores.")]
     labellers: Annotated[int, Meta(ge=1)] = 1
@@ -48,12 +48,14 @@ class PeopleScore(Record, frozen=True, kw_only=True):
 class PeopleScores(Record, frozen=True, kw_only=True):
     """The scores of people that count for one metric of one dataset, and how many do not, by reason.
 
-    `alpha`: Krippendorff's, where several people labelled the same replies.
+    `alpha`: Krippendorff's, where several people labelled the same replies. `unchanged`: sample and attempt of the
+    replies that are byte-identical to one of an earlier run, from whose replies labels were drawn.
     """
 
     dataset: str
     metric: str
     scores: tuple[PeopleScore, ...] = ()
+    unchanged: tuple[tuple[str, int], ...] = ()
     left_out: Mapping[str, int] = {}
     alpha: Number | None = None
 
@@ -73,10 +75,11 @@ class Correction(Record, frozen=True, kw_only=True):
     value: Annotated[Number | None, Meta(description="The estimate; null: see `reason`.")] = None
     interval: Annotated[Interval | None, Meta(description="95 % interval of `value`.")] = None
     method: Annotated[
-        str | None, Meta(description="`post-stratified`, `prediction-powered` or `labels alone`; null: no estimate.")
+        str | None, Meta(description="`post-stratified` by the judge's value, or `labels alone`; null: no estimate.")
     ] = None
     labels: Annotated[Count, Meta(description="Labelled replies that count.")] = 0
     replies: Annotated[Count, Meta(description="Replies that the estimate is about.")] = 0
+    missing: Annotated[Count, Meta(description="Replies that the judge has not scored, and few people have.")] = 0
     kappa: Annotated[
         Number | None, Meta(description="Weighted kappa of judge and people on the labels; null: unknown.")
     ] = None

@@ -1,7 +1,8 @@
 """What is known about a gold set besides its content: how well its reviewers agree, and what the set lacks."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from enum import StrEnum
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -60,11 +61,25 @@ class FlagPeriod(Record, frozen=True):
     flagged: Annotated[Count, Meta(description="Number of flagged ones.")]
 
 
+class FlagBaseline(StrEnum):
+    """What a flag rate is compared with: that of the team, or the person's own of before."""
+
+    TEAM = "team"
+    OWN = "own"
+
+
+class FlagRole(StrEnum):
+    """Whether a person's triples are flagged, or the person flags."""
+
+    AUTHOR = "author"
+    REVIEWER = "reviewer"
+
+
 class FlagAlarm(Record, frozen=True):
     """A flag rate that is too high to be chance. It ends with a calibration."""
 
     against: Annotated[
-        Literal["team", "own"],
+        FlagBaseline,
         Meta(description="What the rate exceeds: that of the `team`, or the person's `own` of before."),
     ]
     rate: Annotated[Number, Meta(description="The flag rate that raised the alarm, 0 to 1.")]
@@ -79,7 +94,7 @@ class FlagRate(Record, frozen=True, kw_only=True):
 
     person: Annotated[str, Meta(description="Name of the person.")]
     role: Annotated[
-        Literal["author", "reviewer"],
+        FlagRole,
         Meta(description="Whether the person is flagged (`author`) or flags (`reviewer`)."),
     ]
     reviewed: Annotated[
@@ -155,6 +170,14 @@ class DroppedTriple(Record, frozen=True):
     flags: Annotated[tuple[Objection, ...], Meta(description="The flags that led to it.")]
 
 
+class SourceBalance(StrEnum):
+    """Whether the share of a source is near its target. UNKNOWN: it is not, but maybe by chance."""
+
+    BALANCED = "balanced"
+    UNBALANCED = "unbalanced"
+    UNKNOWN = "unknown"
+
+
 class SourceShare(Record, frozen=True, kw_only=True):
     """The share of one source of questions among the accepted triples."""
 
@@ -173,7 +196,7 @@ class SourceShare(Record, frozen=True, kw_only=True):
     ] = None
     target: Annotated[Number, Meta(description="The share that the set aims at, 0 to 1.")]
     status: Annotated[
-        Literal["balanced", "unbalanced", "unknown"],
+        SourceBalance,
         Meta(
             description="`balanced`: within the tolerance; `unbalanced`: outside; `unknown`: outside, but maybe by "
             "chance."

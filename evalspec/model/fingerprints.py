@@ -5,6 +5,7 @@ that may be redacted, or are too large to store, have a digest.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -71,6 +72,21 @@ class DatasetDigest(Record, frozen=True, omit_defaults=True):
     part: PartDigest | None = None
 
 
+class RetrieverMode(StrEnum):
+    """Whether the hits of a retriever are reranked."""
+
+    RETRIEVE = "retrieve"
+    RERANK = "retrieve+rerank"
+
+
+class Cleanup(StrEnum):
+    """When to delete the documents after the queries."""
+
+    NONE = "none"
+    ON_SUCCESS = "on-success"
+    ALWAYS = "always"
+
+
 class SelectionDigest(Record, frozen=True, omit_defaults=True):
     """The options that select samples and retrievers."""
 
@@ -84,12 +100,12 @@ class SelectionDigest(Record, frozen=True, omit_defaults=True):
     slice: str | None = None
     held_out: bool = False
     retriever: str | None = None
-    mode: str | None = None
+    mode: RetrieverMode | None = None
     top_k: int | None = None
     rerank_top_k: int | None = None
     scope_prefix: str | None = None
     no_ingest: bool | None = None
-    cleanup: str | None = None
+    cleanup: Cleanup | None = None
     allow_custom_prefix: bool | None = None
     depth: int | None = None
 
@@ -157,13 +173,20 @@ _Reference = Annotated[str, Meta(pattern="^(?:env|secret|literal):.")]
 _SaltedDigest = Annotated[str, Meta(pattern="^[0-9a-f]{160}$")]
 
 
+class EmptyQrels(StrEnum):
+    """How queries without a relevant document enter the means. ZERO: as 0, like trec_eval."""
+
+    NOT_APPLICABLE = "notApplicable"
+    ZERO = "zero"
+
+
 class ScoreDigest(Record, frozen=True):
     """What `evalspec score` measured: a run file against judgements."""
 
     qrels: str
     run: str
     min_grade: int
-    empty_qrels: str
+    empty_qrels: EmptyQrels
 
 
 class Fingerprint(Record, frozen=True, omit_defaults=True):

@@ -1,6 +1,7 @@
 """What `evalspec plan` says of a run: its calls, and what its comparison with a baseline can detect."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -8,6 +9,21 @@ from msgspec import Meta
 from evalspec.base.errors import Problem
 from evalspec.model.base import Record
 from evalspec.model.summaries import Direction
+from evalspec.model.verdicts import RegressionRule
+
+
+class NoiseBasis(StrEnum):
+    """How the noise of a metric is known."""
+
+    MEASURED = "measured"
+    ASSUMED = "assumed"
+
+
+class UsageBasis(StrEnum):
+    """Where the tokens per call are from: earlier runs of the manifest, or the texts of the samples."""
+
+    MEASURED = "measured"
+    ESTIMATED = "estimated"
 
 
 class MetricForecast(Record, frozen=True):
@@ -32,9 +48,7 @@ class MetricForecast(Record, frozen=True):
         int | None,
         Meta(description="About how many samples exclude a drop of `maxDrop` if nothing changed; null: unknown."),
     ] = None
-    noise: Annotated[
-        Literal["measured", "assumed"] | None, Meta(description="How the noise is known; null: nothing is tested.")
-    ] = None
+    noise: Annotated[NoiseBasis | None, Meta(description="How the noise is known; null: nothing is tested.")] = None
     noise_source: Annotated[str | None, Meta(description="Where the noise comes from, in a sentence.")] = None
     reason: Annotated[str | None, Meta(description="Why nothing is detected; null: it is.")] = None
 
@@ -63,7 +77,7 @@ class JudgeForecast(Record, frozen=True, kw_only=True):
     ]
     seconds_reason: Annotated[str | None, Meta(description="Why the time is unknown; null: it is known.")]
     source: Annotated[
-        Literal["measured", "estimated"],
+        UsageBasis,
         Meta(description="Where tokens per call are from: earlier runs of the manifest, or the texts of the samples."),
     ]
 
@@ -128,7 +142,7 @@ class Forecast(Record, frozen=True, kw_only=True):
     summary: Annotated[str, Meta(description="What the comparison detects, in a sentence.")]
     baseline: Annotated[ForecastBaseline | None, Meta(description="null: no baseline.")]
     alpha: Annotated[float | None, Meta(description="The significance level of the gate; null: nothing is tested.")]
-    regression: Annotated[Literal["drop", "notWorse"], Meta(description="How the gate compares.")]
+    regression: Annotated[RegressionRule, Meta(description="How the gate compares.")]
     power: Annotated[float, Meta(description="Share of runs in which a detectable drop is detected.")]
     tests: Annotated[int, Meta(description="Number of tests that are adjusted together.")]
     repeats: ForecastRepeats

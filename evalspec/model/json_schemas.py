@@ -1,11 +1,11 @@
 """The JSON Schemas of records, for the documents of commands and of the service."""
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from evalspec.model import fingerprints
 from evalspec.model.fingerprints import Fingerprint
 
 
@@ -19,16 +19,26 @@ def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, 
 
     asked = {record.__name__: record for record in records}
     _, found = schema_components(tuple(asked.values()), ref_template=places)
-    for name in found.keys() & vars(fingerprints).keys() - {Fingerprint.__name__} - asked.keys():
-        del found[name]
     if Fingerprint.__name__ in found:  # what it says may change at any time
         found[Fingerprint.__name__] = {"title": Fingerprint.__name__, "type": "object"}
+    found = _keep_parts(found, asked, places)
     for name, definition in found.items():
         if name not in asked or not asked[name].__struct_config__.omit_defaults:
             _require_what_is_written(definition)
         if "description" in definition:
             definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
     return found
+
+
+def _keep_parts(found: dict[str, Any], names: Iterable[str], places: str) -> dict[str, Any]:
+    """Return the definitions of these names, and of what they refer to."""
+    kept, waiting = set[str](), set(names)
+    while waiting:
+        name = waiting.pop()
+        kept.add(name)
+        text = json.dumps(found[name])
+        waiting |= {other for other in found if json.dumps(places.format(name=other)) in text} - kept
+    return {name: definition for name, definition in found.items() if name in kept}
 
 
 def describe_document(record: type[Struct]) -> dict[str, Any]:

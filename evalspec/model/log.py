@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from evalspec.model.base import Record
+from evalspec.model.corrections import PeopleScores
 from evalspec.model.exchanges import AgentReply, Exchange, JudgeUsage, SearchTrace
 from evalspec.model.samples import Sample
 from evalspec.model.scores import Attempt, SampleStatus, Score
@@ -156,7 +157,13 @@ class ReportRecord(StoredRecord, frozen=True, tag_field="kind", tag="report"):
     inputs_sha256: str | None = None
 
 
-LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord
+class PeopleRecord(StoredRecord, frozen=True, tag_field="kind", tag="people"):
+    """What people say about the scores of the run when it is concluded. The last record counts."""
+
+    scores: tuple[PeopleScores, ...]
+
+
+LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord
 LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
 
@@ -201,13 +208,16 @@ NEVER_HIDDEN = frozenset(
         "answer_digest",
         "question_digest",
         "request_digest",
+        "metric",
+        "run",
+        "left_out",
     }
 )
 """Fields that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an
 ordinary word would make the log unreadable. Names and ids come from the user's own files."""
 
 _WITH_NAMES = ("scores", "metadata")
-"""Fields whose keys, which are names of metrics and metadata, are unchanged."""
+"""Fields whose keys, which are names of metrics and metadata, are unchanged if they are mappings."""
 
 
 def change_texts(value: Changed, change: Change, kept: Collection[str] = NEVER_HIDDEN) -> Changed:
@@ -224,6 +234,6 @@ def change_texts(value: Changed, change: Change, kept: Collection[str] = NEVER_H
 
 
 def _change_field(name: str, value: Any, change: Change, kept: Collection[str]) -> Any:
-    if name in _WITH_NAMES:
+    if name in _WITH_NAMES and isinstance(value, Mapping):
         return {key: change_texts(item, change, kept) for key, item in value.items()}
     return change_texts(value, change, kept)

@@ -13,7 +13,7 @@ from evalspec.model.base import Number, Record
 from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
-from evalspec.model.fingerprints import Fingerprint
+from evalspec.model.fingerprints import Fingerprint, RetrieverMode
 from evalspec.model.scores import Cause, SampleResult, SampleStatus
 from evalspec.model.summaries import RepeatSummary, SliceResult, StatedLimit, Summaries, Summary, Threshold
 from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
@@ -28,7 +28,7 @@ class RetrieverSettings(Record, frozen=True):
     """The settings with which the queries of a dataset were sent to a retriever."""
 
     name: Annotated[str, Meta(description="The retriever's name in the manifest, with the variant of a grid.")]
-    mode: Annotated[str, Meta(description="`retrieve`, or `retrieve+rerank`.")]
+    mode: Annotated[RetrieverMode, Meta(description="`retrieve`, or `retrieve+rerank`.")]
     top_k: Annotated[int, Meta(description="Number of distinct documents in each ranking, unless a query has its own.")]
     rerank_top_k: Annotated[int | None, Meta(description="Number of candidates to rerank; null: no reranking.")] = None
     scope_prefix: Annotated[str, Meta(description="Prefix of the ids that are searched; empty: everything.")] = ""

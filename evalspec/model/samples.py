@@ -13,6 +13,13 @@ CLAIMS_KEY = "claims"
 """The metadata key for the atomic statements of the expected answer."""
 
 
+class FlatIds(StrEnum):
+    """What a flat list of relevant ids means: all of them are needed, or any of them."""
+
+    ALL = "and"
+    ANY = "or"
+
+
 class Need(StrEnum):
     """What a metric requires: data, or one of two services (judge and embeddings)."""
 

@@ -8,6 +8,7 @@ from msgspec import Meta
 from msgspec.structs import force_setattr, replace
 
 from evalspec.model.base import Interval, Number, Record, Statistic, refuse_infinite
+from evalspec.model.corrections import Basis, Correction
 from evalspec.model.scores import Cause
 from evalspec.model.verdicts import VerdictStatus
 
@@ -77,11 +78,19 @@ class Threshold(Record, frozen=True):
     not_applicable: _NotApplicable = 0
     not_applicable_causes: Causes = {}
     reason: Annotated[str | None, Meta(description="Why the status is not PASS; null: it is.")] = None
+    basis: Annotated[
+        Basis | None, Meta(description="What the value of a judged metric rests on; null: the metric has no judge.")
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse numbers that JSON cannot represent, and complete the counts."""
         refuse_infinite((self.min, self.max, self.value, self.bound))
         complete_causes(self)
+
+    @property
+    def is_opinion(self) -> bool:
+        """Whether the limit is met only by the word of a judge."""
+        return self.status is VerdictStatus.PASS and self.basis is Basis.JUDGE
 
     def as_stated(self) -> "Threshold":
         """Return the limit without its outcome."""
@@ -192,7 +201,7 @@ class Summary(Record, frozen=True, kw_only=True):
         str | None,
         Meta(
             description="`bounded`: Gaffke's interval, for scores with a range; `order statistics`: for percentiles; "
-            "null: no interval."
+            "the method of `correction`; null: no interval."
         ),
     ] = None
     median_interval: Annotated[
@@ -216,6 +225,11 @@ class Summary(Record, frozen=True, kw_only=True):
     ] = None
     passed: Annotated[
         bool | None, Meta(description="Whether that limit passes; null: no limit, undecided, or not measured.")
+    ] = None
+
+    correction: Annotated[
+        Correction | None,
+        Meta(description="What people say beside the judge; then `value` and `interval` are people's. null: no judge."),
     ] = None
 
     def __post_init__(self) -> None:

@@ -12,6 +12,13 @@ UNDECIDED = "undecided: "
 """Precedes the reasons of a FAIL that are not decided."""
 
 
+class RegressionRule(StrEnum):
+    """What the comparison with the baseline requires. NOT_WORSE: data that exclude a drop of more than maxDrop."""
+
+    DROP = "drop"
+    NOT_WORSE = "notWorse"
+
+
 class VerdictStatus(StrEnum):
     """The outcome of a gate. INCOMPLETE: the data do not decide it."""
 

@@ -12,7 +12,6 @@ from evalspec.model.base import built
 from evalspec.model.comparisons import Comparison
 from evalspec.reports.markdown import render_view_markdown
 from evalspec.runs.store.derived import sign_run
-from evalspec.service import jobs
 from evalspec.service.access import Access, Reading
 from evalspec.service.answers import render_answer
 from evalspec.service.compare_api import CompareRequest
@@ -28,7 +27,7 @@ from evalspec.service.evaluation_comparison import (
 )
 from evalspec.service.evaluations import EvaluationRequest, EvaluationResult
 from evalspec.service.evaluations_api import find_evaluation
-from evalspec.service.jobs import Job
+from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.jobs_api import JobState, describe_job
 from evalspec.service.openapi import describe_problem
 from evalspec.service.problems import ApiProblem
@@ -92,16 +91,16 @@ def _compare(access: Access, found: Sequence[CompletedEvaluation]) -> Comparison
     if sum(one.result.query_count for one in found) <= SMALL:
         return compare_project_runs(access.project, asked)
     job = find_same_job(access, COMPARISON, asked)
-    if job is not None and job.status == jobs.FAILED:
+    if job is not None and job.status == JobStatus.FAILED:
         raise ApiProblem(HTTPStatus.CONFLICT, job.error or "the comparison failed")
-    if job is not None and job.status == jobs.COMPLETED and job.result is not None:
+    if job is not None and job.status == JobStatus.COMPLETED and job.result is not None:
         return msgspec.convert(job.result, built(Comparison))
     return job if job is not None and job.is_open else start_job(access, COMPARISON, asked, "compare")
 
 
 def _find_completed(access: Access, id: str) -> CompletedEvaluation:
     job = find_evaluation(access, id)
-    if job.status != jobs.COMPLETED or job.result is None:
+    if job.status != JobStatus.COMPLETED or job.result is None:
         detail = f"evaluation {id} is {job.status}; only completed ones can be compared"
         raise ApiProblem(HTTPStatus.CONFLICT, detail)
     result = msgspec.convert(job.result, built(EvaluationResult))

@@ -15,10 +15,9 @@ from evalspec.model.base import built
 from evalspec.runs.store.files import PRIVATE_FOLDER, store_errors, write_atomically
 from evalspec.runs.store.run_store import prepare_root
 from evalspec.runs.store.stored_run import open_run
-from evalspec.service import jobs
 from evalspec.service.database import writing
 from evalspec.service.evaluations import EvaluationRequest, conclude, encode_result
-from evalspec.service.jobs import Job
+from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.settings import Project
 from evalspec.service.tables import JOBS
 
@@ -93,7 +92,7 @@ def _read(path: Path) -> EvaluationFile:
 
 def _to_row(project: Project, evaluation: EvaluationFile) -> dict[str, Any]:
     known = msgspec.to_builtins(evaluation)
-    row = asdict(Job(**known, namespace=project.namespace, kind=EVALUATION, status=jobs.FAILED, error=_NO_RUN))
+    row = asdict(Job(**known, namespace=project.namespace, kind=EVALUATION, status=JobStatus.FAILED, error=_NO_RUN))
     try:
         return row | _find_outcome(project, evaluation)
     except EvalspecError as error:  # every query failed, or the run is damaged
@@ -109,4 +108,4 @@ def _find_outcome(project: Project, evaluation: EvaluationFile) -> dict[str, Any
     if not stored.report.is_file():
         return {"run_id": stored.id, "error": _INTERRUPTED}
     result = conclude(name_stored(stored, stored.id).run, evaluation.request)
-    return {"run_id": stored.id, "status": jobs.COMPLETED, "result": encode_result(result), "error": None}
+    return {"run_id": stored.id, "status": JobStatus.COMPLETED, "result": encode_result(result), "error": None}

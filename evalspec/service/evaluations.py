@@ -23,6 +23,7 @@ from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import YamlSource
 from evalspec.model import DatasetResult, Run, SampleStatus
 from evalspec.model.base import built
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.store.stored_run import StoredRun
 from evalspec.service.job_process import Work
@@ -53,7 +54,7 @@ class EvaluationRequest(Struct, frozen=True, forbid_unknown_fields=True):
     dataset_version: int
     k_values: tuple[int, ...] = DEFAULT_K
     metrics: tuple[str, ...] = METRICS
-    mode: str | None = None
+    mode: RetrieverMode | None = None
     compat: str | None = None
 
     @property

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalspec.base.errors import StoreError
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.runs.planning.checks import validate_manifest
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.retrievers import name_variants
@@ -29,8 +30,8 @@ from evalspec.service.evaluations import (
     load_evaluation,
 )
 from evalspec.service.examples import DATASET, EVALUATION_ID, MOMENT, RETRIEVER, RUN_ID
-from evalspec.service.jobs import Job
-from evalspec.service.jobs_api import JobStatus, describe_job
+from evalspec.service.jobs import Job, JobStatus
+from evalspec.service.jobs_api import describe_job
 from evalspec.service.json_bodies import JsonRoute
 from evalspec.service.posted_datasets import find_summary
 from evalspec.service.problems import ApiProblem, not_found
@@ -147,7 +148,7 @@ def start_evaluation(
         dataset.version,
         tuple(sorted(set(config.k_values))),
         tuple(dict.fromkeys(config.metrics)),
-        config.mode,
+        RetrieverMode(config.mode) if config.mode else None,
         _choose_compat(config.compat),
     )
     _check_evaluation(project, request)

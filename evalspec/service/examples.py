@@ -6,16 +6,8 @@ from msgspec import structs
 from evalspec.model import DatasetResult, Run, SampleResult, SampleStatus, Score, Summary, VerdictStatus
 from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
-from evalspec.service.run_records import (
-    DatasetRow,
-    RunEntry,
-    RunHead,
-    RunKind,
-    RunOrigin,
-    RunStatus,
-    WholeRun,
-    list_value,
-)
+from evalspec.model.listed_runs import DatasetRow, RunEntry, RunKind, RunOrigin, RunStatus, list_value
+from evalspec.service.run_records import RunHead, WholeRun
 
 RUN_ID = "20261121T061500.000Z-0123456789ab"
 MOMENT = "2026-11-21T06:15:00.000+00:00"

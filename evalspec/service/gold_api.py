@@ -45,7 +45,7 @@ MOST_WORDS = 20_000
 
 Note = Annotated[str | None, Field(max_length=5000)]
 Words = Annotated[str, StringConstraints(strip_whitespace=True, max_length=MOST_WORDS)]
-Verdict = Literal["confirm", "question_unrealistic", "wrong_block", "not_entailed", "overstated", "understated"]
+ReviewVerdict = Literal["confirm", "question_unrealistic", "wrong_block", "not_entailed", "overstated", "understated"]
 
 
 _SET: dict[str, Any] = {
@@ -188,7 +188,7 @@ class ReviewRequest(BaseModel):
         json_schema_extra={"examples": [{"revision": 1, "verdict": "overstated", "category": "numeric"}]},
     )
     revision: Version = Field(strict=True)
-    verdict: Verdict
+    verdict: ReviewVerdict
     category: Category | None = Field(None, description="What a flag is about; it decides the rule of the dispute.")
     note: Note = None
 

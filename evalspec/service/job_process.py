@@ -31,7 +31,7 @@ from evalspec.runs.store.run_log import seize
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown, open_database
-from evalspec.service.jobs import Job, LeaseLost
+from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.logs import configure_logs, log_exception
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project
@@ -146,7 +146,7 @@ class Lease:
     def _renew(self) -> None:
         started = time.monotonic()
         if jobs.renew(self._engine, self._job, self._seconds, self._progress):
-            self.end(jobs.CANCELLED)
+            self.end(JobStatus.CANCELLED)
         self._valid_until = started + self._seconds
 
 
@@ -231,7 +231,7 @@ def run_job(work: Work) -> int:
     try:
         work.lease.refuse_ended()
         result = getattr(import_module(module), name)(work)
-        jobs.finish(work.engine, work.job, jobs.COMPLETED, result=result, progress=work.lease.progress)
+        jobs.finish(work.engine, work.job, JobStatus.COMPLETED, result=result, progress=work.lease.progress)
     except (Stopped, LeaseLost) as ended:
         return _end(work, ended)
     except DatabaseDown:  # not the fault of the job: another worker continues it when the lease has ended
@@ -252,14 +252,14 @@ def _end(work: Work, ended: Stopped | LeaseLost) -> int:
             jobs.release(work.engine, work.job, stalled=False)
         return EXIT_STOPPED
     with suppress(LeaseLost, DatabaseDown):
-        jobs.finish(work.engine, work.job, jobs.CANCELLED, progress=work.lease.progress)
+        jobs.finish(work.engine, work.job, JobStatus.CANCELLED, progress=work.lease.progress)
     return 0
 
 
 def _fail(work: Work, error: str) -> int:
     try:
         shown = visible(hide_folder(error, work.project.folder))  # not every database stores every character
-        jobs.finish(work.engine, work.job, jobs.FAILED, error=shown, progress=work.lease.progress)
+        jobs.finish(work.engine, work.job, JobStatus.FAILED, error=shown, progress=work.lease.progress)
     except (LeaseLost, DatabaseDown):
         return EXIT_LOST
     return 0

@@ -7,6 +7,7 @@ nothing.
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
 from http import HTTPStatus
 from typing import Any
 
@@ -21,12 +22,18 @@ from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import ServiceLimits
 from evalspec.service.tables import JOBS, PROJECTS
 
-PENDING = "pending"
-RUNNING = "running"
-COMPLETED = "completed"
-FAILED = "failed"
-CANCELLED = "cancelled"
-OPEN = (PENDING, RUNNING)
+
+class JobStatus(StrEnum):
+    """The state of a job."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = (JobStatus.PENDING, JobStatus.RUNNING)
 
 MOST_STALLS = 10
 """A job that loses so many workers in a row without progress is failed: it probably kills them."""
@@ -42,7 +49,7 @@ class Job(Struct, frozen=True):
     kind: str
     request: Mapping[str, Any]
     user: str
-    status: str
+    status: JobStatus
     created_at: float
     started_at: float | None = None
     finished_at: float | None = None
@@ -101,7 +108,7 @@ def enqueue(
             _refuse_written(connection, namespace, run_id)
         now = read_clock(connection)
         _check_limits(connection, namespace, calls, limits, now)
-        job = Job(id, namespace, kind, dict(request), user, PENDING, now, calls=calls, run_id=run_id)
+        job = Job(id, namespace, kind, dict(request), user, JobStatus.PENDING, now, calls=calls, run_id=run_id)
         connection.execute(JOBS.insert().values(asdict(job)))
     return job
 
@@ -115,7 +122,7 @@ def _refuse_written(connection: Connection, namespace: str, run_id: str) -> None
 
 def _check_limits(connection: Connection, namespace: str, calls: int, limits: ServiceLimits, now: float) -> None:
     own = JOBS.c.namespace == namespace
-    waiting = connection.execute(select(func.count()).where(own, JOBS.c.status == PENDING)).scalar_one()
+    waiting = connection.execute(select(func.count()).where(own, JOBS.c.status == JobStatus.PENDING)).scalar_one()
     if waiting >= limits.queued_jobs:
         detail = f"{waiting} jobs of namespace {namespace} are waiting, which is the limit; try again later"
         raise ApiProblem(HTTPStatus.TOO_MANY_REQUESTS, detail, headers={"Retry-After": "60"})
@@ -169,15 +176,15 @@ def claim(
 
 def _list_distant(connection: Connection, latest: float) -> list[HeldLease]:
     """Return the leases that end after a time."""
-    held = select(JOBS.c.id, JOBS.c.fence, JOBS.c.lease_until).where(JOBS.c.status == RUNNING)
+    held = select(JOBS.c.id, JOBS.c.fence, JOBS.c.lease_until).where(JOBS.c.status == JobStatus.RUNNING)
     return [HeldLease(*row) for row in connection.execute(held.where(JOBS.c.lease_until > latest))]
 
 
 def _select_claimable(namespaces: Collection[str], now: float, dead: Collection[str]) -> Select[Any]:
-    is_orphan = and_(JOBS.c.status == RUNNING, or_(JOBS.c.lease_until < now, JOBS.c.id.in_(dead)))
+    is_orphan = and_(JOBS.c.status == JobStatus.RUNNING, or_(JOBS.c.lease_until < now, JOBS.c.id.in_(dead)))
     return (
         select(JOBS)
-        .where(JOBS.c.namespace.in_(sorted(namespaces)), or_(JOBS.c.status == PENDING, is_orphan))
+        .where(JOBS.c.namespace.in_(sorted(namespaces)), or_(JOBS.c.status == JobStatus.PENDING, is_orphan))
         .order_by(JOBS.c.created_at, JOBS.c.id)
         .limit(1)
         .with_for_update(skip_locked=True)
@@ -185,7 +192,7 @@ def _select_claimable(namespaces: Collection[str], now: float, dead: Collection[
 
 
 def _count_running(connection: Connection, job: Job, now: float, dead: Collection[str]) -> int:
-    is_held = and_(JOBS.c.status == RUNNING, JOBS.c.lease_until >= now, JOBS.c.id.not_in([job.id, *dead]))
+    is_held = and_(JOBS.c.status == JobStatus.RUNNING, JOBS.c.lease_until >= now, JOBS.c.id.not_in([job.id, *dead]))
     counted = select(func.count()).where(JOBS.c.namespace == job.namespace, is_held)
     return int(connection.execute(counted).scalar_one())
 
@@ -194,16 +201,16 @@ def _claim(connection: Connection, job: Job, worker: str, now: float, lease_seco
     """Claim the job, or end it if it is cancelled or has stalled too often. None: look for another one."""
     if job.is_cancelled or job.stalls >= MOST_STALLS:
         error = None if job.is_cancelled else f"{MOST_STALLS} workers in a row were lost before any progress"
-        status = CANCELLED if job.is_cancelled else FAILED
+        status = JobStatus.CANCELLED if job.is_cancelled else JobStatus.FAILED
         ended = {"status": status, "finished_at": now, "error": error, "lease_until": None, "fence": job.fence + 1}
         connection.execute(update(JOBS).where(JOBS.c.id == job.id).values(ended))
         return None
     values = {
-        "status": RUNNING,
+        "status": JobStatus.RUNNING,
         "worker": worker,
         "lease_until": now + lease_seconds,
         "fence": job.fence + 1,
-        "stalls": job.stalls + 1 if job.status == RUNNING else job.stalls,
+        "stalls": job.stalls + 1 if job.status == JobStatus.RUNNING else job.stalls,
         "started_at": job.started_at if job.started_at is not None else now,
     }
     changed = update(JOBS).where(JOBS.c.id == job.id).values(values).returning(JOBS)
@@ -211,12 +218,12 @@ def _claim(connection: Connection, job: Job, worker: str, now: float, lease_seco
 
 
 def _to_job(row: Row[Any]) -> Job:
-    return Job(**row._asdict())
+    return Job(**(row._asdict() | {"status": JobStatus(row.status)}))
 
 
 def _update_own(job: Job) -> Update:
     """Return an update of a claimed job, which changes nothing if another worker has taken the job over."""
-    return update(JOBS).where(JOBS.c.id == job.id, JOBS.c.fence == job.fence, JOBS.c.status == RUNNING)
+    return update(JOBS).where(JOBS.c.id == job.id, JOBS.c.fence == job.fence, JOBS.c.status == JobStatus.RUNNING)
 
 
 def renew(engine: Engine, job: Job, lease_seconds: float, progress: Mapping[str, Any] | None = None) -> bool:
@@ -239,7 +246,7 @@ def renew(engine: Engine, job: Job, lease_seconds: float, progress: Mapping[str,
 def finish(
     engine: Engine,
     job: Job,
-    status: str,
+    status: JobStatus,
     *,
     result: Mapping[str, Any] | None = None,
     error: str | None = None,
@@ -271,7 +278,7 @@ def note_run(engine: Engine, job: Job, run_id: str) -> None:
 
 def release(engine: Engine, job: Job, *, stalled: bool) -> None:
     """Return a claimed job to the queue, unless its lease is lost. `stalled`: its process ended unexpectedly."""
-    values: dict[str, Any] = {"status": PENDING, "lease_until": None, "worker": None}
+    values: dict[str, Any] = {"status": JobStatus.PENDING, "lease_until": None, "worker": None}
     if stalled:
         values["stalls"] = JOBS.c.stalls + 1
     with writing(engine) as connection:
@@ -287,9 +294,9 @@ def cancel(engine: Engine, namespace: str, id: str) -> Job | None:
     with writing(engine) as connection:
         own = and_(JOBS.c.namespace == namespace, JOBS.c.id == id)
         now = read_clock(connection)
-        pending = {"status": CANCELLED, "is_cancelled": True, "finished_at": now}
-        connection.execute(update(JOBS).where(own, JOBS.c.status == PENDING).values(pending))
-        connection.execute(update(JOBS).where(own, JOBS.c.status == RUNNING).values(is_cancelled=True))
+        pending = {"status": JobStatus.CANCELLED, "is_cancelled": True, "finished_at": now}
+        connection.execute(update(JOBS).where(own, JOBS.c.status == JobStatus.PENDING).values(pending))
+        connection.execute(update(JOBS).where(own, JOBS.c.status == JobStatus.RUNNING).values(is_cancelled=True))
         row = connection.execute(select(JOBS).where(own)).first()
     return None if row is None else _to_job(row)
 

@@ -5,7 +5,7 @@ import hashlib
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
@@ -17,13 +17,11 @@ from evalspec.service.access import Access, Reading, Running
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
 from evalspec.service.database import DatabaseDown
 from evalspec.service.examples import MOMENT, RUN_ID
-from evalspec.service.jobs import Job
+from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.problems import not_found
 from evalspec.service.timestamps import ShownTime
 
 ROUTER = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-JobStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 
 
 _EXAMPLE: dict[str, Any] = {

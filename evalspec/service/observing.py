@@ -23,7 +23,7 @@ from evalspec.base.errors import StoreError
 from evalspec.service.audit import record
 from evalspec.service.database import read_clock, reading
 from evalspec.service.guard import find_address
-from evalspec.service.jobs import PENDING, RUNNING
+from evalspec.service.jobs import JobStatus
 from evalspec.service.logs import log_event, log_exception
 from evalspec.service.origins import READING
 from evalspec.service.problem_answers import render_problem
@@ -90,10 +90,10 @@ class _Queue(Collector):
                 select(RUNS.c.namespace, func.count()).group_by(RUNS.c.namespace)
             ):
                 runs.add_metric([namespace], count)
-            is_held = (JOBS.c.status == RUNNING) & (JOBS.c.lease_until >= now)
+            is_held = (JOBS.c.status == JobStatus.RUNNING) & (JOBS.c.lease_until >= now)
             working = connection.execute(select(func.count(JOBS.c.worker.distinct())).where(is_held)).scalar_one()
             oldest = connection.execute(
-                select(func.min(JOBS.c.created_at)).where(JOBS.c.status == PENDING)
+                select(func.min(JOBS.c.created_at)).where(JOBS.c.status == JobStatus.PENDING)
             ).scalar_one_or_none()
         waiting = 0.0 if oldest is None else max(now - oldest, 0.0)
         yield jobs

@@ -21,13 +21,14 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.foreign_text import inert
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.model.base import built
+from evalspec.model.listed_runs import RunStatus
 from evalspec.model.log import LOG_RECORD, ReplyRecord, TextRecord
 from evalspec.runs.store.damage import list_damage
 from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import BASELINE_NAME, LOG_NAME, REPORT_NAME
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.service.run_heads import read_entry
-from evalspec.service.run_records import RunHead, RunStatus
+from evalspec.service.run_records import RunHead
 from evalspec.service.settings import Project
 
 MOST_UNFOLDED = 2 * 1024**3

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.reports.base import REPORTERS, Reporter
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.derived import derived_folder
@@ -24,7 +25,6 @@ from evalspec.service.answers import file_headers
 from evalspec.service.examples import RUN_ID
 from evalspec.service.jobs import create_id
 from evalspec.service.problems import ApiProblem, not_found
-from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.service.sample_builds import SMALL
 from evalspec.service.settings import Project
 

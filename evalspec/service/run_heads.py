@@ -1,40 +1,25 @@
 """The head of a stored run: everything but its samples, read from its files without decoding them."""
 
-import re
-from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import MsgspecError
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.model.base import built
 from evalspec.model.fingerprints import Description, Fingerprint
+from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunStatus, list_value
 from evalspec.model.log import LOG_RECORD, ReportRecord
-from evalspec.runs.store.ci_builds import clean_ci_build
 from evalspec.runs.store.files import read_last_line, store_errors
 from evalspec.runs.store.log_records import decode_line, describe_repair
-from evalspec.runs.store.pushed_runs import read_push_mark
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, STORE_VERSION, is_being_written
-from evalspec.runs.store.run_rows import DescriptionHead, find_series
+from evalspec.runs.store.run_rows import DescriptionHead, find_series, name_time, read_origin
 from evalspec.service.places import show_place
-from evalspec.service.run_records import (
-    DatasetRow,
-    ListedValue,
-    RunEntry,
-    RunHead,
-    RunKind,
-    RunOrigin,
-    RunStatus,
-    list_value,
-)
+from evalspec.service.run_records import RunHead
 from evalspec.service.settings import Project
-from evalspec.service.timestamps import render_time
-
-_NAMED_TIME = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-")
 
 
 def read_entry(project: Project, folder: Path) -> tuple[RunEntry, Any]:
@@ -42,24 +27,24 @@ def read_entry(project: Project, folder: Path) -> tuple[RunEntry, Any]:
     try:
         return _read(project, folder)
     except StoreError as error:
-        return replace(_start_entry(folder, RunStatus.DAMAGED), error=str(error)), None
+        return replace(_start(folder, RunStatus.DAMAGED), error=str(error)), None
 
 
-def _start_entry(folder: Path, status: RunStatus) -> RunEntry:
-    return RunEntry(folder.name, status, render_time(_named_time(folder)))
+def _start(folder: Path, status: RunStatus) -> RunEntry:
+    return RunEntry(folder.name, status, name_time(folder))
 
 
 def _read(project: Project, folder: Path) -> tuple[RunEntry, Any]:
     described = _read_description(folder)
     if described is None:
-        return _start_entry(folder, RunStatus.RUNNING), None
+        return _start(folder, RunStatus.RUNNING), None
     fingerprint = described.fingerprint
     known = replace(
-        _start_entry(folder, find_status(folder)),
+        _start(folder, find_status(folder)),
         manifest=None if fingerprint.manifest is None else show_place(fingerprint.manifest.path, project.folder),
         kind=RunKind.RETRIEVER if fingerprint.retrievers else RunKind.AGENT,
         datasets=tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets),
-        origin=_read_origin(folder, described),
+        origin=read_origin(folder, described),
     )
     if known.status is not RunStatus.FINISHED:
         return known, None
@@ -69,16 +54,6 @@ def _read(project: Project, folder: Path) -> tuple[RunEntry, Any]:
         return replace(known, status=RunStatus.DAMAGED, error=str(error)), None
     rows = tuple(DatasetRow(one.name, one.selected, _list_values(one, fingerprint)) for one in head.datasets)
     return replace(known, verdict=str(head.verdict), partial=head.partial, datasets=rows), head
-
-
-def _read_origin(folder: Path, described: Description) -> RunOrigin:
-    """Return where a run is from. The build that evaluated it counts more than the build that pushed it."""
-    mark = read_push_mark(folder)
-    given = described.fingerprint.ci
-    own = None if given is None else clean_ci_build(asdict(given))
-    if mark is None:
-        return RunOrigin(own)
-    return RunOrigin(own or mark.ci, mark.user, mark.at)
 
 
 def find_status(folder: Path) -> RunStatus:
@@ -140,12 +115,3 @@ def _list_values(dataset: Any, recorded: Fingerprint) -> dict[str, ListedValue]:
         name: list_value(summary, find_series(recorded, dataset.name, name))
         for name, summary in dataset.metrics.items()
     }
-
-
-def _named_time(folder: Path) -> float:
-    """Return the time in a run's name, to the millisecond: names sort in the order in which runs were started."""
-    found = _NAMED_TIME.match(folder.name)
-    try:
-        return datetime.strptime(f"{found[1]}+0000", "%Y%m%dT%H%M%S.%f%z").timestamp() if found else 0.0
-    except ValueError:
-        return 0.0

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, Engine, Row, Select, and_, delete, exists, fu
 
 from evalspec.base.foreign_text import inert
 from evalspec.model.base import built
+from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunKind, RunOrigin, RunStatus
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LOG_NAME, REPORT_NAME, is_being_written
@@ -29,16 +30,7 @@ from evalspec.service.kept_json import decode_kept, encode_kept
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import not_found
 from evalspec.service.run_heads import read_entry
-from evalspec.service.run_records import (
-    DatasetRow,
-    ListedValue,
-    RunEntry,
-    RunHead,
-    RunKind,
-    RunOrigin,
-    RunStatus,
-    TrendPoint,
-)
+from evalspec.service.run_records import RunHead, TrendPoint
 from evalspec.service.sample_builds import SMALL, SampleBuilds
 from evalspec.service.settings import Project
 from evalspec.service.stores import require_store

@@ -11,6 +11,7 @@ from evalspec.api.public import validate
 from evalspec.base.errors import InvalidInput
 from evalspec.model import VerdictStatus
 from evalspec.model.fingerprints import CiBuild
+from evalspec.model.listed_runs import RunEntry, RunKind, RunStatus
 from evalspec.runs.store.run_log import is_being_written
 from evalspec.service import jobs
 from evalspec.service.access import Access, Reading, Running
@@ -26,7 +27,7 @@ from evalspec.service.parameters import Since, Until
 from evalspec.service.problems import ApiProblem
 from evalspec.service.run_index import RunFilter, build_cursor_place
 from evalspec.service.run_jobs import count_open_attempts, resolve_manifest
-from evalspec.service.run_records import MetricTrend, RunEntry, RunKind, RunStatus, TrendPoint, WholeRun
+from evalspec.service.run_records import MetricTrend, TrendPoint, WholeRun
 from evalspec.service.settings import MANIFEST, Project
 from evalspec.service.timestamps import to_seconds
 

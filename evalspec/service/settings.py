@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.runs.store.pushed_runs import MARK_NAME
+from evalspec.runs.store.run_log import MARK_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 
 MANIFEST = "agent.yaml"

@@ -19,7 +19,7 @@ from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER
 from evalspec.service import jobs
 from evalspec.service.database import DatabaseDown
 from evalspec.service.job_process import EXIT_LOST, EXIT_STOPPED
-from evalspec.service.jobs import Job, LeaseLost
+from evalspec.service.jobs import Job, JobStatus, LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.logs import log_event
 from evalspec.service.settings import Project, ServiceSettings
@@ -118,7 +118,7 @@ def _execute(engine: Engine, settings: ServiceSettings, job: Job, stop: threadin
         log_event("a job was not started", level=WARNING, job=job.id, error=str(error))
         cause = f"the worker cannot use the project's folder: {error.strerror}. start the job again when it can"
         with suppress(StoreError, LeaseLost):  # the lease ends by itself
-            jobs.finish(engine, job, jobs.FAILED, error=cause)
+            jobs.finish(engine, job, JobStatus.FAILED, error=cause)
         return
     with process:
         code = _wait(process, stop)

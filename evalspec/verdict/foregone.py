@@ -19,7 +19,9 @@ _MAKE_INCOMPLETE = {"min_coverage", "max_error_rate", "max_not_applicable"}
 """Rules that missing scores or replies can break, so that a run within all limits is INCOMPLETE, if they are stated."""
 
 
-def find_foregone(outline: RunOutline, results: Sequence[Sequence[SampleResult]]) -> str | None:
+def find_foregone(
+    outline: RunOutline, results: Sequence[Sequence[SampleResult]], *, may_be_corrected: bool = False
+) -> str | None:
     """Return why no outcome of the missing scores can change the verdict; None if one can.
 
     A verdict is certain if a limit is broken even if each missing score is the best possible: a broken limit fails the
@@ -27,9 +29,10 @@ def find_foregone(outline: RunOutline, results: Sequence[Sequence[SampleResult]]
     the worst possible, and there is nothing but limits to check. Scores that may still come to count as missing are
     missing here, and an interval decides nothing, since missing scores may leave none.
 
-    `results`: of all samples, by dataset. Missing scores are failed.
+    `results`: of all samples, by dataset. Missing scores are failed. `may_be_corrected`: people's labels may take the
+    place of the judge's scores, so these make nothing certain.
     """
-    outcomes = list(_decide_all(outline, results))
+    outcomes = list(_decide_all(outline, results, may_be_corrected))
     broken = next((one for one in outcomes if one.status is VerdictStatus.FAIL), None)
     if broken is not None:
         return f"the verdict is FAIL whatever other scores are: {broken.metric}: {broken.reason}"
@@ -40,12 +43,17 @@ def find_foregone(outline: RunOutline, results: Sequence[Sequence[SampleResult]]
     return None
 
 
-def _decide_all(outline: RunOutline, results: Sequence[Sequence[SampleResult]]) -> Iterator[Threshold]:
+def _decide_all(
+    outline: RunOutline, results: Sequence[Sequence[SampleResult]], may_be_corrected: bool
+) -> Iterator[Threshold]:
     for dataset, samples in zip(outline.datasets, results, strict=True):
         metrics = {metric.name: metric for metric in dataset.metrics}
         certain = [_without_doubtful(sample) for sample in samples]
         for threshold in dataset.thresholds:
             bare = replace(threshold, confidence=None)
+            if may_be_corrected and metrics[threshold.metric].judged:
+                yield replace(bare, status=VerdictStatus.INCOMPLETE)
+                continue
             yield compute_outcome(bare, metrics[threshold.metric], certain, outline.policy, dataset.cluster)
 
 

@@ -11,11 +11,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.plural import counted, name_some, pluralize
+from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     LARGEST_VALUE,
     UNDECIDED,
+    Basis,
     Cause,
     DatasetResult,
     RegressionOutcome,
@@ -28,10 +29,13 @@ from evalspec.model import (
     Verdict,
     VerdictStatus,
 )
+from evalspec.verdict.correction.estimates import Corrected
+from evalspec.verdict.correction.people import People, describe_correction, doubt_judge, find_people, gather
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.summary import compute_summary, estimate_scores, in_slice, pool_scores, reply_limits
-from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
+from evalspec.verdict.validity.estimates import CONFIDENCE
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -52,10 +56,11 @@ def compute_outcome(
     samples: Sequence[SampleResult],
     policy: CiGate,
     cluster: str | None = None,
+    people: People | None = None,
 ) -> Threshold:
     """Return a threshold with its outcome over the samples of one dataset.
 
-    `cluster`: metadata key that groups samples that are not independent.
+    `cluster`: metadata key that groups samples that are not independent. `people`: what people say about the scores.
     """
     if threshold.reason is not None:
         return threshold
@@ -63,42 +68,25 @@ def compute_outcome(
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
     excess = _not_applicable_gap(members, threshold.metric, policy)
-    measured = _Measured(metric, statistic, scores, clusters, [_is_missing(score, bool(excess)) for score in scores])
+    said = find_people(threshold, metric, policy, people or {})
+    opinions = None if said is None else gather(members, metric, said, cluster)
+    estimate = opinions.estimate(threshold.confidence or CONFIDENCE) if opinions else None
+    missing = [_is_missing(score, bool(excess)) for score in scores]
+    measured = _Measured(metric, statistic, scores, clusters, missing, estimate)
     summary = compute_summary(scores, statistic, metric.direction)
     status, reason, bound = _decide(threshold, measured, summary, policy, excess)
-    return replace(
+    decided = replace(
         threshold,
         status=status,
-        value=summary.value,
+        value=estimate.value if estimate else summary.value,
+        basis=(Basis.PEOPLE if estimate else Basis.JUDGE) if metric.judged else None,
         bound=bound,
         scored=summary.scored,
         expected=summary.expected,
         not_applicable_causes=summary.not_applicable_causes,
         reason=reason,
     )
-
-
-class LostSamples(Struct, frozen=True):
-    """Samples of the baseline that no longer count: those `removed` from the dataset's file, and `edited` ones."""
-
-    removed: tuple[SampleResult, ...] = ()
-    edited: tuple[SampleResult, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.removed) + len(self.edited)
-
-    @property
-    def samples(self) -> tuple[SampleResult, ...]:
-        """All of them."""
-        return (*self.removed, *self.edited)
-
-    def describe(self) -> str:
-        """Return why they leave a limit undecided."""
-        removed, edited = len(self.removed), len(self.edited)
-        gone = f"{counted(removed, 'sample')} of the baseline {pluralize(removed, 'is', 'are')} gone from the dataset"
-        changed = f"{counted(edited, 'sample')} {pluralize(edited, 'was', 'were')} edited since the baseline"
-        said = " and ".join(text for count, text in ((removed, gone), (edited, changed)) if count)
-        return f"{said}, which could change the outcome: promote a new baseline, or allow the share with maxRemoved"
+    return doubt_judge(decided, policy, said, describe_correction(opinions) if opinions else None)
 
 
 def doubt_lost(
@@ -108,6 +96,7 @@ def doubt_lost(
     lost: LostSamples,
     policy: CiGate,
     cluster: str | None,
+    people: People | None = None,
 ) -> Threshold:
     """Return the outcome, INCOMPLETE if it passes only because samples were lost: if each had the worst score."""
     end = metric.bounds[outcome.min is None]
@@ -119,19 +108,23 @@ def doubt_lost(
     edited = {one.id for one in lost.edited}
     kept = [one for one in samples if one.id not in edited]
     filled = [*kept, *(replace(one, scores=worst, attempts=attempts) for one in lost.samples)]
-    if compute_outcome(outcome.as_stated(), metric, filled, policy, cluster).status is PASS:
+    if compute_outcome(outcome.as_stated(), metric, filled, policy, cluster, people).status is PASS:
         return outcome
     return replace(outcome, status=INCOMPLETE, reason=lost.describe())
 
 
 class _Measured(Struct, frozen=True):
-    """The scores that a limit applies to. `missing`: whether each is missing."""
+    """The scores that a limit applies to. `missing`: whether each is missing.
+
+    `people`: the estimate of what people would say, which then takes the place of the scores.
+    """
 
     metric: MetricOutline
     statistic: str
     scores: Sequence[Score]
     clusters: Sequence[Hashable] | None
     missing: Sequence[bool]
+    people: Corrected | None = None
 
     def fill(self, *, high: bool) -> Sequence[Score]:
         """Return the scores with each missing one at an end of the metric's range."""
@@ -139,8 +132,14 @@ class _Measured(Struct, frozen=True):
         extreme = Score.scored((LARGEST_VALUE if high else -LARGEST_VALUE) if end is None else end)
         return [extreme if lost else score for score, lost in zip(self.scores, self.missing, strict=True)]
 
-    def check(self, limit: Threshold, scores: Sequence[Score]) -> "_Check":
-        """Compare a limit with the statistic of scores, and with the worse end of its interval."""
+    def check(self, limit: Threshold, *, high: bool | None = None) -> "_Check":
+        """Compare a limit with the statistic of the scores, and with the worse end of its interval.
+
+        `high`: the end of the range at which missing scores are; None: without them.
+        """
+        if self.people is not None:
+            return self._check_people(limit, self.people, high)
+        scores = self.scores if high is None else self.fill(high=high)
         values = [score.value for score in scores if score.value is not None]
         found = None
         if limit.confidence:
@@ -150,6 +149,11 @@ class _Measured(Struct, frozen=True):
         return _Check(
             broken, bound if bound is None or abs(bound) < LARGEST_VALUE else None, found.reason if found else None
         )
+
+    def _check_people(self, limit: Threshold, people: Corrected, high: bool | None) -> "_Check":
+        value = people.value if high is None else people.ends[high]
+        bound = people.interval[limit.min is None] if limit.confidence else None
+        return _Check(_break(limit, value, bound), bound, None)
 
 
 class _Check(Struct, frozen=True):
@@ -174,9 +178,9 @@ def _decide(
     if summary.scored < policy.min_samples:
         return INCOMPLETE, gap, None
     sides = [one for one in (replace(threshold, max=None), replace(threshold, min=None)) if one.min != one.max]
-    found = [measured.check(side, scores) for side in sides]
-    worst = [measured.check(side, measured.fill(high=side.min is None)) for side in sides]
-    best = [measured.check(side, measured.fill(high=side.max is None)) for side in sides]
+    found = [measured.check(side) for side in sides]
+    worst = [measured.check(side, high=side.min is None) for side in sides]
+    best = [measured.check(side, high=side.max is None) for side in sides]
     if excess:
         gap = f"{gap}; {excess}" if gap else excess
     tested = worst if gap or threshold.confidence else found

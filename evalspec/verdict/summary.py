@@ -7,8 +7,20 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import force_setattr, replace
 
 from evalspec.inputs.datasets.filters import TAGS, list_spellings
-from evalspec.model import Cause, Direction, Sample, SampleResult, Score, ScoreStatus, Summary, Threshold
+from evalspec.model import (
+    Cause,
+    Direction,
+    PeopleScores,
+    Sample,
+    SampleResult,
+    Score,
+    ScoreStatus,
+    Summary,
+    Threshold,
+)
+from evalspec.verdict.correction.people import People, describe_correction, gather
 from evalspec.verdict.stats import compute_statistic
+from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, Estimate, estimate
 
 if TYPE_CHECKING:
@@ -116,17 +128,13 @@ def pool_scores(
     return scores, labels
 
 
-def find_cluster(sample: Sample | SampleResult, key: str | None) -> Hashable:
-    """Return the cluster of a sample: its copies, or its declared one. A sample without either is one of its own."""
-    if sample.unit is not None:
-        return "copies of", sample.unit
-    return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
-
-
 def summarise(
-    samples: Sequence[SampleResult], metrics: "Iterable[MetricOutline]", cluster: str | None = None
+    samples: Sequence[SampleResult],
+    metrics: "Iterable[MetricOutline]",
+    cluster: str | None = None,
+    people: People | None = None,
 ) -> dict[str, Summary]:
-    """Return the summary of each metric over the samples, with its interval."""
+    """Return the summary of each metric over the samples, with its interval. `people`: what people say about scores."""
     summaries = {}
     for metric in metrics:
         scores, clusters = pool_scores(samples, metric.name, metric.statistic, cluster)
@@ -137,8 +145,31 @@ def summarise(
         if metric.statistic == "mean" and metric.reach is None and found.reason != _STOPPED:
             of_median = estimate_scores(scores, "median", None, clusters)
             summary = replace(summary, median_interval=of_median.interval)
-        summaries[metric.name] = summary
+        summaries[metric.name] = _correct(summary, samples, metric, cluster, (people or {}).get(metric.name))
     return summaries
+
+
+def _correct(
+    summary: Summary,
+    samples: Sequence[SampleResult],
+    metric: "MetricOutline",
+    cluster: str | None,
+    people: PeopleScores | None,
+) -> Summary:
+    """Return the summary with the mean of people in place of the judge's, if people say enough."""
+    if people is None or not metric.judged:
+        return summary
+    found = describe_correction(gather(samples, metric, people, cluster))
+    if found.value is None:
+        return replace(summary, correction=found)
+    return replace(
+        summary,
+        value=found.value,
+        interval=found.interval,
+        interval_method=found.method,
+        no_interval=None,
+        correction=found,
+    )
 
 
 def compute_summary(

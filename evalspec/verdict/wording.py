@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from evalspec.base.plural import counted
-from evalspec.model import JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
+from evalspec.model import Correction, JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
 
 MARKS = {
     VerdictStatus.PASS: "✓",
@@ -54,6 +54,25 @@ def render_interval(summary: Summary) -> str:
     if summary.interval is not None:
         return f"{low} – {high}"
     return f"median {render_known('', summary.median)} ({low} – {high})"
+
+
+def render_correction(metric: str, found: Correction | None) -> list[str]:
+    """Return what judge and people say in one line, and how well they agree in another; nothing without labels."""
+    if found is None or not found.labels:
+        return []
+    judge, people = render_known(metric, found.judge), render_known(metric, found.people)
+    replies = counted(found.replies, "reply", "replies")
+    said = f"the judge says {judge} on {replies}, people say {people} on {found.labels:,}"
+    if found.value is None:
+        return [f"{said}: not corrected, {found.reason}"]
+    low, high = (render_value("", end) for end in found.interval or (0.0, 0.0))
+    lines = [f"{said}; corrected for all of them {render_value(metric, found.value)} ({low} – {high})"]
+    if found.missing:
+        lines.append(f"{counted(found.missing, 'reply', 'replies')} without a score or label may be anything")
+    if found.kappa is not None and found.kappa_interval is not None:
+        low, high = (f"{end:.2f}" for end in found.kappa_interval)
+        lines.append(f"kappa of judge and people {found.kappa:.2f} ({low} – {high})")
+    return lines
 
 
 def render_limit(limit: Threshold) -> str:

@@ -119,7 +119,7 @@ def test_a_drop_of_the_detectable_size_is_found_in_four_of_five_runs(setting, pr
 
     The range is about a noise that is estimated: four in five lie between its ends.
     """
-    count, baselines, runs = 80, 8, 12
+    count, baselines, runs = 80, 5, 15
     binary, clusters, repeat = setting.get("binary", False), setting.get("clusters"), setting.get("repeat", 1)
     metric = "string_match" if binary else "rouge"
     groups = np.arange(count) // (count // clusters) if clusters else np.arange(count)

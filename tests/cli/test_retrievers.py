@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from evalspec.targets.retrievers.ingest_plan import Cleanup, IngestPlan, hold_scope
+from evalspec.model.fingerprints import Cleanup
+from evalspec.targets.retrievers.ingest_plan import IngestPlan, hold_scope
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 

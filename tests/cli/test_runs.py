@@ -50,12 +50,12 @@ def test_a_run_of_the_future_is_not_listed_as_the_newest(stored):
     (runs / stored.first["runId"]).rename(runs / ahead)
     (runs / "order").write_text(f"\n{ahead}")
     newest = stored.evaluate("--json").document["runId"]
-    listed = [run["id"] for run in stored("runs", "list", "--json").document["runs"]]
+    listed = [run["runId"] for run in stored("runs", "list", "--json").document["runs"]]
     assert listed == [newest, ahead]
     shown = stored("runs", "list").out
     assert shown.index(newest) < shown.index(ahead)
     assert stored("runs", "prune", "--keep", "1").code == 0
-    assert [run["id"] for run in stored("runs", "list", "--json").document["runs"]] == [newest]
+    assert [run["runId"] for run in stored("runs", "list", "--json").document["runs"]] == [newest]
 
 
 def test_a_report_needs_neither_manifest_nor_dataset_nor_ragas(stored):
@@ -86,9 +86,10 @@ def test_names_of_runs(stored):
     for name in ("latest", "main", run.name, run.name[:12], str(run)):
         assert stored("report", name, "--json").document["runId"] == run.name
     listed = stored("runs", "list", "--json").document["runs"]
-    assert [(row["id"], row["state"], row["labels"], row["datasets"]) for row in listed] == [
-        (run.name, "PASS", ["main"], {"qa": 12})
-    ]
+    (row,) = listed
+    assert (row["runId"], row["status"], row["verdict"], row["labels"]) == (run.name, "finished", "PASS", ["main"])
+    assert [(one["name"], one["selected"]) for one in row["datasets"]] == [("qa", 12)]
+    assert list(row["datasets"][0]["metrics"]) == ["string_match", "Recall@1"]
     shown = stored("runs", "list").out
     assert re.match(rf"{run.name}  PASS +qa: 12 samples, string_match [0-9.]+, Recall@1 [0-9.]+  main\n", shown)
     assert stored("runs", "show", "main").document["datasets"][0]["selected"] == 12
@@ -109,11 +110,11 @@ def test_removing_and_pruning_spare_what_is_labelled(stored):
     stored("runs", "label", "latest", "keep")
     for _ in range(3):
         stored.evaluate()
-    runs = [row["id"] for row in stored("runs", "list", "--json").document["runs"]]
+    runs = [row["runId"] for row in stored("runs", "list", "--json").document["runs"]]
     assert stored("runs", "prune", "--keep", "1", "--dry-run").code == 0
     assert len(stored("runs", "list", "--json").document["runs"]) == 4
     assert stored("runs", "prune", "--keep", "1").code == 0
-    left = [row["id"] for row in stored("runs", "list", "--json").document["runs"]]
+    left = [row["runId"] for row in stored("runs", "list", "--json").document["runs"]]
     assert left == [runs[0], runs[3]]
     assert stored("runs", "rm", "keep", runs[0]).code == 0
     assert stored("runs", "list", "--json").document["runs"] == []
@@ -271,8 +272,8 @@ def test_one_broken_run_is_one_unreadable_row(stored, name, content):
     stored.evaluate()
     listed = stored("runs", "list", "--json")
     first, second = listed.document["runs"]
-    assert (listed.code, first["state"]) == (0, "PASS")
-    assert (second["id"], second["state"]) == (broken.name, "unreadable")
+    assert (listed.code, first["verdict"]) == (0, "PASS")
+    assert (second["runId"], second["status"]) == (broken.name, "damaged")
     assert name in second["error"]
     rows = [line for line in stored("runs", "list").out.splitlines() if not line.startswith(" ")]
     assert len(rows) == 2
@@ -285,7 +286,7 @@ def test_a_run_without_a_description_is_listed_and_pruned(stored):
     (ended / "samples.jsonl").touch()
     (runs / "my notes").mkdir()
     rows = stored("runs", "list", "--json").document["runs"]
-    assert [(row["id"], row["state"]) for row in rows if row["id"] == ended.name] == [(ended.name, "unreadable")]
+    assert [row["status"] for row in rows if row["runId"] == ended.name] == ["damaged"]
     assert "there is no run.json. `evalspec runs prune` removes it" in stored("runs", "list").out
     assert stored("runs", "prune", "--keep", "5", "--dry-run").err == f"would remove {ended.name}\n"
     with RunLog(ended, redact=lambda value: value):

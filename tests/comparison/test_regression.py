@@ -410,8 +410,15 @@ def test_without_alpha_any_new_failure_counts():
     assert (outcome.status, outcome.reason) == (FAIL, said)
 
 
-@pytest.mark.parametrize("chances", [(1.0, 0.9, 0.6, 0.0), (0.99,), (0.95,), (0.998,)], ids=str)
-@pytest.mark.parametrize(("asked", "again"), [(3, 1), (3, 3), (1, 1), (5, 2)])
+@pytest.mark.parametrize(
+    ("chances", "asked", "again"),
+    [
+        *(((1.0, 0.9, 0.6, 0.0), *times) for times in ((3, 1), (3, 3), (1, 1), (5, 2))),
+        *(((chance,), *times) for chance in (0.95, 0.99) for times in ((3, 1), (1, 1))),
+        ((0.998,), 3, 3),
+    ],
+    ids=str,
+)
 def test_an_unchanged_flaky_agent_rarely_has_too_many_new_failures(chances, asked, again):
     """It failed in up to 98 % of such comparisons when every new failure counted."""
     draw, alarms, runs = random.Random(9), 0, 300

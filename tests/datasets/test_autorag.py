@@ -13,6 +13,7 @@ from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.inputs.datasets.load import load_dataset
 from evalspec.inputs.formats.autorag import FORMULAS as AUTORAG
 from evalspec.model import Document, Sample
+from evalspec.model.samples import FlatIds
 
 QA = {"qid": ["1", "2"], "query": ["q1", "q2"], "retrieval_gt": [[["a"]], [["b"]]], "generation_gt": [["x"], ["y"]]}
 CORPUS = {"doc_id": ["a", "b", "c"], "contents": ["A", "B", "C"], "metadata": [{"page": 1}, {"page": 2}, {"page": 3}]}
@@ -92,8 +93,8 @@ def test_nanoseconds_become_microseconds(load):
         (["a", "b"], None, None, {"a": 1}),
         ([["a"], ["b"]], None, None, {"a": 1}),
         ([["a", "a"], ["b"]], None, None, {"a": 1}),
-        ([["a", "b"], ["c"]], "and", None, {"a": 1, "b": 1}),
-        ([["a", "b"], ["c"]], "or", (("a", "b"),), {"a": 1, "b": 1}),
+        ([["a", "b"], ["c"]], FlatIds.ALL, None, {"a": 1, "b": 1}),
+        ([["a", "b"], ["c"]], FlatIds.ANY, (("a", "b"),), {"a": 1, "b": 1}),
         ([[["a"], ["b"]], [["c"]]], None, None, {"a": 1, "b": 1}),
         ([[["a", "b"]], [["c"]]], None, (("a", "b"),), {"a": 1, "b": 1}),
         ([[["a", "b"], ["b"]], [["c"]]], None, (("a", "b"), ("b",)), {"a": 1, "b": 1}),

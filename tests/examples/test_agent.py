@@ -18,11 +18,12 @@ from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.load import load_dataset
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.retriever_schema import HttpRetriever
+from evalspec.model.fingerprints import Cleanup
 from evalspec.targets.http.routes import choose_route
 from evalspec.targets.retrievers.base import Retrieval, SearchRequest
 from evalspec.targets.retrievers.http_target import RemoteRetriever
 from evalspec.targets.retrievers.http_target_checks import check_http
-from evalspec.targets.retrievers.ingest_plan import Cleanup, ask_ingested, plan_ingest
+from evalspec.targets.retrievers.ingest_plan import ask_ingested, plan_ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = ROOT / "examples" / "agent" / "server.py"

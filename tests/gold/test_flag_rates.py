@@ -10,6 +10,7 @@ from scipy.stats import fisher_exact
 
 from evalspec import gold
 from evalspec.curation.gold.flag_rates import CountedReview, Watch, compute_fisher, find_alarms, rate_person
+from evalspec.model.curation import FlagRole
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -78,7 +79,7 @@ def test_a_calibration_restarts_the_baseline():
     assert alarms_of(flags, team, restarts=[100]) == []
     assert alarms_of(flags + [False] * 100, team, restarts=[100]) == []
     assert alarms_of(flags + [True] * 100, team, restarts=[100])[0].after > 100
-    found = rate_person("x", "reviewer", stream([*flags, False, False]), stream(team), Watch(50, 0.01), [100])
+    found = rate_person("x", FlagRole.REVIEWER, stream([*flags, False, False]), stream(team), Watch(50, 0.01), [100])
     assert (found.recent, found.own, found.calibrations, found.flagged) == (0.0, None, 1, 100)
 
 
@@ -97,7 +98,7 @@ def test_rates_by_author_and_reviewer(curated):
         ("reviewer", "ben"): (2, 4),
         ("reviewer", "cleo"): (1, 3),
     }
-    months = {one.month: (one.flagged, one.reviewed) for one in found["reviewer", "ben"].periods}
+    months = {one.month: (one.flagged, one.reviewed) for one in found[FlagRole.REVIEWER, "ben"].periods}
     assert months == {"2026-01": (1, 1), "2026-02": (1, 1), "unknown": (0, 2)}
-    assert found["reviewer", "ben"].newcomer_left == 46
-    assert found["reviewer", "ben"].team is None
+    assert found[FlagRole.REVIEWER, "ben"].newcomer_left == 46
+    assert found[FlagRole.REVIEWER, "ben"].team is None

@@ -23,6 +23,7 @@ from evalspec.model import (
     SourceShare,
     SparseCell,
 )
+from evalspec.model.curation import FlagBaseline, FlagRole, SourceBalance
 from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.curation import build_curation_view
 
@@ -32,7 +33,7 @@ MONTHS = tuple(FlagPeriod(f"2026-{month:02}", 40, month) for month in range(1, 8
 
 def sample_curation(person: str = "cleo") -> Curation:
     """A demonstration with an alarm, a newcomer, disputes of every kind and sparse cells."""
-    alarm = FlagAlarm("team", 0.31, 0.08, 2.1e-6, 3.1e-5, 125)
+    alarm = FlagAlarm(FlagBaseline.TEAM, 0.31, 0.08, 2.1e-6, 3.1e-5, 125)
     return Curation(
         name="help",
         demonstration=True,
@@ -60,10 +61,10 @@ def sample_curation(person: str = "cleo") -> Curation:
         ),
         left_out={"imported": 44, "written after other reviews could be seen": 7},
         flag_rates=(
-            FlagRate(person="ada", role="author", reviewed=0, flagged=0),
+            FlagRate(person="ada", role=FlagRole.AUTHOR, reviewed=0, flagged=0),
             FlagRate(
                 person=person,
-                role="reviewer",
+                role=FlagRole.REVIEWER,
                 reviewed=280,
                 flagged=70,
                 rate=0.25,
@@ -77,7 +78,7 @@ def sample_curation(person: str = "cleo") -> Curation:
             ),
             FlagRate(
                 person="dan",
-                role="reviewer",
+                role=FlagRole.REVIEWER,
                 reviewed=12,
                 flagged=3,
                 rate=0.25,
@@ -106,12 +107,22 @@ def sample_curation(person: str = "cleo") -> Curation:
         ),
         sources=(
             SourceShare(
-                source="public", triples=1_100, share=0.64, interval=(0.62, 0.67), target=0.4, status="unbalanced"
+                source="public",
+                triples=1_100,
+                share=0.64,
+                interval=(0.62, 0.67),
+                target=0.4,
+                status=SourceBalance.UNBALANCED,
             ),
             SourceShare(
-                source="customer", triples=600, share=0.35, interval=(0.33, 0.38), target=0.3, status="balanced"
+                source="customer",
+                triples=600,
+                share=0.35,
+                interval=(0.33, 0.38),
+                target=0.3,
+                status=SourceBalance.BALANCED,
             ),
-            SourceShare(source="synthetic", triples=0, target=0.3, status="unknown"),
+            SourceShare(source="synthetic", triples=0, target=0.3, status=SourceBalance.UNKNOWN),
         ),
         without_source=12,
         coverage=Coverage(

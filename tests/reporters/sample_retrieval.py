@@ -27,6 +27,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.model.fingerprints import RetrieverMode
 from fingerprints import as_fingerprint
 
 RETRIEVAL_REPORTS = ("retrieval.json", "retrieval.md", "retrieval.csv", "retrieval.jsonl")
@@ -110,7 +111,7 @@ def _faq() -> DatasetResult:
         ),
         retriever=RetrieverSettings(
             "bm25",
-            "retrieve+rerank",
+            RetrieverMode.RERANK,
             top_k=10,
             rerank_top_k=30,
             scope_prefix="eval:faq:",
@@ -209,7 +210,9 @@ def _quotes() -> DatasetResult:
         metrics={"nDCG@10": Summary(value=1.0, scored=1, median=1.0)},
         thresholds=(),
         repeats=RepeatSummary(2, 0, {}, {}, (), {}),
-        retriever=RetrieverSettings("qdrant [eu]", "retrieve", top_k=10, min_grade=2, origins={"topK": "metrics"}),
+        retriever=RetrieverSettings(
+            "qdrant [eu]", RetrieverMode.RETRIEVE, top_k=10, min_grade=2, origins={"topK": "metrics"}
+        ),
         stages=(StageLatency("retrieve", 2, 4.0, 4.45, 4.49),),
         diagnosis=Diagnosis(10, 10, 1, (), (), (), ()),
     ).with_limits()

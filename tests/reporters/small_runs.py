@@ -30,6 +30,7 @@ from evalspec.model import (
     Variance,
     VerdictStatus,
 )
+from evalspec.model.fingerprints import RetrieverMode
 from fingerprints import as_fingerprint
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
@@ -150,7 +151,14 @@ def retrieval_full_of(text: str) -> Run:
         metrics={metric: Summary(value=0.1, scored=1) for metric in metrics},
         thresholds=(),
         retriever=RetrieverSettings(
-            text, text, 10, 30, text, 100, 2, dict.fromkeys(("mode", "topK", "rerankTopK", "scopePrefix"), text)
+            text,
+            RetrieverMode.RERANK,
+            10,
+            30,
+            text,
+            100,
+            2,
+            dict.fromkeys(("mode", "topK", "rerankTopK", "scopePrefix"), text),
         ),
         stages=(StageLatency(text, 1, 1.0, 1.0, 1.0),),
         diagnosis=Diagnosis(

@@ -496,7 +496,7 @@ def test_on_a_phone_the_page_does_not_scroll_sideways(opened, hash):
         page.locator("#samples tbody tr").first.wait_for()
         if hash:
             page.locator("dialog .scores").first.wait_for()
-        for where in ("document.documentElement", *(["document.querySelector('dialog .content')"] if hash else [])):
+        for where in ("document.documentElement", *(["document.querySelector('dialog .blocks')"] if hash else [])):
             assert page.evaluate(f"{where}.scrollWidth <= {where}.clientWidth")
         assert page.evaluate("document.documentElement.clientWidth") == 360
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from evalspec.model import SliceResult
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.reports.markdown import MOST_BYTES, render_markdown
 from evalspec.verdict.wording import is_latency
 from reporters.sample_run import sample_run
@@ -86,7 +87,7 @@ def test_code_shows_the_text_as_it_is(text):
     if text:
         page = Skeleton(render_markdown(run_full_of(text)))
         assert set(page.code) <= {text, f"{text}2", f"{text}3", f"[{text}]"}
-        assert set(Skeleton(render_markdown(retrieval_full_of(text))).code) == {text}
+        assert set(Skeleton(render_markdown(retrieval_full_of(text))).code) == {text, RetrieverMode.RERANK}
 
 
 def test_a_long_report_keeps_the_verdict_and_says_what_is_left_out():

@@ -26,6 +26,7 @@ from evalspec.model import (
     StageLatency,
     VerdictStatus,
 )
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.model.report_reading import build_run, parse_report, read_report
 from evalspec.reports.json_report import render_json
 from evalspec.verdict.comparison.baseline import Baseline, build_baseline, render_baseline
@@ -73,7 +74,15 @@ DIAGNOSES = st.builds(
     some(AlwaysRetrieved, TEXTS, NUMBERS, COUNTS),
 )
 SETTINGS = st.builds(
-    RetrieverSettings, TEXTS, TEXTS, COUNTS, MAYBE_COUNTS, TEXTS, COUNTS, COUNTS, st.dictionaries(TEXTS, TEXTS)
+    RetrieverSettings,
+    TEXTS,
+    st.sampled_from(RetrieverMode),
+    COUNTS,
+    MAYBE_COUNTS,
+    TEXTS,
+    COUNTS,
+    COUNTS,
+    st.dictionaries(TEXTS, TEXTS),
 )
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evalspec.base.errors import RetrieverError
 from evalspec.model import RetrieverSettings, Sample
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.targets.retrievers.agent import QueryOverrides, QuerySettings, RetrieverAgent
 from evalspec.targets.retrievers.base import Hit, Retrieval
 
@@ -108,7 +109,9 @@ def test_it_gives_up_asking_for_more():
 )
 def test_how_many_are_reranked(own, settings, asked):
     retriever = Reversing([f"{name}#0" for name in "abcdefghijklmnop"])
-    how = QuerySettings(RetrieverSettings("mine", "retrieve+rerank", 3, **settings), {}, {"s": QueryOverrides(**own)})
+    how = QuerySettings(
+        RetrieverSettings("mine", RetrieverMode.RERANK, 3, **settings), {}, {"s": QueryOverrides(**own)}
+    )
     reply = asyncio.run(RetrieverAgent(retriever, how).ask(Sample("s", "what?")))
     assert retriever.asked == [asked]
     assert len(reply.retrieved_context_ids) == own.get("top_k", 3)

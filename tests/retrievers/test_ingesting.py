@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from evalspec.base.errors import InvalidInput, RetrieverError, Unmeasurable
 from evalspec.model import Document
+from evalspec.model.fingerprints import Cleanup
 from evalspec.targets.http.routes import choose_route
 from evalspec.targets.retrievers.base import SearchRequest
 from evalspec.targets.retrievers.http_target import RemoteRetriever
-from evalspec.targets.retrievers.ingest_plan import Cleanup, ask_ingested, check_scope_prefix, list_steps, plan_ingest
+from evalspec.targets.retrievers.ingest_plan import ask_ingested, check_scope_prefix, list_steps, plan_ingest
 from servers.faulty_agent import status
 from servers.faulty_retriever import FaultyRetriever, describe_retriever
 

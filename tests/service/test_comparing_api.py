@@ -8,6 +8,7 @@ import pytest
 
 import evalspec
 from evalspec.service import compare_api, run_index
+from evalspec.service.jobs import JobStatus
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 from servers.service import processes_of, wait_for, write_project
 
@@ -73,7 +74,7 @@ def test_large_runs_are_compared_by_a_job(client, pair, monkeypatch, settings, e
     lease = Lease(engine, job, 60)
     result = comparing.run_comparison(Work(job, settings.projects["shop"], engine, lease))
     lease.close()
-    jobs.finish(engine, job, jobs.COMPLETED, result=result)
+    jobs.finish(engine, job, JobStatus.COMPLETED, result=result)
     monkeypatch.setattr(compare_api, "SMALL", 80)
     assert client.get(answer.headers["Location"]).json()["result"] == client.post("/v1/compare", json=asked).json()
 

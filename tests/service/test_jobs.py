@@ -8,7 +8,7 @@ import pytest
 
 from evalspec.service import jobs
 from evalspec.service.database import read_clock
-from evalspec.service.jobs import LeaseLost
+from evalspec.service.jobs import JobStatus, LeaseLost
 from evalspec.service.lease_watch import LeaseWatch
 from evalspec.service.problems import ApiProblem
 from evalspec.service.settings import ServiceLimits
@@ -41,7 +41,7 @@ def test_a_job_whose_worker_is_gone_is_taken_over_and_the_first_worker_can_write
     assert (second.id, second.fence, second.stalls) == (first.id, first.fence + 1, 1)
     for write in (
         lambda: jobs.renew(engine, first, 60),
-        lambda: jobs.finish(engine, first, jobs.COMPLETED, result={"runId": "x"}),
+        lambda: jobs.finish(engine, first, JobStatus.COMPLETED, result={"runId": "x"}),
         lambda: jobs.note_run(engine, first, "x"),
     ):
         with pytest.raises(LeaseLost):
@@ -49,7 +49,7 @@ def test_a_job_whose_worker_is_gone_is_taken_over_and_the_first_worker_can_write
     jobs.release(engine, first, stalled=True)
     held = jobs.find_job(engine, "shop", first.id)
     assert (held.status, held.worker, held.run_id) == ("running", "second", None)
-    jobs.finish(engine, second, jobs.COMPLETED, result={"runId": "y"})
+    jobs.finish(engine, second, JobStatus.COMPLETED, result={"runId": "y"})
     assert jobs.find_job(engine, "shop", first.id).result == {"runId": "y"}
 
 
@@ -100,7 +100,7 @@ def test_a_pending_job_is_cancelled_at_once_and_a_running_one_by_its_worker(engi
     running = add() and jobs.claim(engine, "w", BOTH, 60)
     assert jobs.cancel(engine, "shop", running.id).status == "running"
     assert jobs.renew(engine, running, 60) is True
-    jobs.finish(engine, running, jobs.CANCELLED)
+    jobs.finish(engine, running, JobStatus.CANCELLED)
     assert jobs.cancel(engine, "shop", running.id).status == "cancelled"
     assert jobs.cancel(engine, "docs", running.id) is None, "another namespace's job does not exist"
 
@@ -136,7 +136,7 @@ def test_one_job_at_a_time_writes_a_run(engine):
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(resume, range(8))) == [202, *[409] * 7]
     assert resume(0) == 409
-    jobs.finish(engine, jobs.claim(engine, "w", BOTH, 60), jobs.COMPLETED)
+    jobs.finish(engine, jobs.claim(engine, "w", BOTH, 60), JobStatus.COMPLETED)
     assert resume(0) == 202
 
 

@@ -12,6 +12,7 @@ from evalspec.service import jobs
 from evalspec.service.database import writing
 from evalspec.service.evaluation_files import EvaluationFile, write_evaluation
 from evalspec.service.evaluations import EvaluationRequest
+from evalspec.service.jobs import JobStatus
 from evalspec.service.run_index import RunFilter, RunIndex
 from evalspec.service.serving import prepare_database, purge_expired
 from evalspec.service.settings import Project, ServiceLimits
@@ -83,7 +84,7 @@ def test_nothing_is_deleted_while_a_folder_is_not_mounted(engine, settings, add_
     assert [entry.id for entry in index.list(RunFilter(), 10)] == [old]
     job = jobs.enqueue(engine, "shop", "run", {}, "a", id="run_1", calls=1, limits=ServiceLimits(), run_id=old)
     with writing(engine) as connection:
-        connection.execute(JOBS.update().values(status=jobs.COMPLETED, finished_at=time.time() - 40 * DAY))
+        connection.execute(JOBS.update().values(status=JobStatus.COMPLETED, finished_at=time.time() - 40 * DAY))
     limited = replace(settings, limits=ServiceLimits(retention_days=30))
     away = project.folder / "away"
     project.root.rename(away)

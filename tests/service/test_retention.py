@@ -11,6 +11,7 @@ import evalspec
 from evalspec.service import jobs
 from evalspec.service.audit import list_entries, record
 from evalspec.service.database import reading, writing
+from evalspec.service.jobs import JobStatus
 from evalspec.service.run_index import RunIndex
 from evalspec.service.serving import purge_expired
 from evalspec.service.settings import ServiceLimits, ServiceSettings
@@ -188,7 +189,7 @@ def test_erasure_reaches_results_and_errors_of_jobs(client, engine):
             name = f"{namespace}_{id}"
             jobs.enqueue(engine, namespace, kind, {}, "a", id=name, calls=1, limits=ServiceLimits())
             job = jobs.claim(engine, "w", {namespace: 9}, 60)
-            jobs.finish(engine, job, jobs.FAILED if error else jobs.COMPLETED, result=result, error=error)
+            jobs.finish(engine, job, JobStatus.FAILED if error else JobStatus.COMPLETED, result=result, error=error)
     request = {"texts": ["Mr Darcy"], "samples": [{"dataset": "qa", "id": "s2"}]}
     expected = ["shop_failed", "shop_quoting", "shop_sample", "shop_scored"]
     assert client.post("/v1/erasure", json=request | {"dry_run": True}).json()["jobs"] == expected

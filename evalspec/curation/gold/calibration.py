@@ -9,7 +9,7 @@ from pydantic import Field, StrictInt
 
 from evalspec.base.errors import Problem
 from evalspec.curation.gold.files import compute_hash, read_records, show, to_plain, write_record
-from evalspec.curation.gold.flag_rates import Role, list_streams
+from evalspec.curation.gold.flag_rates import list_streams
 from evalspec.curation.gold.gold_set import open_set, read_config
 from evalspec.curation.gold.granting import redact_note
 from evalspec.curation.gold.identity import require_person
@@ -17,6 +17,7 @@ from evalspec.curation.gold.layout import CALIBRATIONS
 from evalspec.curation.gold.ratings import list_revisions
 from evalspec.curation.gold.schema import SetFile
 from evalspec.curation.gold.values import Date, FileName, Strict, Text, render_now
+from evalspec.model.curation import FlagRole
 
 _Number = Annotated[StrictInt, Field(ge=0)]
 
@@ -61,8 +62,8 @@ def calibrate(
         person=person,
         by=by,
         at=at or render_now(),
-        reviewed=len(streams["reviewer"].get(person, ())),
-        written=len(streams["author"].get(person, ())),
+        reviewed=len(streams[FlagRole.REVIEWER].get(person, ())),
+        written=len(streams[FlagRole.AUTHOR].get(person, ())),
         note=redact_note(folder, note or None),
     )
     earlier = [one for one in read_calibrations(folder, config, []) if one.session.person == person]
@@ -87,12 +88,12 @@ def read_calibrations(root: Path, config: SetFile, problems: list[Problem]) -> l
     return found
 
 
-def list_restarts(found: Sequence[CalibrationFile]) -> Mapping[tuple[str, Role], list[int]]:
+def list_restarts(found: Sequence[CalibrationFile]) -> Mapping[tuple[str, FlagRole], list[int]]:
     """Return the numbers of outcomes after which the baseline of a person and role restarts."""
-    restarts: dict[tuple[str, Role], list[int]] = {}
+    restarts: dict[tuple[str, FlagRole], list[int]] = {}
     for one in found:
-        restarts.setdefault((one.session.person, "reviewer"), []).append(one.session.reviewed)
-        restarts.setdefault((one.session.person, "author"), []).append(one.session.written)
+        restarts.setdefault((one.session.person, FlagRole.REVIEWER), []).append(one.session.reviewed)
+        restarts.setdefault((one.session.person, FlagRole.AUTHOR), []).append(one.session.written)
     return restarts
 
 

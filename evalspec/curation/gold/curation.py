@@ -27,6 +27,7 @@ from evalspec.model import (
     ResolutionTime,
     SourceShare,
 )
+from evalspec.model.curation import SourceBalance
 from evalspec.verdict.stats.agreement import RatedCase, measure_agreement
 from evalspec.verdict.stats.bounded import compute_share_interval
 from evalspec.verdict.validity.cells import CELL_KEYS, compute_coverage
@@ -210,20 +211,21 @@ def compare_sources(entries: Sequence[TripleEntry], targets: Targets) -> list[So
 
 def _compare(source: str, count: int, total: int, target: float, tolerance: float, confidence: float) -> SourceShare:
     if not total:
-        return SourceShare(source=source, triples=0, target=target, status="unknown")
+        return SourceShare(source=source, triples=0, target=target, status=SourceBalance.UNKNOWN)
     low, high = compute_share_interval(count, total, confidence)
     share = count / total
     if abs(share - target) <= tolerance + _ROUNDING:
-        status = "balanced"
+        status = SourceBalance.BALANCED
     else:
-        status = "unbalanced" if low > target + tolerance or high < target - tolerance else "unknown"
+        is_off = low > target + tolerance or high < target - tolerance
+        status = SourceBalance.UNBALANCED if is_off else SourceBalance.UNKNOWN
     return SourceShare(
         source=source,
         triples=count,
         share=share,
         interval=(low, high),
         target=target,
-        status=status,  # type: ignore[arg-type]
+        status=status,
     )
 
 

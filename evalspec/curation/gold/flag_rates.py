@@ -20,13 +20,14 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from evalspec.curation.gold.ratings import FLAGGED, RatedRevision, parse_time
 from evalspec.curation.gold.schema import Rules
 from evalspec.model import FlagAlarm, FlagPeriod, FlagRate
+from evalspec.model.curation import FlagBaseline, FlagRole
 from evalspec.verdict.stats.bounded import compute_share_interval
 
 LOOK = 25
@@ -40,8 +41,6 @@ _PAIR = 2
 """Blind reviews that decide whether a revision was flagged. With one, flagged revisions would be counted sooner."""
 _UNDATED = datetime.min.replace(tzinfo=UTC)
 _UNKNOWN = "unknown"
-
-Role = Literal["author", "reviewer"]
 
 
 class CountedReview(NamedTuple):
@@ -63,7 +62,7 @@ def rate_flags(
     revisions: Sequence[RatedRevision],
     people: Sequence[str],
     rules: Rules,
-    calibrated: Mapping[tuple[str, Role], Sequence[int]],
+    calibrated: Mapping[tuple[str, FlagRole], Sequence[int]],
 ) -> list[FlagRate]:
     """Return the flag rate of each person with outcomes, as author and as reviewer.
 
@@ -78,7 +77,7 @@ def rate_flags(
     return found
 
 
-def list_streams(revisions: Sequence[RatedRevision]) -> dict[Role, dict[str, list[CountedReview]]]:
+def list_streams(revisions: Sequence[RatedRevision]) -> dict[FlagRole, dict[str, list[CountedReview]]]:
     """Return the outcomes by role and person, in the order of their clocks."""
     authors: dict[str, list[CountedReview]] = {}
     reviewers: dict[str, list[CountedReview]] = {}
@@ -91,14 +90,14 @@ def list_streams(revisions: Sequence[RatedRevision]) -> dict[Role, dict[str, lis
             flagged = FLAGGED in one.verdicts.values()
             authors.setdefault(one.by, []).append(CountedReview(max(times.values()), key, flagged))
     return {
-        "author": {who: sorted(stream) for who, stream in authors.items()},
-        "reviewer": {who: sorted(stream) for who, stream in reviewers.items()},
+        FlagRole.AUTHOR: {who: sorted(stream) for who, stream in authors.items()},
+        FlagRole.REVIEWER: {who: sorted(stream) for who, stream in reviewers.items()},
     }
 
 
 def rate_person(
     person: str,
-    role: Role,
+    role: FlagRole,
     stream: Sequence[CountedReview],
     others: Sequence[CountedReview],
     watch: Watch,
@@ -135,7 +134,7 @@ def find_alarms(
     counts = [0, *accumulate(one.flagged for one in stream)]
     team_counts = [0, *accumulate(one.flagged for one in others)]
     start = max(watch.newcomer, *restarts, 0)
-    raised: set[str] = set()
+    raised: set[FlagBaseline] = set()
     looks = range(watch.newcomer + LOOK, len(stream) + 1, LOOK)
     for number, end in enumerate(looks, 1):
         if end <= start:
@@ -144,8 +143,8 @@ def find_alarms(
         known = bisect_right(others, stream[end - 1].at, key=lambda one: one.at)
         split = max(start, end - RECENT)
         sides = {
-            "team": (counts[end] - counts[start], end - start, team_counts[known], known),
-            "own": (counts[end] - counts[split], end - split, counts[split] - counts[start], split - start),
+            FlagBaseline.TEAM: (counts[end] - counts[start], end - start, team_counts[known], known),
+            FlagBaseline.OWN: (counts[end] - counts[split], end - split, counts[split] - counts[start], split - start),
         }
         for against, (flagged, size, baseline_flagged, baseline) in sides.items():
             if against in raised or baseline < LOOK:
@@ -154,7 +153,7 @@ def find_alarms(
             if p_value <= threshold:
                 raised.add(against)
                 share = baseline_flagged / baseline
-                yield FlagAlarm(against, flagged / size, share, p_value, threshold, end)  # type: ignore[arg-type]
+                yield FlagAlarm(against, flagged / size, share, p_value, threshold, end)
 
 
 def compute_fisher(flagged: int, size: int, baseline_flagged: int, baseline: int) -> float:

@@ -12,7 +12,7 @@ from evalspec.base.foreign_text import inert
 from evalspec.curation.gold.files import to_plain
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry
 from evalspec.curation.gold.revoking import list_derived
-from evalspec.curation.gold.schema import Provenance, Triple, TripleSource
+from evalspec.curation.gold.schema import Provenance, Traffic, Triple, TripleSource
 from evalspec.curation.gold.states import State
 from evalspec.curation.gold.values import Date, Strict, Text
 from evalspec.model import AgreementMeasure
@@ -32,7 +32,7 @@ class PublicMetadata(Strict):
     difficulty: Text | None = None
     provenance: Provenance | None = None
     failure_mode: Text | None = None
-    traffic: Literal["head", "torso", "tail"] | None = None
+    traffic: Traffic | None = None
     generated_by: Text | None = None
     added_by: Annotator | None = None
     added_at: Date | None = None

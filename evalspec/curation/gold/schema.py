@@ -31,6 +31,14 @@ class TripleSource(StrEnum):
     SYNTHETIC = "synthetic"
 
 
+class Traffic(StrEnum):
+    """How often a question is asked."""
+
+    HEAD = "head"
+    TORSO = "torso"
+    TAIL = "tail"
+
+
 class Kind(StrEnum):
     """What an event records."""
 
@@ -136,7 +144,7 @@ class TripleMetadata(BaseModel):
     customer: FileName | None = None
     provenance: Provenance | None = None
     failure_mode: Text | None = None
-    traffic: Literal["head", "torso", "tail"] | None = None
+    traffic: Traffic | None = None
     generated_by: Text | None = None
     added_by: Text | None = None
     added_at: Date | None = None

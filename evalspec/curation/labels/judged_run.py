@@ -14,7 +14,8 @@ from evalspec.model import Exchange, Sample, Score, ScoreStatus, Threshold
 from evalspec.model.labels import Label, Target
 from evalspec.runs.store.stored_run import StoredRun
 from evalspec.verdict.outline import DatasetOutline, MetricOutline
-from evalspec.verdict.summary import find_cluster, in_slice, reply_limits
+from evalspec.verdict.stats.clusters import find_cluster
+from evalspec.verdict.summary import in_slice, reply_limits
 
 NO_TEXTS = "no texts"
 

@@ -5,7 +5,7 @@ The dataset and both corpora are read before errors are raised, so that all erro
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct, structs
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from evalspec.curation.remap.shared_text import Overlap
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source
 from evalspec.inputs.datasets.load import LoadedDataset, find_format, load_dataset
 from evalspec.model import Document, Sample
+from evalspec.model.samples import FlatIds
 
 Groups = tuple[tuple[str, ...], ...]
 
@@ -64,7 +65,7 @@ class Remapped(Struct, frozen=True):
 
 
 def load_and_remap(
-    old: Path, new: Path, dataset: Path, min_overlap: float, retrieval_gt_1d: Literal["and", "or"] | None = None
+    old: Path, new: Path, dataset: Path, min_overlap: float, retrieval_gt_1d: FlatIds | None = None
 ) -> Remapped:
     """Read a dataset and both corpora, and return the dataset with the ground truth carried over.
 
@@ -93,7 +94,7 @@ def load_and_remap(
     )
 
 
-def _source(dataset: Path, old: Corpus, retrieval_gt_1d: Literal["and", "or"] | None) -> Source:
+def _source(dataset: Path, old: Corpus, retrieval_gt_1d: FlatIds | None) -> Source:
     """Return the dataset with the old corpus as its documents, even if a newer one is already beside it."""
     source = Source(dataset, str(dataset), retrieval_gt_1d=retrieval_gt_1d)
     dataset_format = find_format(source, None, ReadingNotes())

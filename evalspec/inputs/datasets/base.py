@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -13,6 +13,7 @@ from evalspec.inputs.datasets.query_input import QueryInputForm
 from evalspec.inputs.ranking_files import GroundTruth
 from evalspec.model import AgentReply, Curation, Document, Sample, StoredExchange, Summary
 from evalspec.model.fingerprints import Fingerprint, PartDigest
+from evalspec.model.samples import FlatIds
 
 
 class Source(Struct, frozen=True):
@@ -27,7 +28,7 @@ class Source(Struct, frozen=True):
     shown_as: str
     corpus: Path | None = None
     corpus_shown_as: str = ""
-    retrieval_gt_1d: Literal["and", "or"] | None = None
+    retrieval_gt_1d: FlatIds | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     with_replies: bool = False
 

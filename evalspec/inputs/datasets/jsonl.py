@@ -39,13 +39,13 @@ from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
 PlainText = Annotated[str, Meta(min_length=1)]
-Role = Literal["system", "user", "assistant", "tool"]
+Speaker = Literal["system", "user", "assistant", "tool"]
 
 
 class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
     """One turn of a conversation."""
 
-    role: Role
+    role: Speaker
     content: str
 
 
@@ -150,7 +150,7 @@ class JsonlMessage(BaseModel):
     """One turn of a conversation."""
 
     model_config = ConfigDict(extra="forbid", defer_build=True)
-    role: Role = Field(description="Who speaks.")
+    role: Speaker = Field(description="Who speaks.")
     content: StrictStr = Field(description="The text.")
 
 

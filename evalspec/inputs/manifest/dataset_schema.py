@@ -1,11 +1,13 @@
 """The section of a manifest about one dataset: its files, its metrics, and how it queries a retriever."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
 
-from evalspec.inputs.manifest.fields import Mode, ModuleObject, Name, Positive
+from evalspec.inputs.manifest.fields import ModuleObject, Name, Positive
 from evalspec.inputs.manifest.metric_schema import WithThresholds
+from evalspec.model.fingerprints import EmptyQrels, RetrieverMode
+from evalspec.model.samples import FlatIds
 
 
 class DatasetConfig(WithThresholds):
@@ -32,14 +34,14 @@ class DatasetConfig(WithThresholds):
     compat: Name | None = Field(
         None, description="Compute retrieval metrics with this system's formulas instead of trec_eval's."
     )
-    retrieval_gt_1d: Literal["and", "or"] | None = Field(
+    retrieval_gt_1d: FlatIds | None = Field(
         None,
         alias="retrievalGt1d",
         description="AutoRAG: whether a flat list of ids means all of them, or any. Default: a list of several is an "
         "error.",
     )
-    empty_qrels: Literal["notApplicable", "zero"] = Field(
-        "notApplicable",
+    empty_qrels: EmptyQrels = Field(
+        EmptyQrels.NOT_APPLICABLE,
         description="Whether a query without relevant documents is left out of the mean of a retrieval metric, or "
         "counts as 0.",
     )
@@ -51,7 +53,7 @@ class DatasetConfig(WithThresholds):
     retriever: Name | None = Field(
         None, description="Query this entry of `retrievers` instead of the agent; --retriever overrides it."
     )
-    mode: Mode | None = Field(
+    mode: RetrieverMode | None = Field(
         None,
         description="Whether hits are reranked; --mode overrides it. Default: as in the dataset's file, else retrieve.",
     )

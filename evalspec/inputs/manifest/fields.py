@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from pydantic import (
     AfterValidator,
@@ -42,7 +42,6 @@ Name = Annotated[StrictStr, Field(min_length=1)]
 _MODULE_OBJECT = r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"
 Steps = tuple[str | int, ...]
 """The way to a value in nested mappings and lists."""
-Mode = Literal["retrieve", "retrieve+rerank"]
 
 
 def _name_something(text: str) -> str:
@@ -116,7 +115,7 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
         return f"unknown key '{key}'", near_miss(key, _known_keys(model, error["loc"][:-1]))
     if kind == "missing":
         return "this key is required", "add it"
-    if kind == "literal_error":
+    if kind in ("literal_error", "enum"):
         return f"{_shown(given)} is not one of the accepted values", f"write {_plain(context['expected'])}"
     if kind == "value_error":
         message, _, fix = str(context["error"]).partition("; ")

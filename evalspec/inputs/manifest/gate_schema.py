@@ -1,11 +1,47 @@
 """The section of a manifest about the gate, `spec.evaluation.ciGate`."""
 
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 from pydantic import Field, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
+from evalspec.model.verdicts import RegressionRule
+
+
+class JudgeCorrection(StrEnum):
+    """Whether limits on judged metrics need people's labels."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    OFF = "off"
+
+
+class JudgePolicy(ManifestModel):
+    """How the gate treats metrics that a judge scores."""
+
+    correct: JudgeCorrection = Field(
+        JudgeCorrection.AUTO,
+        description="auto: limits apply to what people would say where their labels allow an estimate, else to the "
+        "judge's opinion, and the reports say so. require: without such an estimate, a limit is INCOMPLETE. off: "
+        "labels are not used.",
+    )
+    labels: Name | None = Field(
+        None,
+        description="File of labels, as `evalspec labels export` writes it, beside those of the folder of runs. "
+        "Default: none.",
+    )
+    min_agreement: Share | None = Field(
+        None,
+        description="What the lower end of the interval of kappa between judge and people must reach; below it, limits "
+        "on the judged metric are INCOMPLETE. Default: not checked.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_word(cls, value: Any) -> Any:
+        return {"correct": "off" if value is False else value} if isinstance(value, str | bool) else value
 
 
 class CiGate(ManifestModel):
@@ -46,8 +82,8 @@ class CiGate(ManifestModel):
         description="How much worse than the baseline a metric may be: one number for all means of scores from −1 to "
         "1, or one for each metric that is compared.",
     )
-    regression: Literal["drop", "notWorse"] = Field(
-        "drop",
+    regression: RegressionRule = Field(
+        RegressionRule.DROP,
         description="What the comparison with the baseline requires. drop: no significant drop of more than maxDrop. "
         "notWorse: data that exclude such a drop, else the verdict is INCOMPLETE.",
     )
@@ -60,6 +96,9 @@ class CiGate(ManifestModel):
         "baseline; null: any number.",
     )
 
+    judge: JudgePolicy = Field(
+        JudgePolicy.model_construct(), description="How metrics that a judge scores are gated. A word is `correct`."
+    )
     fresh: StrictBool = Field(
         False, description="Whether the judge is asked for every score, although its cache may have it (as --fresh)."
     )
@@ -84,7 +123,7 @@ class CiGate(ManifestModel):
 
     @model_validator(mode="after")
     def _not_worse_has_a_margin(self) -> "CiGate":
-        if self.regression != "notWorse":
+        if self.regression is not RegressionRule.NOT_WORSE:
             return self
         drops = self.max_drop.values() if isinstance(self.max_drop, dict) else [self.max_drop]
         if not drops or min(drops) <= 0:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StrictStr, field_validator, model_validator
 
 from evalspec.inputs.manifest.fields import Confidence, ManifestModel, ModuleObject, Name, Number
+from evalspec.model.summaries import Direction
 
 
 class MetricEntry(ManifestModel):
@@ -32,7 +33,7 @@ class MetricEntry(ManifestModel):
     scorer: ModuleObject | None = Field(
         None, description="Your own function that scores a reply, module:function, next to the manifest."
     )
-    direction: Literal["higher", "lower"] | None = Field(
+    direction: Direction | None = Field(
         None, description="For a rubric or scorer: which values are better. Default: higher."
     )
     range: tuple[Number, Number] | None = Field(

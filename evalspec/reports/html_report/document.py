@@ -6,10 +6,8 @@ text nodes. The page's Content Security Policy blocks all other scripts and styl
 
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
 from string import Template
 from typing import Any
 from urllib.parse import quote
@@ -18,17 +16,17 @@ from msgspec import Struct, field
 
 from evalspec.base.foreign_text import inert, visible
 from evalspec.reports.html_report.page_data import to_script
+from evalspec.reports.markup.assets import read_asset, read_script, read_style
 from evalspec.reports.markup.elements import Element, Nodes, el, group, render
-from evalspec.reports.markup.run import draw_comparison, draw_headline, draw_navigation
+from evalspec.reports.markup.run import draw_comparison, draw_headline, draw_keys, draw_navigation
 from evalspec.reports.markup.shown import lay_out_whole
 from evalspec.reports.markup.views import draw_about, draw_cell, draw_line_words
 from evalspec.reports.view.fit import Limits, fit_view
 from evalspec.reports.view.parts import Role, View
 
-STYLES = ("tokens", "layout", "tables", "charts", "sample", "report")
 _LONGEST = {Role.NAME: 2000, Role.SAMPLE: 2000, Role.PROSE: 2000, Role.ANSWER: 10_000, Role.TEXT: 10_000}
 _LIMITS = Limits(other_rows=1000, items=20, extras=12)
-_SCRIPTS = ("elements", "keys", "folds")
+_KEYS = (("j k", "next sample and previous sample"), ("/", "search"))
 
 
 class ReportLinks(Struct, frozen=True):
@@ -51,7 +49,7 @@ class ReportLinks(Struct, frozen=True):
 def render_document(
     title: str,
     content: Element,
-    scripts: Sequence[str],
+    scripts: Sequence[str] = (),
     overview: Any = None,
     *,
     before: Iterable[str] = (),
@@ -59,17 +57,18 @@ def render_document(
 ) -> str:
     """Return a whole page.
 
-    `scripts`: names of the assets with its script, in order. `overview`: JSON data that the script needs immediately.
-    `before`, `after`: further data blocks, before and after the script.
+    `scripts`: names of the scripts that it has besides those of all elements, in order. `overview`: JSON data that the
+    script needs immediately. `before`, `after`: further data blocks, before and after the script.
     """
-    style, script = read_style(), read_script(scripts)
-    return Template(read_asset("page.html")).substitute(
+    style, script = read_report_style(), read_report_script(scripts)
+    return Template(read_asset(__package__, "page.html")).substitute(
         title=escape(inert(title)),
         style=style,
         style_hash=_hash(style),
         script=script,
         script_hash=_hash(script),
         content=render(content),
+        keys=render(draw_keys(_KEYS)),
         overview=to_script(overview),
         before="".join(f"{block}\n" for block in before),
         after="".join(f"{block}\n" for block in after),
@@ -81,21 +80,14 @@ def render_block(name: str, content: str) -> str:
     return f'<script type="text/plain" id="{name}">{content}</script>'
 
 
-@cache
-def read_style() -> str:
-    """Return all styles."""
-    return "".join(read_asset(f"{name}.css") for name in STYLES)
+def read_report_style() -> str:
+    """Return the style of every page."""
+    return read_style(__package__, "report")
 
 
-@cache
-def read_script(scripts: Sequence[str]) -> str:
-    """Return scripts in one function, so their names are not global."""
-    return f'(() => {{\n"use strict";\n{"".join(read_asset(f"{name}.js") for name in scripts)}}})();\n'
-
-
-def read_asset(name: str) -> str:
-    """Return a file of the page."""
-    return files("evalspec.reports.html_report").joinpath("assets", name).read_text(encoding="utf-8")
+def read_report_script(scripts: Sequence[str]) -> str:
+    """Return the script of a page. `scripts`: as in `render_document`."""
+    return read_script(__package__, tuple(scripts))
 
 
 def _hash(source: str) -> str:
@@ -113,7 +105,7 @@ def render_view_html(view: View, title: str) -> str:
         draw_navigation(shown, links, *notes, with_keys=True),
         draw_comparison(fitted, shown, links),
     )
-    return render_document(title, content, _SCRIPTS)
+    return render_document(title, content)
 
 
 def _draw_header(view: View, links: ReportLinks) -> Nodes:

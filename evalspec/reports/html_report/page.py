@@ -14,8 +14,8 @@ from evalspec.reports.base import StoredExchanges
 from evalspec.reports.findings import is_beyond, limits_of, metrics_of
 from evalspec.reports.html_report.document import (
     ReportLinks,
-    read_script,
-    read_style,
+    read_report_script,
+    read_report_style,
     render_block,
     render_document,
 )
@@ -48,7 +48,7 @@ _LEAST_ROOM = 1_000_000
 _AGAINST = " against the baseline"
 _LONGEST_NAME = 2_000
 _LINKED_AT_ONCE = 3
-_SCRIPTS = ("elements", "keys", "folds", "payload", "dialog", "table", "page")
+_SCRIPTS = ("payload", "drawn", "dialog", "samples", "page")
 _SHORTEST_CUT = 100
 """Texts are never cut to fewer characters, however large the page becomes."""
 _MARGIN = 0.95
@@ -91,7 +91,11 @@ def render_page(run: Run, exchanges: StoredExchanges) -> str:
     overview: dict[str, Any] = {"datasets": [describe_dataset(dataset, room, foreign) for dataset in run.datasets]}
     drawn = _draw(run, content, None)
     fixed = (
-        len(columns) + len(to_script(overview)) + len(render(drawn)) + len(read_style()) + len(read_script(_SCRIPTS))
+        len(columns)
+        + len(to_script(overview))
+        + len(render(drawn))
+        + len(read_report_style())
+        + len(read_report_script(_SCRIPTS))
     )
     texts = pack_texts(run, exchanges, max(MOST_BYTES - fixed, _LEAST_ROOM))
     overview |= {"chunks": {kind: chunks.firsts for kind, chunks in texts.packed.items()}}

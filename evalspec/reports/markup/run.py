@@ -1,6 +1,6 @@
 """The parts of a run as elements: reasons, remarks, its sections with distributions, notes and metadata."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
@@ -72,6 +72,25 @@ def draw_navigation(
     more = [el("a", title, href=f"#{id}") for id, title in others]
     keys = el("button", "?", type="button", class_="keys", aria_label="Keys", data_help=True, hidden=True)
     return el("nav", parts, more, with_keys and keys, class_="parts", aria_label="Parts of this page")
+
+
+def draw_keys(keys: Iterable[tuple[str, str]]) -> Element:
+    """Return the dialog that explains the keys of a page: each or several with a blank between them, and what they do.
+
+    The keys of every page are added: `?`, which opens it, and `Esc`.
+    """
+    rows = [
+        el("div", el("dt", [(el("kbd", key), " ") for key in names.split()]), el("dd", said))
+        for names, said in (*keys, ("?", "these keys"), ("Esc", "close"))
+    ]
+    return el(
+        "dialog",
+        el("h2", "Keys", id="help-title"),
+        el("dl", rows, class_="definitions"),
+        el("form", el("button", "Close"), method="dialog"),
+        class_="help",
+        aria_labelledby="help-title",
+    )
 
 
 def draw_sections(

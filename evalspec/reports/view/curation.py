@@ -14,6 +14,7 @@ from evalspec.model import (
     ResolutionTime,
     SourceShare,
 )
+from evalspec.model.curation import FlagBaseline, FlagRole, SourceBalance
 from evalspec.reports.view.agreement import (
     build_agreement_table,
     join_words,
@@ -62,16 +63,16 @@ _SOURCE_COLUMNS = (
     Column(wrap=Wrap.WORDS),
 )
 _STATUSES = {
-    "balanced": ("balanced", Tone.PLAIN),
-    "unbalanced": ("unbalanced", Tone.WARN),
-    "unknown": ("too few triples to tell", Tone.QUIET),
+    SourceBalance.BALANCED: ("balanced", Tone.PLAIN),
+    SourceBalance.UNBALANCED: ("unbalanced", Tone.WARN),
+    SourceBalance.UNKNOWN: ("too few triples to tell", Tone.QUIET),
 }
-_UNITS = {"author": "triples", "reviewer": "reviews"}
+_UNITS = {FlagRole.AUTHOR: "triples", FlagRole.REVIEWER: "reviews"}
 _ALARMS = {
-    ("author", "team"): "of {who}'s triples are flagged, against {baseline} of the team's",
-    ("author", "own"): "of {who}'s latest triples are flagged, against {baseline} before",
-    ("reviewer", "team"): "of {who}'s reviews are flags, against {baseline} of the team's",
-    ("reviewer", "own"): "of {who}'s latest reviews are flags, against {baseline} before",
+    (FlagRole.AUTHOR, FlagBaseline.TEAM): "of {who}'s triples are flagged, against {baseline} of the team's",
+    (FlagRole.AUTHOR, FlagBaseline.OWN): "of {who}'s latest triples are flagged, against {baseline} before",
+    (FlagRole.REVIEWER, FlagBaseline.TEAM): "of {who}'s reviews are flags, against {baseline} of the team's",
+    (FlagRole.REVIEWER, FlagBaseline.OWN): "of {who}'s latest reviews are flags, against {baseline} before",
 }
 _HOURS_A_DAY = 24
 
@@ -123,7 +124,7 @@ def _agreement_parts(gold: Curation) -> Iterator[Part]:
         yield quiet("reviews left out", items=items)
 
 
-def _build_flags(role: str, rates: Sequence[FlagRate], false_alarms: float) -> Iterator[Section]:
+def _build_flags(role: FlagRole, rates: Sequence[FlagRate], false_alarms: float) -> Iterator[Section]:
     if not rates:
         return
     known = [key for key in _BASELINES if any(getattr(rate, key) is not None for rate in rates)]
@@ -237,7 +238,7 @@ def _source_row(one: SourceShare) -> Row:
     return row(
         cell(*name(one.source)),
         cell(f"{one.triples:,}"),
-        cell(render_percent(one.share), tone=tone if one.status == "unbalanced" else Tone.PLAIN),
+        cell(render_percent(one.share), tone=tone if one.status is SourceBalance.UNBALANCED else Tone.PLAIN),
         cell(render_percents(one.interval), tone=Tone.QUIET),
         cell(render_percent(one.target)),
         cell(status, tone=tone),

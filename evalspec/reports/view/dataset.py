@@ -45,6 +45,7 @@ from evalspec.verdict.wording import (
     DEMONSTRATION,
     MARKS,
     UNKNOWN,
+    render_correction,
     render_gaps,
     render_interval,
     render_known,
@@ -70,6 +71,7 @@ _WORST_COLUMNS = (
     *numbers("value"),
     Column("why", wrap=Wrap.CUT, aside=True),
 )
+_OPINION = "the judge's opinion"
 _ORDER = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
 """Statuses of metrics that are shown first."""
 _PASS_COLUMNS = numbers("k", "pass@k", "pass^k")
@@ -137,6 +139,7 @@ def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> Row:
     hints = ["" if all_skipped else render_gaps(summary)]
     hints += ["lower is better"] if summary.direction is Direction.LOWER and limit is None else []
     own = [one for one in dataset.thresholds if one.metric == metric and dataset.is_own(one)]
+    hints += [_OPINION] if any(one.is_opinion for one in own) else []
     statistic = () if summary.statistic == "mean" else ((summary.statistic,),)
     return row(
         cell(*name(metric), tone=Tone.QUIET if all_skipped else Tone.PLAIN, details=statistic),
@@ -144,7 +147,7 @@ def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> Row:
         cell(render_interval(summary), tone=Tone.QUIET),
         _limit_cell(limit, tone) if limit else cell(UNKNOWN, tone=tone),
         _scored_cell(summary, Tone.WARN if summary.failed else Tone.PLAIN),
-        _hints_cell(hints, own),
+        _hints_cell(hints, own, render_correction(metric, summary.correction)),
     )
 
 
@@ -159,7 +162,7 @@ def _threshold_row(threshold: Threshold, under: Words = ()) -> Row:
         cell(),
         _limit_cell(threshold, tone),
         _scored_cell(threshold),
-        _hints_cell([render_not_applicable(threshold)], [threshold]),
+        _hints_cell([render_not_applicable(threshold), _OPINION if threshold.is_opinion else ""], [threshold]),
         under=under,
     )
 
@@ -172,8 +175,8 @@ def _scored_cell(counts: Summary | Threshold, tone: Tone = Tone.PLAIN) -> Cell:
     return cell(f"{counts.scored:,}/{counts.expected:,}", tone=tone)
 
 
-def _hints_cell(hints: Sequence[str], thresholds: Sequence[Threshold]) -> Cell:
-    reasons = dict.fromkeys(threshold.reason for threshold in thresholds if threshold.reason)
+def _hints_cell(hints: Sequence[str], thresholds: Sequence[Threshold], notes: Iterable[str] = ()) -> Cell:
+    reasons = dict.fromkeys([*notes, *(threshold.reason for threshold in thresholds if threshold.reason)])
     return cell(", ".join(filter(None, hints)), tone=Tone.QUIET, details=map(prose, reasons))
 
 

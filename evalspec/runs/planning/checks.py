@@ -19,7 +19,7 @@ from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Need, Sample, StatedLimit
 from evalspec.runs.planning.copies import CopyFinder, set_unit
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
-from evalspec.runs.planning.draft import Draft, PlannedDataset, ResolvedRetriever, keep_samples, needs_of, start_draft
+from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, keep_samples, needs_of, start_draft
 from evalspec.runs.planning.inputs import check_baseline, list_columns
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.options import RunOptions
@@ -166,7 +166,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         thresholds.of_file(dataset)
         thresholds.check_lifts(dataset)
     for dataset in datasets:
-        if dataset.asked is not None or dataset.config.retriever is None or draft.options.has_replies:
+        if dataset.retriever is not None or dataset.config.retriever is None or draft.options.has_replies:
             _check_needs(draft, dataset)
         _check_keys(draft, dataset)
     for dataset in datasets:
@@ -181,8 +181,8 @@ def _read(draft: Draft, dataset: PlannedDataset, finder: MetricFinder) -> None:
     check_compat(draft, dataset)
     if draft.wants(dataset.name):
         load(draft, dataset)
-    dataset.asked = resolve_retriever(draft, dataset)
-    if dataset.asked is not None:
+    dataset.retriever = resolve_retriever(draft, dataset)
+    if dataset.retriever is not None:
         check_loaders(draft, dataset)
     dataset.metrics = find_metrics(draft, finder, dataset)
     dataset.listed = frozenset(dataset.metrics)
@@ -209,9 +209,9 @@ def _check_names(draft: Draft) -> None:
 
 def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
     metrics, file = dataset.computed, dataset.file
-    if dataset.asked is not None:
-        given = dataset.asked.given
-        _refuse_answers(draft, dataset, dataset.asked)
+    if dataset.retriever is not None:
+        given = dataset.retriever.given
+        _refuse_answers(draft, dataset, dataset.retriever)
     elif not draft.needs_url:
         given = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
     else:
@@ -235,11 +235,11 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
 
 
-def _refuse_answers(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever) -> None:
+def _refuse_answers(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:
     scoring = [metric.name for metric in dataset.computed if metric.definition.scores_answers]
     if scoring:
         verb = pluralize(len(scoring), "scores", "score")
-        message = f"{', '.join(scoring)} {verb} an answer, but the retriever '{asked.name}' returns only documents"
+        message = f"{', '.join(scoring)} {verb} an answer, but the retriever '{planned.name}' returns only documents"
         fix = "use retrieval metrics for this dataset, for example [Recall@5, nDCG@10]"
         draft.add((*dataset.place, "metrics"), message, fix)
 

@@ -17,7 +17,7 @@ from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.runs.planning.copies import open_copy_finder
-from evalspec.runs.planning.draft import NOT_READ, Draft, PlannedDataset, ResolvedRetriever
+from evalspec.runs.planning.draft import NOT_READ, Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import SAME
 from evalspec.runs.planning.retrievers import add_stages, choose_cutoffs
@@ -141,21 +141,21 @@ def _shown(path: Path) -> str:
 def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) -> dict[str, Metric]:
     """Return the metrics of a dataset: its own list, else the evaluation's, else defaults for its samples."""
     evaluation, rules = draft.loaded.manifest.spec.evaluation, dataset.rules
-    config, place, asked = dataset.config, dataset.place, dataset.asked
+    config, place, planned = dataset.config, dataset.place, dataset.retriever
     cutoffs = choose_cutoffs(draft, dataset)
     if config.metrics is not None:
         metrics = finder.find_all(config.metrics, (*place, "metrics"), rules, cutoffs)
     elif evaluation.metrics is not None:
         metrics = finder.find_all(evaluation.metrics, ("spec", "evaluation", "metrics"), rules, cutoffs)
     else:
-        entries = _sensible(dataset.survey, asked, _find_spellings(evaluation))
+        entries = _sensible(dataset.survey, planned, _find_spellings(evaluation))
         named = ", ".join(entry.name for entry in entries)
         draft.warn(place, f"no metrics are configured; evalspec computes {named}", "list them under metrics")
         metrics = finder.find_all(entries, place, rules, cutoffs or _DEFAULT_K)
     if _has_unanswerable(dataset.survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
-    return add_stages(finder, metrics, dataset) if asked and asked.reranks else metrics
+    return add_stages(finder, metrics, dataset) if planned and planned.reranks else metrics
 
 
 def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
@@ -171,10 +171,10 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
     return found
 
 
-def _sensible(survey: Survey, asked: ResolvedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
+def _sensible(survey: Survey, planned: PlannedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
     """Return metrics for the expected answers and judgements of the samples. None needs a judge."""
-    names = _RETRIEVAL_METRICS if asked or survey.has_judgements else ()
-    if not names or (asked is None and survey.has_answers):
+    names = _RETRIEVAL_METRICS if planned or survey.has_judgements else ()
+    if not names or (planned is None and survey.has_answers):
         names = (*_TEXT_METRICS, *names)
     return [MetricEntry(name=spellings.get(name, name)) for name in names]
 

@@ -17,7 +17,7 @@ from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Document, LimitStatus, Need, RetrieverSettings, Sample, StatedLimit, Threshold
-from evalspec.model.fingerprints import PartDigest
+from evalspec.model.fingerprints import EmptyQrels, PartDigest, RetrieverMode
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import resolve_judge
 from evalspec.runs.planning.survey import Survey
@@ -25,48 +25,26 @@ from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
 from evalspec.scoring.metrics.retrieval import compat_formulas
 from evalspec.targets.agents.replay import RecordedReply
-from evalspec.targets.retrievers.agent import RERANK
+from evalspec.targets.retrievers.agent import QuerySettings
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
-    from evalspec.targets.retrievers.agent import QuerySettings
     from evalspec.targets.retrievers.base import Retriever
     from evalspec.targets.retrievers.ingest_plan import IngestPlan
 
 
-class ResolvedRetriever(Struct, frozen=True):
-    """The unresolved target that a dataset queries, and its mode with the origin of that setting.
+class PlannedRetriever(Struct, frozen=True):
+    """The retriever that a dataset queries, and how.
 
-    `name`: with the label of its variant, if it is part of a grid. `place`: of the target in the manifest.
+    `target`: from the manifest; its references are resolved when a run is planned. `place`: of the target in the
+    manifest. `query_settings`: only name and mode until the metrics of the dataset are known. `documents`: to ingest,
+    None if there are none. `opened`: the retriever, None if the manifest is only checked or replies are available.
+    `ingest`: the deletions and ingestion before the first query.
     """
 
-    name: str
     target: "RetrieverTarget"
     place: Place
-    mode: tuple[str, str]
-
-    @property
-    def reranks(self) -> bool:
-        """Return whether its hits are reranked."""
-        return self.mode[0] == RERANK
-
-    @property
-    def given(self) -> frozenset[Need]:
-        """Return the needs that its replies satisfy."""
-        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
-        return always | {Need.CANDIDATE_IDS} if self.reranks else always
-
-
-class PlannedRetriever(Struct, frozen=True):
-    """How a dataset queries a retriever.
-
-    `target`: from the manifest; its references are resolved when a run is planned. `documents`: to ingest, None if
-    there are none. `opened`: the retriever, None if the manifest is only checked or replies are available. `ingest`:
-    the deletions and ingestion before the first query.
-    """
-
-    target: "RetrieverTarget"
-    query_settings: "QuerySettings"
+    query_settings: QuerySettings
     url: str | None = None
     documents: tuple[Document, ...] | None = None
     opened: "Retriever | None" = None
@@ -76,6 +54,22 @@ class PlannedRetriever(Struct, frozen=True):
     def settings(self) -> RetrieverSettings:
         """Return the query settings."""
         return self.query_settings.settings
+
+    @property
+    def name(self) -> str:
+        """Return its name, with the label of its variant if it is part of a grid."""
+        return self.settings.name
+
+    @property
+    def reranks(self) -> bool:
+        """Return whether its hits are reranked."""
+        return self.settings.mode == RetrieverMode.RERANK
+
+    @property
+    def given(self) -> frozenset[Need]:
+        """Return the needs that its replies satisfy."""
+        always = frozenset({Need.CONTEXT, Need.RETRIEVED_IDS})
+        return always | {Need.CANDIDATE_IDS} if self.reranks else always
 
     @property
     def needs_embeddings(self) -> bool:
@@ -111,7 +105,7 @@ class Decision(Struct):
 class PlannedDataset(Struct):
     """A dataset from the check of its manifest to its last score. The check completes it; then it stays as it is.
 
-    `place`: its section of the manifest. `data`: what its files contain, with the selected samples. `asked`,
+    `place`: its section of the manifest. `data`: what its files contain, with the selected samples.
     `retriever`: queried instead of the agent. `metrics`: by printed name, the `listed` ones and those that a threshold
     adds. `limits`: each one stated for it. `decided`: what overrides or lifts limits. `files`: additional files that
     are read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
@@ -122,13 +116,12 @@ class PlannedDataset(Struct):
     place: Place = ()
     data: LoadedDataset = NOT_READ
     survey: Survey = field(default_factory=Survey)
-    asked: ResolvedRetriever | None = None
+    retriever: PlannedRetriever | None = None
     metrics: dict[str, Metric] = field(default_factory=dict)
     listed: frozenset[str] = frozenset()
     thresholds: list[Threshold] = field(default_factory=list)
     limits: list[StatedLimit] = field(default_factory=list)
     decided: dict[Identity, Decision] = field(default_factory=dict)
-    retriever: PlannedRetriever | None = None
     files: tuple[Path, ...] = ()
     part: PartDigest | None = None
     removed: tuple[str, ...] = ()
@@ -157,7 +150,7 @@ class PlannedDataset(Struct):
     def rules(self) -> RelevanceRules:
         """The rules of its retrieval metrics."""
         compat = self.config.compat if compat_formulas(self.config.compat) else None
-        return RelevanceRules(self.config.min_grade, compat, self.config.empty_qrels == "zero")
+        return RelevanceRules(self.config.min_grade, compat, self.config.empty_qrels == EmptyQrels.ZERO)
 
     @property
     def computed(self) -> list[Metric]:

@@ -20,6 +20,7 @@ from evalspec.model.forecasts import (
     MetricForecast,
     PartForecast,
 )
+from evalspec.model.verdicts import RegressionRule
 from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
@@ -71,7 +72,8 @@ def build_forecast(
     outlined = _outline_run(datasets, options)
     planned = [_leave_skipped_out(*pair) for pair in zip(datasets, outlined.datasets, strict=True)]
     run = baseline.run if baseline else None
-    anchor = baseline.anchor if baseline and policy.regression == "drop" and policy.alpha is not None else None
+    is_tested = policy.regression is RegressionRule.DROP and policy.alpha is not None
+    anchor = baseline.anchor if baseline and is_tested else None
     comparison = PlannedComparison(datasets, planned, outlined, policy, options)
     metrics, tests = comparison.foresee(run, 1 - ANCHOR_SHARE if anchor else 1.0)
     if anchor is not None:
@@ -117,7 +119,8 @@ def _list_large(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetRes
     """Yield a line for each dataset whose largest cluster allows no interval, where the gate needs one."""
     for dataset, after in zip(datasets, planned, strict=True):
         clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
-        needs_one = policy.regression == "notWorse" or any(limit.confidence for limit in dataset.thresholds)
+        is_confident = any(limit.confidence for limit in dataset.thresholds)
+        needs_one = is_confident or policy.regression is RegressionRule.NOT_WORSE
         if clusters and needs_one and (reason := describe_dominance(clusters)):
             yield f"{dataset.name}: {reason}"
 
@@ -310,7 +313,7 @@ def _find_in_dataset(
     unchanged = [replace(new, scores=old.scores, attempts=old.attempts) for old, new in pairs.both]
     metrics = {name: summary for name, summary in after.metrics.items() if name in before.metrics}
     same = replace(after, samples=tuple(unchanged), metrics=metrics)
-    strict = policy.model_copy(update={"regression": "drop", "new_failures": None})
+    strict = policy.model_copy(update={"regression": RegressionRule.DROP, "new_failures": None})
     only = {(after.name, metric, "baseline") for metric in metrics}
     outcomes = decide_regressions(Baseline(baseline), [same], strict, baseline.fingerprint, removed=removed, only=only)
     return [*found, *(f"{one.dataset}: {one.reason}" for one in outcomes if one.status is VerdictStatus.INCOMPLETE)]

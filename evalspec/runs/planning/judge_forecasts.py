@@ -14,7 +14,7 @@ from evalspec.base.trust import current_trust
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import JudgePrice, JudgeUsage, Sample
-from evalspec.model.forecasts import JudgeForecast, Range
+from evalspec.model.forecasts import JudgeForecast, Range, UsageBasis
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import resolve_judge
@@ -110,7 +110,7 @@ class JudgeForecaster:
             cost_reason=_NO_PRICE if self._price is None else None,
             seconds=(ends[0] * min(paces), ends[1] * max(paces)) if paces else None,
             seconds_reason=None if paces else _NO_RUNS,
-            source="measured" if past else "estimated",
+            source=UsageBasis.MEASURED if past else UsageBasis.ESTIMATED,
         )
 
     def _compute_cost(self, tokens_in: Range, tokens_out: Range) -> Range | None:

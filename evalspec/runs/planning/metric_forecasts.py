@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, Need, Run, SampleResult, Score
-from evalspec.model.forecasts import MetricForecast
+from evalspec.model.forecasts import MetricForecast, NoiseBasis
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.scoring.metrics.base import Metric
@@ -151,7 +151,7 @@ class PlannedComparison(Struct, frozen=True):
             pairs=len(scores),
             units=scores.count_units,
             samples_needed=_count_needed(noise, design, evidence),
-            noise="measured" if noise.is_measured else "assumed",
+            noise=NoiseBasis.MEASURED if noise.is_measured else NoiseBasis.ASSUMED,
             noise_source=noise.source,
         )
         detectable, reason = _compute_detectable(evidence, noise, design)

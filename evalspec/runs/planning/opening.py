@@ -20,6 +20,7 @@ from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.retriever_schema import HttpTarget, PythonTarget, QdrantOptions, RetrieverTarget
 from evalspec.inputs.user_code.modules import list_module_files
 from evalspec.model import Document, Sample
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, start_draft
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.retriever_targets import find_placeholders
@@ -33,10 +34,9 @@ from evalspec.runs.planning.services import (
     resolve_url,
 )
 from evalspec.runs.planning.trust_checks import check_trust
-from evalspec.targets.retrievers.agent import RERANK
 from evalspec.targets.retrievers.base import Deletes, Ingests, Reranks, Retriever
 from evalspec.targets.retrievers.http_target_checks import reports_scope
-from evalspec.targets.retrievers.ingest_plan import DEFAULT_BATCH_SIZE, Cleanup, IngestPlan, plan_ingest
+from evalspec.targets.retrievers.ingest_plan import DEFAULT_BATCH_SIZE, IngestPlan, plan_ingest
 from evalspec.targets.retrievers.loaders import count_assets, load_documents, open_loader
 from evalspec.targets.retrievers.opening import open_retriever, store_address
 from evalspec.targets.retrievers.query_input import list_unfilled
@@ -72,7 +72,7 @@ class _Opening(Struct):
     def open(self, dataset: PlannedDataset, planned: PlannedRetriever) -> PlannedRetriever:
         """Return a dataset's retriever, opened if it has no problems."""
         draft, found = self.draft, len(self.draft.problems)
-        target = resolve_target(draft, planned.settings.name, planned.target)
+        target = resolve_target(draft, planned.name, planned.target)
         documents = _load(draft, dataset, planned)
         _check_scopes(draft, dataset, planned)
         if len(draft.problems) > found:
@@ -89,7 +89,7 @@ class _Opening(Struct):
         return replace(planned, opened=retriever, ingest=ingest)
 
     def _open(self, planned: PlannedRetriever) -> Retriever:
-        name = planned.settings.name
+        name = planned.name
         if self.draft.options.dry_run and isinstance(planned.target, PythonTarget):
             message = f"{planned.target.python} is not imported, so its methods are not checked"
             self.draft.warnings.append(Problem(f"the retriever '{name}': {message}"))
@@ -155,8 +155,8 @@ def _config_of(loaded: LoadedManifest, dataset: str) -> DatasetConfig:
 
 
 def _check_mode(dataset: PlannedDataset, planned: PlannedRetriever, retriever: Retriever) -> None:
-    if planned.settings.mode == RERANK and not isinstance(retriever, Reranks):
-        message = f"dataset '{dataset.name}': the retriever '{planned.settings.name}' cannot rerank"
+    if planned.settings.mode == RetrieverMode.RERANK and not isinstance(retriever, Reranks):
+        message = f"dataset '{dataset.name}': the retriever '{planned.name}' cannot rerank"
         raise InvalidInput(message, "add a method rerank(query, hits, top_k), or use mode: retrieve")
 
 
@@ -177,7 +177,7 @@ def _plan_ingest(
         store=store,
         queries=len(dataset.samples) * options.repeat,
         batch_size=http.ingest.batch_size if http and http.ingest else DEFAULT_BATCH_SIZE,
-        cleanup=Cleanup(options.cleanup),
+        cleanup=options.cleanup,
         allow_custom_prefix=options.allow_custom_prefix,
         ids_need_prefix=http is not None and not reports_scope(http),
     )

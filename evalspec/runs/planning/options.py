@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from evalspec.inputs.datasets.selection import Selection, parse_selection
-from evalspec.model.fingerprints import SelectionDigest
+from evalspec.model.fingerprints import Cleanup, RetrieverMode, SelectionDigest
 
 RETRIEVER_OPTIONS = (
     "retriever",
@@ -83,12 +83,12 @@ class RunOptions(Struct, frozen=True):
     stored: Mapping[str, frozenset[str]] | None = None
     only: Mapping[str, frozenset[str]] | None = None
     retriever: str | None = None
-    mode: str | None = None
+    mode: RetrieverMode | None = None
     top_k: int | None = None
     rerank_top_k: int | None = None
     scope_prefix: str | None = None
     no_ingest: bool = False
-    cleanup: str = "none"
+    cleanup: Cleanup = Cleanup.NONE
     allow_custom_prefix: bool = False
     depth: int = 100
 

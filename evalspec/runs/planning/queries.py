@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
 from evalspec.inputs.datasets.base import DatasetFormat, settings_finder
@@ -17,48 +18,47 @@ from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.retriever_schema import HttpTarget, RetrieverTarget
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.model import RetrieverSettings, Sample
-from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, ResolvedRetriever
+from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.input_schema import Matcher, build_matcher, find_schema_problems
 from evalspec.runs.planning.options import choose_first
 from evalspec.runs.planning.retriever_targets import find_placeholders
 from evalspec.runs.planning.retrievers import RETRIEVERS_PLACE, find_target
 from evalspec.runs.planning.survey import Lacking, describe_others
-from evalspec.targets.retrievers.agent import DEFAULT, RERANK_FACTOR, QueryOverrides, QuerySettings
+from evalspec.targets.retrievers.agent import DEFAULT, DEFAULT_TOP_K, RERANK_FACTOR, QueryOverrides, QuerySettings
 from evalspec.targets.retrievers.ingest_plan import OWN_BEGINNING, check_outsiders
 from evalspec.targets.retrievers.opening import is_in_memory
 from evalspec.targets.retrievers.query_input import QUERY, input_finder, list_input_keys, list_unfilled, list_untaken
 
-_DEFAULT_TOP_K = 10
 _UNFIT_FOR_A_SCOPE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-def plan_queries(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever) -> PlannedRetriever:
+def plan_queries(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> PlannedRetriever:
     """Return how a dataset queries its retriever. The documents to ingest are not loaded yet."""
     config, data = dataset.config, dataset.data
     documents = data.content.documents
-    is_left = draft.options.no_ingest and not is_in_memory(asked.target)
+    is_left = draft.options.no_ingest and not is_in_memory(planned.target)
     ingested = tuple(documents) if documents and not is_left else None
     own_prefix = data.content.defaults.settings.get("scopePrefix", "")
     draft.problems.extend(check_outsiders(ingested or (), own_prefix, data.shown_as))
     scope = "" if ingested is None else _default_scope(config.name)
     query_settings = QuerySettings(
-        settings=_settle(draft, dataset, asked, scope),
+        settings=_settle(draft, dataset, planned, scope),
         filters=config.filters,
         overrides=read_overrides(data.samples),
         corpus=frozenset(document.id for document in documents) if documents else None,
         timeout_seconds=draft.options.timeout,
         find_input=input_finder(data.format),
     )
-    return PlannedRetriever(asked.target, query_settings, documents=ingested)
+    return replace(planned, query_settings=query_settings, documents=ingested)
 
 
-def _settle(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever, scope: str) -> RetrieverSettings:
+def _settle(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever, scope: str) -> RetrieverSettings:
     """Return the query settings, each from its first source: command line, retriever, dataset, dataset file.
 
     `scope`: the default scope prefix.
     """
     config, defaults = dataset.config, dataset.data.content.defaults
-    options, said, target = draft.options, defaults.settings, asked.target
+    options, said, target = draft.options, defaults.settings, planned.target
     of_file = max(defaults.k, default=0)
     cutoffs = {name: parse_metric_spec(name).cutoff or 0 for name in dataset.metrics}
     deepest = max(cutoffs, key=cutoffs.__getitem__, default="")
@@ -69,10 +69,10 @@ def _settle(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever, sco
         (config.top_k, "dataset"),
         (of_file if of_file >= max(looked_at, 1) else None, "dataset file"),
         (looked_at or None, "metrics"),
-        (_DEFAULT_TOP_K, DEFAULT),
+        (DEFAULT_TOP_K, DEFAULT),
     )
     if looked_at > top_k[0]:
-        message = f"{deepest} needs {looked_at} ranks, but {asked.name} returns {top_k[0]} documents ({top_k[1]})"
+        message = f"{deepest} needs {looked_at} ranks, but {planned.name} returns {top_k[0]} documents ({top_k[1]})"
         draft.warnings.append(Problem(f"dataset '{config.name}': {message}", "raise topK"))
     rerank_top_k = choose_first(
         (options.rerank_top_k, "--rerank-top-k"),
@@ -87,18 +87,17 @@ def _settle(draft: Draft, dataset: PlannedDataset, asked: ResolvedRetriever, sco
         (said.get("scopePrefix"), "dataset file"),
         (scope, DEFAULT),
     )
-    decided = {"mode": asked.mode, "topK": top_k, "scopePrefix": scope_prefix}
-    if asked.reranks:
+    decided = {"topK": top_k, "scopePrefix": scope_prefix}
+    if planned.reranks:
         decided["rerankTopK"] = rerank_top_k
-    return RetrieverSettings(
-        name=asked.name,
-        mode=asked.mode[0],
+    return replace(
+        planned.settings,
         top_k=top_k[0],
-        rerank_top_k=max(top_k[0], rerank_top_k[0]) if asked.reranks else None,
+        rerank_top_k=max(top_k[0], rerank_top_k[0]) if planned.reranks else None,
         scope_prefix=scope_prefix[0],
         depth=options.depth,
         min_grade=config.min_grade,
-        origins={setting: origin for setting, (_, origin) in decided.items()},
+        origins={**planned.settings.origins, **{setting: origin for setting, (_, origin) in decided.items()}},
     )
 
 

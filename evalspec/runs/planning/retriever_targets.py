@@ -4,7 +4,7 @@ from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.inputs.user_code.calls import check_target
-from evalspec.runs.planning.draft import Draft, PlannedDataset, ResolvedRetriever
+from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.input_schema import find_schema_problems
 from evalspec.targets.http.template import list_placeholders
 from evalspec.targets.retrievers.bm25 import explain_language
@@ -37,18 +37,18 @@ def _find_own_problems(loaded: LoadedManifest, target: RetrieverTarget) -> list[
     return []
 
 
-def check_use(draft: Draft, asked: ResolvedRetriever, dataset: PlannedDataset) -> None:
+def check_use(draft: Draft, planned: PlannedRetriever, dataset: PlannedDataset) -> None:
     """Report settings of a dataset that its retriever does not support, and documents that it lacks."""
     config, place, has_documents = dataset.config, dataset.place, bool(dataset.data.content.documents)
-    is_http = isinstance(asked.target, HttpTarget)
-    if asked.reranks and not can_rerank(asked.target):
-        fix = f"describe {render_path(asked.place)}.http.rerank" if is_http else "use mode: retrieve"
-        draft.add((*place, "mode"), f"the retriever '{asked.name}' cannot rerank", fix)
-    if config.filters and not takes_filters(asked.target):
+    is_http = isinstance(planned.target, HttpTarget)
+    if planned.reranks and not can_rerank(planned.target):
+        fix = f"describe {render_path(planned.place)}.http.rerank" if is_http else "use mode: retrieve"
+        draft.add((*place, "mode"), f"the retriever '{planned.name}' cannot rerank", fix)
+    if config.filters and not takes_filters(planned.target):
         fix = "add {{filters}} to its search request" if is_http else "remove them"
-        draft.add((*place, "filters"), f"the retriever '{asked.name}' does not support filters", fix)
-    if is_in_memory(asked.target) and not has_documents and not draft.options.has_replies:
-        message = f"the retriever '{asked.name}' searches in memory, but dataset '{config.name}' has no documents"
+        draft.add((*place, "filters"), f"the retriever '{planned.name}' does not support filters", fix)
+    if is_in_memory(planned.target) and not has_documents and not draft.options.has_replies:
+        message = f"the retriever '{planned.name}' searches in memory, but dataset '{config.name}' has no documents"
         draft.add((*place, "retriever"), message, "set its corpus, or use another retriever")
 
 

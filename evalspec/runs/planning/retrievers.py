@@ -13,13 +13,14 @@ from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
 from evalspec.inputs.manifest.schema import EvaluationConfig
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Need
-from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, ResolvedRetriever
+from evalspec.model import Need, RetrieverSettings
+from evalspec.model.fingerprints import RetrieverMode
+from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import choose_first
 from evalspec.scoring.metrics.base import Metric
 from evalspec.scoring.metrics.columns import find_definition
-from evalspec.targets.retrievers.agent import DEFAULT
+from evalspec.targets.retrievers.agent import DEFAULT, DEFAULT_TOP_K, QuerySettings
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
@@ -78,8 +79,11 @@ def _split(message: str) -> tuple[str, str]:
     return what, fix
 
 
-def resolve_retriever(draft: Draft, dataset: PlannedDataset) -> ResolvedRetriever | None:
-    """Return the retriever that a dataset queries; None if it queries the agent, or if the name is unknown."""
+def resolve_retriever(draft: Draft, dataset: PlannedDataset) -> PlannedRetriever | None:
+    """Return the retriever that a dataset queries, with name and mode. The other settings depend on the metrics.
+
+    None if the dataset queries the agent, or if the name is unknown.
+    """
     config, place = dataset.config, dataset.place
     if draft.options.responses is not None:
         return None
@@ -96,13 +100,14 @@ def resolve_retriever(draft: Draft, dataset: PlannedDataset) -> ResolvedRetrieve
         (draft.options.mode, "--mode"),
         (config.mode, "dataset"),
         (dataset.data.content.defaults.settings.get("mode"), "dataset file"),
-        ("retrieve", DEFAULT),
+        (RetrieverMode.RETRIEVE, DEFAULT),
     )
-    asked = ResolvedRetriever(name, target, (*RETRIEVERS_PLACE, key), mode)
+    settings = RetrieverSettings(name, mode[0], DEFAULT_TOP_K, origins={"mode": mode[1]})
+    planned = PlannedRetriever(target, (*RETRIEVERS_PLACE, key), QuerySettings(settings))
     from evalspec.runs.planning.retriever_targets import check_use
 
-    check_use(draft, asked, dataset)
-    return asked
+    check_use(draft, planned, dataset)
+    return planned
 
 
 def find_target(draft: Draft, config: DatasetConfig) -> "tuple[str, str, RetrieverTarget] | None":
@@ -138,7 +143,7 @@ def _explain_unknown(draft: Draft, name: str, evaluation: EvaluationConfig, plac
 
 def choose_cutoffs(draft: Draft, dataset: PlannedDataset) -> tuple[int, ...]:
     """Return the cutoffs of metrics without one. `--top-k` is one for a dataset with a retriever."""
-    asked = draft.options.top_k if dataset.asked else None
+    asked = draft.options.top_k if dataset.retriever else None
     return tuple(dataset.config.k or (asked and (asked,)) or dataset.data.content.defaults.k)
 
 
@@ -156,8 +161,8 @@ def add_stages(finder: MetricFinder, metrics: Mapping[str, Metric], dataset: Pla
 
 def plan_asking(draft: Draft, dataset: PlannedDataset) -> PlannedRetriever | None:
     """Return how a dataset queries its retriever. The documents to ingest are not loaded yet."""
-    if dataset.asked is None:
+    if dataset.retriever is None:
         return None
     from evalspec.runs.planning.queries import plan_queries
 
-    return plan_queries(draft, dataset, dataset.asked)
+    return plan_queries(draft, dataset, dataset.retriever)

@@ -194,7 +194,9 @@ class ThresholdFinder(Struct):
         if listing and not everywhere:
             return listing
         fit = [
-            dataset for dataset in datasets if dataset.asked is not None or not (definition and definition.is_staged)
+            dataset
+            for dataset in datasets
+            if dataset.retriever is not None or not (definition and definition.is_staged)
         ]
         return [dataset for dataset in fit if self._ensure(dataset, name, place)]
 

@@ -17,6 +17,7 @@ from evalspec.model import (
     Direction,
     JudgeUsage,
     MeasurementChange,
+    PeopleScores,
     RegressionOutcome,
     Run,
     SampleResult,
@@ -42,10 +43,11 @@ from evalspec.runs.runner.replies import (
 )
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.verdict.attempts import compute_repeats
-from evalspec.verdict.gate import LostSamples, compute_outcome, compute_verdict, doubt_lost
+from evalspec.verdict.correction.people import People, list_opinion_notes
+from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
-from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class RunMetadata(Struct, frozen=True):
     `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own
     lag during requests. `notes`: further notes for the report. `unfinished`: what is missing
     of a run that was ended. `second`: results of second attempts, with their
-    outline, that confirm drops; or why there are none.
+    outline, that confirm drops; or why there are none. `people`: what people say about the judge's scores.
     """
 
     fingerprint: Fingerprint = Fingerprint()
@@ -72,6 +74,11 @@ class RunMetadata(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     unfinished: str | None = None
     second: SecondAttempts | str = "a broken threshold fails the run in any case"
+    people: tuple[PeopleScores, ...] = ()
+
+    def people_of(self, dataset: str) -> People:
+        """Return what people say about the scores of a dataset, by metric."""
+        return {one.metric: one for one in self.people if one.dataset == dataset}
 
 
 def conclude(
@@ -85,7 +92,7 @@ def conclude(
         for planned, found in zip(outline.datasets, results, strict=True)
     }
     datasets = tuple(
-        _dataset(planned, found, outline, lost[planned.name])
+        _dataset(planned, found, outline, lost[planned.name], run_metadata.people_of(planned.name))
         for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
@@ -112,6 +119,7 @@ def conclude(
         *_lag_notes(datasets, run_metadata.own_lag_ms),
         *_copy_notes(datasets),
         *_few_notes(datasets),
+        *list_opinion_notes(datasets, outline.policy),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(
@@ -182,18 +190,19 @@ def _list_changes(
 
 
 def _dataset(
-    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, lost: LostSamples
+    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, lost: LostSamples, people: People
 ) -> DatasetResult:
     metrics = {metric.name: metric for metric in planned.metrics}
     gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
     thresholds = tuple(
         doubt_lost(
-            compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster),
+            compute_outcome(threshold, metrics[threshold.metric], gated, outline.policy, planned.cluster, people),
             metrics[threshold.metric],
             gated,
             lost,
             outline.policy,
             planned.cluster,
+            people,
         )
         for threshold in planned.thresholds
     )
@@ -201,8 +210,8 @@ def _dataset(
     result = DatasetResult(
         **(planned.state() | {"thresholds": thresholds}),
         samples=tuple(samples),
-        metrics=summarise(samples, planned.metrics, planned.cluster),
-        slices=_slices(planned, samples),
+        metrics=summarise(samples, planned.metrics, planned.cluster, people),
+        slices=_slices(planned, samples, people),
         repeats=compute_repeats(samples, planned, outline.repeats) if is_repeated else None,
         stages=compute_stages(samples) if planned.retriever or reports_stages(samples) else (),
     )
@@ -244,7 +253,7 @@ def _bare_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
     }
 
 
-def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[SliceResult, ...]:
+def _slices(planned: DatasetOutline, samples: Sequence[SampleResult], people: People) -> tuple[SliceResult, ...]:
     """Return the slices, worst first, small ones last.
 
     They are ordered by the first metric with a threshold, or else by the first metric.
@@ -254,7 +263,7 @@ def _slices(planned: DatasetOutline, samples: Sequence[SampleResult]) -> tuple[S
     leading = next((metric for metric in computed if metric.name in limited), next(iter(computed), None))
     found = []
     for name, members in group_by_slice(samples, planned.slices).items():
-        summaries = summarise(members, planned.metrics, planned.cluster)
+        summaries = summarise(members, planned.metrics, planned.cluster, people)
         told = summaries[leading.name].expected - summaries[leading.name].failed if leading else len(members)
         small = min(told, len(members)) < MIN_SLICE
         found.append(SliceResult(name=name, selected=len(members), small=small, metrics=summaries))

@@ -25,8 +25,9 @@ Place = tuple[int, int, int]
 class Decider:
     """The scores of a run so far, of all its replies."""
 
-    def __init__(self, plan: Plan, outline: RunOutline) -> None:
-        self._plan, self._outline = plan, outline
+    def __init__(self, plan: Plan, outline: RunOutline, may_be_corrected: bool) -> None:
+        """`may_be_corrected`: people's labels may take the place of the judge's scores."""
+        self._plan, self._outline, self._may_be_corrected = plan, outline, may_be_corrected
         judged = (len(one.samples) for one in plan.datasets for m in one.metrics.values() if Need.JUDGE in m.needs)
         self._step = sum(judged) * outline.repeats / _CHECKS
         self._limited = {
@@ -64,7 +65,7 @@ class Decider:
             [self._combine(number, position) for position in range(len(dataset.samples))]
             for number, dataset in enumerate(self._plan.datasets)
         ]
-        certain = find_foregone(self._outline, results)
+        certain = find_foregone(self._outline, results, may_be_corrected=self._may_be_corrected)
         if certain is not None:
             self._plan.services.budget.decide(f"--fail-fast: {certain}")
 

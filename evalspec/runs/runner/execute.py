@@ -104,7 +104,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)
     execution.sort_out()
     if plan.options.fail_fast:
-        execution.stop_when_certain()
+        execution.stop_when_certain(may_be_corrected=session.collect_people is not None)
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
     try:
@@ -117,6 +117,10 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint)):
                 progress.say(unknown)
             await execution.measure()
+            if session.collect_people is not None:
+                people = session.collect_people()
+                log.write_people(people)
+                execution.run_metadata = structs.replace(execution.run_metadata, people=people)
             run = execution.conclude()
             second = outline_second(outline, run)
             if second is not None:

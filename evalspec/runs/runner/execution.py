@@ -119,9 +119,9 @@ class Execution(Struct):
                 self.to_score.append(job)
         self.counts.scored = len(self.known)
 
-    def stop_when_certain(self) -> None:
+    def stop_when_certain(self, *, may_be_corrected: bool) -> None:
         """Ask the judge only after all other scores are known, and only while a score can change the verdict."""
-        self.decider, self.round = Decider(self.plan, self.outline), 0
+        self.decider, self.round = Decider(self.plan, self.outline, may_be_corrected), 0
 
     def _recall(self, job: AttemptIndex, sample: Sample, *, last: bool = False) -> KnownAttempt | None:
         """Return a stored attempt, if there is one. `last`: this is its last lookup, so its memory is freed."""

@@ -46,6 +46,7 @@ def conclude_stored(stored: StoredRun) -> Run:
         judge_usage=add_usage(index.judge_usage, read_batch_usage(stored.folder)),
         notes=notes,
         unfinished=notes[0] if notes else None,
+        people=index.people,
     )
     run = conclude(outline, stored.id, results, run_metadata)
     second = outline_second(outline, run)

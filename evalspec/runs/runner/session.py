@@ -3,7 +3,7 @@
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
 from hashlib import sha256
@@ -18,7 +18,7 @@ from evalspec.base.plural import name_some
 from evalspec.base.text import strip_userinfo
 from evalspec.base.trust import current_trust
 from evalspec.inputs.datasets.filters import TAGS
-from evalspec.model import Run
+from evalspec.model import PeopleScores, Run
 from evalspec.model.fingerprints import AgentDigest, Fingerprint
 from evalspec.model.log import InputRecord
 from evalspec.runs.planning.build import Plan
@@ -49,13 +49,17 @@ _MOST_LEARNED = 100
 
 
 class Session(Struct, frozen=True):
-    """A plan with the open log of its run and the attempts that are already stored."""
+    """A plan with the open log of its run and the attempts that are already stored.
+
+    `collect_people`: returns what people say about the scores of the run, once it has them; None: nobody says anything.
+    """
 
     plan: Plan
     outline: RunOutline
     log: RunLog
     fingerprint: Fingerprint
     known_attempts: KnownAttempts | None = None
+    collect_people: Callable[[], tuple[PeopleScores, ...]] | None = None
 
 
 def begin_run(

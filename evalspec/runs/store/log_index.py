@@ -11,13 +11,14 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
-from evalspec.model import Attempt, Exchange, JudgeUsage, Sample, Score, StoredExchange, add_usage
+from evalspec.model import Attempt, Exchange, JudgeUsage, PeopleScores, Sample, Score, StoredExchange, add_usage
 from evalspec.model.base import Record
 from evalspec.model.log import (
     LOG_RECORD,
     Change,
     ErasedRecord,
     LogRecord,
+    PeopleRecord,
     ReplyRecord,
     ReportRecord,
     ScoresRecord,
@@ -76,7 +77,7 @@ class LogIndex(Struct):
     `restore`: restores redacted values in texts; by default, masks keys in them for readers. `texts`: by digest.
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
-    `milliseconds`: in which the run was worked on, up to the last scores.
+    `milliseconds`: in which the run was worked on, up to the last scores. `people`: what people say about the scores.
     """
 
     path: Path
@@ -90,6 +91,7 @@ class LogIndex(Struct):
     judge_usage: dict[str, JudgeUsage] = field(default_factory=dict)
     milliseconds: int = 0
     erased: set[tuple[str, str]] = field(default_factory=set)
+    people: tuple[PeopleScores, ...] = ()
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
         """Return the attempts with a reply in which the value of a reference is redacted."""
@@ -195,6 +197,8 @@ def _add(index: LogIndex, record: LogRecord, line: LogLine) -> None:
             index.report, index.run, index.inputs = record.sha256, record.run, record.inputs_sha256
         case ErasedRecord():
             index.erased.add((intern(record.dataset), record.id))
+        case PeopleRecord():
+            index.people = record.scores
 
 
 def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:

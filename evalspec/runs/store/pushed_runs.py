@@ -16,9 +16,8 @@ from evalspec.model.base import built
 from evalspec.model.fingerprints import CiBuild
 from evalspec.runs.store.files import digest_file, store_errors, write_atomically
 from evalspec.runs.store.inputs import INPUTS_NAME
-from evalspec.runs.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, REPORT_NAME
+from evalspec.runs.store.run_log import BASELINE_NAME, DESCRIPTION_NAME, LOG_NAME, MARK_NAME, REPORT_NAME
 
-MARK_NAME = "pushed.json"
 REQUIRED_NAMES = (DESCRIPTION_NAME, INPUTS_NAME, LOG_NAME, REPORT_NAME)
 PUSHED_NAMES = (*REQUIRED_NAMES, BASELINE_NAME)
 """The files of a run that are pushed: all that have checksums. `agent.log` has none, and is not redacted."""

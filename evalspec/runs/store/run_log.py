@@ -16,12 +16,14 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import sync_folder
+from evalspec.model.corrections import PeopleScores
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import (
     WITHHELD,
     Change,
     InputRecord,
     LogRecord,
+    PeopleRecord,
     ReplyRecord,
     ReportRecord,
     ScoresRecord,
@@ -46,6 +48,7 @@ from evalspec.runs.store.log_records import change_fingerprint, encode_record, p
 STORE_VERSION = 4
 DESCRIPTION_NAME = "run.json"
 LOG_NAME = "samples.jsonl"
+MARK_NAME = "pushed.json"
 REPORT_NAME = "report.json"
 BASELINE_NAME = "baseline.json"
 LATEST_NAME = "latest"
@@ -163,6 +166,14 @@ class RunLog:
                 self._append(part)
         else:
             self._write(self._encode(kept, self._number + 1))
+
+    def write_people(self, scores: tuple[PeopleScores, ...]) -> None:
+        """Append what people say about the scores, with which the run is concluded.
+
+        Raises:
+            StoreError: The record cannot be written.
+        """
+        self._append(PeopleRecord(scores))
 
     def _encode(self, record: StoredRecord, number: int) -> bytes:
         """Return a line with its secrets redacted. Most lines have none, as a check of their bytes shows."""

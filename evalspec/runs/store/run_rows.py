@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import MsgspecError, Struct, field
+from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder, decode
+from msgspec.structs import asdict, replace
 
+from evalspec.base.errors import StoreError
 from evalspec.base.json_text import compute_digest
 from evalspec.model import VerdictStatus
 from evalspec.model.base import built, project
 from evalspec.model.fingerprints import (
+    CiBuild,
     DatasetDigest,
     Description,
     Fingerprint,
@@ -18,12 +22,13 @@ from evalspec.model.fingerprints import (
     RetrieverDigest,
     digest_parts,
 )
-from evalspec.runs.store.run_log import DESCRIPTION_NAME, REPORT_NAME, STORE_VERSION
+from evalspec.model.listed_runs import DatasetRow, ListedValue, RunKind, RunOrigin, RunStatus, StoredRunEntry
+from evalspec.runs.store.run_log import DESCRIPTION_NAME, MARK_NAME, REPORT_NAME, STORE_VERSION, is_being_written
 
-UNFINISHED = "unfinished"
-UNREADABLE = "unreadable"
 _HEAD_BYTES = 4096
 _SERIES_LENGTH = 16
+_NAMED_TIME = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-")
+_UNKNOWN_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 _VERDICT = re.compile(rb'^  "verdict": "([^"\n]*)",\r?\n  "partial": (true|false),?\r?$', re.M)
 
 
@@ -44,19 +49,9 @@ DescriptionHead = project(
 """A Description with what lists of runs show, which is decoded in half the time."""
 
 
-class StoredValue(Struct):
-    """The value of a metric. `expected`: the samples that it should be over. `series`: see find_series."""
-
-    value: float | None = None
-    scored: int = 0
-    expected: int = 0
-    threshold: dict[str, float] | None = None
-    series: str | None = None
-
-
 class _Measured(Struct):
     name: str
-    metrics: dict[str, StoredValue] = {}
+    metrics: dict[str, ListedValue] = {}
 
 
 class _Report(Struct):
@@ -68,49 +63,92 @@ _REPORT_DECODER = Decoder(built(_Report))
 
 
 class RunRow(Struct, frozen=True):
-    """One run. `state`: its verdict, UNFINISHED, or UNREADABLE with the reason in `error`.
+    """One run. `recorded`: how its values were measured."""
 
-    `partial`: null without a verdict. `recorded`: how its values were measured. `retrievers`: names by dataset.
-    """
-
-    id: str
-    state: str
-    partial: bool | None = None
-    started_at: str | None = None
+    entry: StoredRunEntry
     recorded: Fingerprint = Fingerprint()
-    retrievers: dict[str, str] = field(default_factory=dict)
-    error: str | None = None
 
 
 def read_row(folder: Path) -> RunRow:
-    """Return the row of a run. Missing or damaged files make it UNREADABLE."""
+    """Return the row of a run, without its values and labels. Missing or damaged files make it DAMAGED."""
     path = folder / DESCRIPTION_NAME
     try:
         found = decode(path.read_bytes(), type=built(DescriptionHead))
-        state, partial = _find_state(folder / REPORT_NAME)
+        return RunRow(_describe(folder, found), found.fingerprint)
     except FileNotFoundError:
-        return RunRow(folder.name, UNREADABLE, error=f"there is no {path.name}. `evalspec runs prune` removes it")
+        message = f"there is no {path.name}. `evalspec runs prune` removes it"
     except OSError as error:
-        return RunRow(folder.name, UNREADABLE, error=f"{path}: {error.strerror or error}. check the path")
+        message = f"{path}: {error.strerror or error}. check the path"
+    except StoreError as error:
+        message = str(error)
     except (MsgspecError, ValueError, RecursionError) as error:
-        return RunRow(folder.name, UNREADABLE, error=f"{path}: not the description of a run: {error}")
+        message = f"{path}: not the description of a run: {error}"
+    return RunRow(_start(folder, RunStatus.DAMAGED, message))
+
+
+def _start(folder: Path, status: RunStatus, error: str | None = None) -> StoredRunEntry:
+    """Return what the name of a run's folder says of it."""
+    return StoredRunEntry(folder.name, status, name_time(folder), error=error)
+
+
+def name_time(folder: Path) -> str:
+    """Return the time in a run's name as ISO 8601 in UTC, to the millisecond. Without one, it is that of 1970."""
+    found = _NAMED_TIME.match(folder.name)
+    try:
+        moment = datetime.strptime(f"{found[1]}+0000", "%Y%m%dT%H%M%S.%f%z") if found else _UNKNOWN_TIME
+    except ValueError:
+        moment = _UNKNOWN_TIME
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _describe(folder: Path, found: Description) -> StoredRunEntry:
+    """Return the entry of a run whose description can be read.
+
+    Raises:
+        StoreError: Another version of evalspec wrote the run, or its lock or the mark of a push cannot be read.
+    """
     if found.store_version != STORE_VERSION:
-        message = f"{path}: written by another version of evalspec (layout {found.store_version})"
-        return RunRow(folder.name, UNREADABLE, error=message)
+        path = folder / DESCRIPTION_NAME
+        raise StoreError(f"{path}: written by another version of evalspec (layout {found.store_version})")
+    status, verdict, partial = _find_state(folder)
     no_verdict = f"{folder / REPORT_NAME}: no verdict found. `evalspec report {folder.name}` recreates the report"
     fingerprint = found.fingerprint
-    return RunRow(
-        id=folder.name,
-        state=state,
+    return replace(
+        _start(folder, status),
+        verdict=verdict,
         partial=partial,
-        started_at=fingerprint.started_at,
-        recorded=fingerprint,
+        manifest=None if fingerprint.manifest is None else fingerprint.manifest.path,
+        kind=RunKind.RETRIEVER if fingerprint.retrievers else RunKind.AGENT,
+        error=no_verdict if status is RunStatus.DAMAGED else None,
+        origin=read_origin(folder, found),
+        datasets=tuple(DatasetRow(one.name, one.selected) for one in fingerprint.datasets),
         retrievers={name: asked.name for name, asked in fingerprint.retrievers.items()},
-        error=no_verdict if state == UNREADABLE else None,
     )
 
 
-def read_values(folder: Path, recorded: Fingerprint) -> dict[str, dict[str, StoredValue]]:
+def read_origin(folder: Path, described: Description) -> RunOrigin:
+    """Return where a run is from. The build that evaluated it counts more than the build that pushed it.
+
+    Raises:
+        StoreError: The mark of a pushed run cannot be read.
+    """
+    given = described.fingerprint.ci
+    own = None if given is None else _clean(given)
+    if not (folder / MARK_NAME).exists():
+        return RunOrigin(own)
+    from evalspec.runs.store.pushed_runs import read_push_mark
+
+    mark = read_push_mark(folder)
+    return RunOrigin(own) if mark is None else RunOrigin(own or mark.ci, mark.user, mark.at)
+
+
+def _clean(given: CiBuild) -> CiBuild | None:
+    from evalspec.runs.store.ci_builds import clean_ci_build
+
+    return clean_ci_build(asdict(given))
+
+
+def read_values(folder: Path, recorded: Fingerprint) -> dict[str, dict[str, ListedValue]]:
     """Return the value of each metric by dataset, those with a threshold first.
 
     Nothing for a run that has no report, or one that cannot be read, which `read_row` reports.
@@ -119,13 +157,12 @@ def read_values(folder: Path, recorded: Fingerprint) -> dict[str, dict[str, Stor
         report = _REPORT_DECODER.decode((folder / REPORT_NAME).read_bytes())
     except (OSError, MsgspecError, ValueError, RecursionError):
         return {}
-    found = {}
-    for dataset in report.datasets:
-        for metric, one in dataset.metrics.items():
-            one.series = find_series(recorded, dataset.name, metric)
-        ordered = sorted(dataset.metrics.items(), key=lambda entry: not entry[1].threshold)
-        found[dataset.name] = dict(ordered)
-    return found
+    return {one.name: _order_values(one, recorded) for one in report.datasets}
+
+
+def _order_values(dataset: _Measured, recorded: Fingerprint) -> dict[str, ListedValue]:
+    ordered = sorted(dataset.metrics.items(), key=lambda entry: not entry[1].threshold)
+    return {metric: replace(found, series=find_series(recorded, dataset.name, metric)) for metric, found in ordered}
 
 
 def find_series(recorded: Fingerprint, dataset: str, metric: str) -> str | None:
@@ -143,15 +180,20 @@ def find_series(recorded: Fingerprint, dataset: str, metric: str) -> str | None:
     return None
 
 
-def _find_state(report: Path) -> tuple[str, bool | None]:
-    """Return the verdict of a finished run and whether it is partial; UNFINISHED or UNREADABLE.
+def _find_state(folder: Path) -> tuple[RunStatus, str | None, bool | None]:
+    """Return the status of a run, and the verdict of a finished one with whether it is partial.
 
     The verdict is in the first lines of a report. If a later release moves it, the whole report is read.
+
+    Raises:
+        StoreError: The lock of an unfinished run cannot be opened.
     """
     try:
-        with report.open("rb") as stream:
+        with (folder / REPORT_NAME).open("rb") as stream:
             found = _VERDICT.search(stream.read(_HEAD_BYTES)) or _VERDICT.search(stream.read())
     except FileNotFoundError:
-        return UNFINISHED, None
+        return RunStatus.RUNNING if is_being_written(folder) else RunStatus.INTERRUPTED, None, None
     verdict = found[1].decode(errors="replace") if found else ""
-    return (verdict, found[2] == b"true") if found and verdict in _VERDICTS else (UNREADABLE, None)
+    if not found or verdict not in _VERDICTS:
+        return RunStatus.DAMAGED, None, None
+    return RunStatus.FINISHED, verdict, found[2] == b"true"

@@ -82,7 +82,7 @@ def define_rubric(entry: MetricEntry) -> MetricDefinition:
         engine="ragas",
         build=build_label_scorer(entry.name, template, entry.labels, read, judges_silence=True),
         needs=needs,
-        direction=Direction(entry.direction or Direction.HIGHER),
+        direction=entry.direction or Direction.HIGHER,
         bounds=entry.range or (min(values), max(values)),
         judge_calls=lambda _contexts: 1,
         scores_answers="response" in names,
@@ -103,7 +103,7 @@ def define_scorer(entry: MetricEntry, folder: Path) -> MetricDefinition:
         engine="your own",
         build=lambda context: OwnScorer(entry.scorer or "", folder, context.parameters),
         parameters=_read_scorer(entry.scorer or "", folder),
-        direction=Direction(entry.direction or "higher"),
+        direction=entry.direction or Direction.HIGHER,
         bounds=entry.range or (None, None),
         scores_answers=False,  # unknown: the function may read only the ranking
     )

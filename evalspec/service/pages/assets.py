@@ -8,7 +8,7 @@ from importlib.resources import files
 from fastapi import APIRouter, Response
 from msgspec import Struct
 
-from evalspec.reports.html_report.document import read_asset, read_style
+from evalspec.reports.markup.assets import read_script, read_style
 from evalspec.service.problems import not_found
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -43,9 +43,8 @@ def link_asset(name: str) -> str:
 @cache
 def load_assets() -> Mapping[str, Asset]:
     """Return all files by their names without digest."""
-    own = files("evalspec.service.pages").joinpath("assets")
-    style = read_style() + own.joinpath("pages.css").read_text(encoding="utf-8")
-    script = f'"use strict";\n{read_asset("keys.js")}{own.joinpath("pages.js").read_text(encoding="utf-8")}'
+    own = files(__package__).joinpath("assets")
+    style, script = read_style(__package__, "pages"), read_script(__package__, ("pages",))
     found = (
         _name("pages.css", "text/css", style.encode()),
         _name("pages.js", "text/javascript", script.encode()),

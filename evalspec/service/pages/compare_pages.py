@@ -19,7 +19,6 @@ from evalspec.reports.markup.views import LONGEST
 from evalspec.reports.rows import AttemptRow
 from evalspec.reports.view.parts import Role
 from evalspec.reports.word_changes import TextPiece, mark_differences
-from evalspec.service import jobs
 from evalspec.service.access import Access
 from evalspec.service.comparing import (
     ComparisonContent,
@@ -29,6 +28,7 @@ from evalspec.service.comparing import (
     find_run_folder,
     load_content,
 )
+from evalspec.service.jobs import JobStatus
 from evalspec.service.pages.run_lists import list_run
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
@@ -215,7 +215,7 @@ def _count_samples(visit: Visit, asked: dict[str, Any]) -> int:
 def _follow_job(visit: Visit, asked: dict[str, Any]) -> ComparedOutcome:
     """Let a worker compare large runs, unless one does already."""
     job = find_same_job(visit.access, KIND, asked)
-    if job is not None and job.status == jobs.FAILED:
+    if job is not None and job.status == JobStatus.FAILED:
         return ComparedOutcome(errors=((job.error or "the comparison failed"),), can_force=not asked["allow_mismatch"])
     if job is None or not job.is_open:
         start_job(visit.access, KIND, asked, "compare")

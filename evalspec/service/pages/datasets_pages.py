@@ -9,7 +9,6 @@ from fastapi.responses import HTMLResponse
 from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, StoreError
-from evalspec.service import jobs
 from evalspec.service.dataset_checks import (
     KIND,
     LISTED_BYTES,
@@ -20,6 +19,7 @@ from evalspec.service.dataset_checks import (
     read_samples,
 )
 from evalspec.service.gold_people import list_project_sets
+from evalspec.service.jobs import JobStatus
 from evalspec.service.pages.dataset_views import (
     ListedDataset,
     describe_check,
@@ -201,7 +201,7 @@ def _check(visit: Visit, found: FoundDataset) -> CheckOutcome:
         return CheckOutcome(check_small(visit.project, found))
     asked = {**found.place.to_request(), "signature": found.signature}
     job = find_same_job(visit.access, KIND, asked)
-    if job is not None and job.status == jobs.FAILED:
+    if job is not None and job.status == JobStatus.FAILED:
         return CheckOutcome(error=job.error or "the check failed")
     check = decode_check(job.result, found.signature) if job is not None else None
     if check is not None:

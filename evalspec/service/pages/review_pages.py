@@ -15,7 +15,7 @@ from evalspec.curation.gold.review_session import ReviewSession
 from evalspec.curation.gold.reviewers import explain_no_review
 from evalspec.curation.gold.schema import Category, Event, Flag
 from evalspec.curation.gold.wording import CATEGORIES, FLAGS
-from evalspec.service.gold_api import Verdict
+from evalspec.service.gold_api import ReviewVerdict
 from evalspec.service.gold_people import find_project_set, find_project_triple, require_caller_person
 from evalspec.service.pages.case_pages import (
     NOT_REFUSED,
@@ -81,7 +81,7 @@ def record_review(
     visit: Reviewer,
     id: Id,
     shown: Shown,
-    verdict: Annotated[Verdict, Form()],
+    verdict: Annotated[ReviewVerdict, Form()],
     category: Annotated[Category | None, Form()] = None,
     note: FormNote = None,
     after: Id = "",

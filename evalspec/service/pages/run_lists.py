@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
-from evalspec.service.run_records import DatasetRow, ListedValue, RunEntry, RunStatus, TrendPoint
+from evalspec.model.listed_runs import DatasetRow, ListedValue, RunEntry, RunStatus
+from evalspec.service.run_records import TrendPoint
 from evalspec.verdict.wording import MARKS, render_known, render_limit
 
 _DATASETS_SHOWN = 3

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator
 from evalspec.base.foreign_text import cut
 from evalspec.base.plural import counted
 from evalspec.model import VerdictStatus
+from evalspec.model.listed_runs import RunEntry, RunStatus
 from evalspec.reports.base import REPORTERS
 from evalspec.reports.markup.elements import Element, Nodes, el, group
 from evalspec.reports.markup.elements import name as isolate
@@ -25,7 +26,7 @@ from evalspec.runs.store.files import DiskFull
 from evalspec.service import jobs, jobs_api, reports_api, runs_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.database import read_clock, reading
-from evalspec.service.jobs import Job
+from evalspec.service.jobs import Job, JobStatus
 from evalspec.service.pages.run_lists import build_trends, describe_origin, list_run, render_timestamp
 from evalspec.service.pages.run_sources import RunLinks, read_content
 from evalspec.service.pages.templating import render_page
@@ -33,7 +34,6 @@ from evalspec.service.pages.visits import Operator, Visit, Visitor, see_other
 from evalspec.service.places import hide_folder
 from evalspec.service.problems import ApiProblem, not_found
 from evalspec.service.run_index import NO_BRANCH, RunFilter, build_cursor_place
-from evalspec.service.run_records import RunEntry, RunStatus
 from evalspec.verdict.wording import MARKS
 
 ROUTER = APIRouter(include_in_schema=False)
@@ -44,7 +44,7 @@ _TREND_RUNS = 50
 _CHARTS_SHOWN = 16
 _REASONS_SHOWN = 60
 _RUN_KINDS = ("run",)
-_FAILED = (jobs.FAILED, jobs.CANCELLED)
+_FAILED = (JobStatus.FAILED, JobStatus.CANCELLED)
 _RECENT_SECONDS = 86_400.0
 _JOBS_SEARCHED = 50
 _BRANCHES_OF_FILTER = {"": None, ":none": NO_BRANCH}
@@ -212,8 +212,9 @@ def download_report(run_id: str, visit: Visitor, form: Annotated[str, Query(max_
 @ROUTER.get("/runs/{run_id}")
 def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
     """Show a run: verdict, reasons, tables, slices, distributions and metadata; its progress while it runs."""
-    entry = visit.access.runs.find(run_id)
+    # The job comes first: a run that ends meanwhile is shown as finished, or the page is loaded again.
     job = jobs.find_job_of_run(visit.access.engine, visit.namespace, run_id)
+    entry = visit.access.runs.find(run_id)
     content, error, is_preparing = _read_content(visit, entry)
     layout = lay_out(content.view) if content else Layout((), ())
     links = RunLinks(visit, run_id)
@@ -234,7 +235,7 @@ def show_run(run_id: str, visit: Visitor) -> HTMLResponse:
         reasons=_draw_reasons(visit, run_id, content) if content else None,
         sections=_draw_sections(visit, run_id, content, layout, links) if content else None,
         end=draw_run(content, links) if content else None,
-        jobs=[_show_job(job)] if job is not None and job.status != jobs.COMPLETED else [],
+        jobs=[_show_job(job)] if job is not None and job.status != JobStatus.COMPLETED else [],
         can_resume=may_change and entry.status is RunStatus.INTERRUPTED,
         can_retry=may_change and entry.status is RunStatus.FINISHED and _has_failures(visit, run_id),
         origin=describe_origin(entry),
@@ -288,7 +289,7 @@ def _draw_reasons(visit: Visit, run_id: str, content: RunContent) -> Element:
             return None
         said = f"{'' if found.complete else 'the first '}{counted(found.count, 'sample')}"
         address = visit.link_run(run_id, "/samples", reason=number)
-        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="whole", href=address)
+        return " ", el("a", said, el("span", " of this reason", class_="unseen"), class_="short", href=address)
 
     return group(draw_reasons(content.view.reasons[:_REASONS_SHOWN], link), draw_remarks(content))
 

@@ -94,7 +94,7 @@ def _draw_table(
         address = visit.link_sample(run_id, row.dataset, result.id, row.position, **kept)
         link = [
             el("a", isolate(room.clip(result.id)), href=address),
-            el("small", isolate(room.clip(row.dataset)), class_="inline") if len(content.limits) > 1 else None,
+            (" ", el("small", isolate(room.clip(row.dataset)), class_="inline")) if len(content.limits) > 1 else None,
             None if row.question is None else el("span", row.question, class_="question", dir="auto"),
         ]
         scores = show_scores(result, metrics, limits)

@@ -15,6 +15,7 @@ from evalspec import __version__
 from evalspec.base.foreign_text import cut, encodable, visible
 from evalspec.base.plural import counted
 from evalspec.reports.markup.elements import Element, Nodes, chip, group
+from evalspec.reports.markup.run import draw_keys
 from evalspec.reports.markup.samples import draw_documents, draw_question, draw_references, draw_sample, draw_score
 from evalspec.reports.markup.views import LONGEST, draw_about, draw_cell, draw_line_words, draw_part, draw_words
 from evalspec.reports.view.parts import TONES, Role
@@ -80,6 +81,7 @@ def _load_environment() -> "Environment":
         "draw_about": draw_about,
         "draw_cell": _as_element(draw_cell),
         "draw_documents": draw_documents,
+        "draw_keys": draw_keys,
         "draw_line": _as_element(draw_line_words),
         "draw_part": _as_element(draw_part),
         "draw_question": _as_element(draw_question),

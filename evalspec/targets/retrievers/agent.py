@@ -19,11 +19,14 @@ from msgspec.structs import replace
 from evalspec.base.errors import RetrieverError
 from evalspec.inputs.datasets.query_input import QueryInput, describe_question
 from evalspec.model import AgentReply, RetrieverSettings, Sample, SearchTrace
+from evalspec.model.fingerprints import RetrieverMode
 from evalspec.targets.retrievers.base import Hit, Reranks, Retriever, SearchRequest, collapse_hits
 
-RERANK = "retrieve+rerank"
 RERANK_FACTOR = 3
 """Candidates per requested document if nothing sets the number of documents to rerank."""
+
+DEFAULT_TOP_K = 10
+"""Documents of a ranking if neither the settings nor the metrics of the dataset say how many."""
 
 DEFAULT = "default"
 """The origin of a setting with its default value."""
@@ -72,7 +75,7 @@ class RetrieverAgent:
         top_k = own.top_k or self._settings.top_k
         timings: Counter[str] = Counter()
         started = perf_counter()
-        reranks = self._settings.mode == RERANK
+        reranks = self._settings.mode == RetrieverMode.RERANK
         wanted = self._count_candidates(own, top_k) if reranks else top_k
         request = self._build_request(sample, wanted, own)
         async with self._in_time():

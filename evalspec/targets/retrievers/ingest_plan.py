@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Generic, TypeVar, cast
 from urllib.parse import quote, unquote
@@ -23,6 +22,7 @@ from msgspec import Struct
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem, Unmeasurable
 from evalspec.base.plural import counted
 from evalspec.model import Document
+from evalspec.model.fingerprints import Cleanup
 from evalspec.targets.retrievers.base import Deletes, Ingests, Prepares, Retriever
 
 OWN_BEGINNING = "eval:"
@@ -78,14 +78,6 @@ def _is_invisible(character: str) -> bool:
 
 def _make_visible(character: str) -> str:
     return f"U+{ord(character):04X}" if _is_invisible(character) and character != " " else character
-
-
-class Cleanup(StrEnum):
-    """When to delete the documents after the queries."""
-
-    NONE = "none"
-    ON_SUCCESS = "on-success"
-    ALWAYS = "always"
 
 
 _CLEANUP_WORDS = {

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Confirmation, ConfirmationStatus, DatasetResult, RegressionOutcome, VerdictStatus
 from evalspec.model.fingerprints import Fingerprint
+from evalspec.model.verdicts import RegressionRule
 from evalspec.verdict.comparison.baseline import Baseline, count_attempts
 from evalspec.verdict.comparison.regression import OutcomeKey, decide_regressions
 
@@ -43,7 +44,8 @@ def confirm(
         return {one.key: one for one in found}
 
     # The test alone confirms a drop or refutes it. What a refuted drop leaves open is a matter of all rules.
-    tests, settled = decide(policy.model_copy(update={"regression": "drop", "max_removed": 1.0})), decide(policy)
+    alone = policy.model_copy(update={"regression": RegressionRule.DROP, "max_removed": 1.0})
+    tests, settled = decide(alone), decide(policy)
     return tuple(
         _apply(one, _describe(tests[one.key], settled[one.key]), settled[one.key].status) if one.rests_on_test else one
         for one in outcomes

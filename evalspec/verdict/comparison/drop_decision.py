@@ -17,6 +17,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.model.comparisons import Delta
+from evalspec.model.verdicts import RegressionRule
 from evalspec.verdict.comparison.comparability import was_narrowed
 from evalspec.verdict.comparison.drops import BY_VALUE, PROMOTE
 from evalspec.verdict.comparison.pairing import (
@@ -31,9 +32,8 @@ from evalspec.verdict.comparison.pairing import (
     to_paired,
 )
 from evalspec.verdict.comparison.wording import render_p
-from evalspec.verdict.gate import LostSamples
 from evalspec.verdict.validity.changes import Evidence, PairedScores, SignificanceRules, weigh
-from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
 from evalspec.verdict.wording import render_value
 
@@ -211,7 +211,7 @@ def _weigh(one: Held, evidence: Evidence, policy: CiGate, broken: str | None) ->
     largest = evidence.largest_drop
     if largest is not None and largest < one.limit - _ROUNDING:
         return _Decision(PASS, f"a {one.change} of {one.limit:g} is excluded ({count})", proven=True)
-    if policy.regression == "notWorse":
+    if policy.regression is RegressionRule.NOT_WORSE:
         return _Decision(INCOMPLETE, f"{_describe_lack(one, evidence)} ({count})")
     return _Decision(PASS, f"{_describe_doubt(one, evidence, policy, few=bool(broken))} ({count})")
 

@@ -13,6 +13,7 @@ from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
 from evalspec.model.fingerprints import Fingerprint
+from evalspec.model.verdicts import RegressionRule
 from evalspec.verdict.comparison.baseline import common_datasets, list_pooled
 from evalspec.verdict.comparison.comparability import list_model_mismatches, was_narrowed
 from evalspec.verdict.comparison.pairing import is_edited, pair_samples
@@ -37,7 +38,7 @@ _STRICTER = {
 _OF_BASELINE = {"max_drop", "regression", "alpha", "new_failures", "max_removed"}
 """Keys that mean nothing in a gate without a baseline."""
 
-_WORDS = {"drop": 0.0, "notWorse": 1.0}
+_WORDS = {RegressionRule.DROP: 0.0, RegressionRule.NOT_WORSE: 1.0}
 _OFF = {"alpha": inf}
 """The strictness of a key that is null, if null does not turn the rule off: without alpha, every drop counts."""
 

@@ -7,8 +7,8 @@ from msgspec import Struct, field
 from evalspec.model import DatasetResult, Direction, SampleResult, Score, ScoreStatus
 from evalspec.model.comparisons import Delta
 from evalspec.verdict.stats import compute_statistic
+from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.stats.paired import compute_differences
-from evalspec.verdict.summary import find_cluster
 from evalspec.verdict.validity.changes import PairedScores
 
 Pair = tuple[SampleResult, SampleResult]

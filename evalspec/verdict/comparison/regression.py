@@ -22,6 +22,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.model.fingerprints import Fingerprint, SelectionDigest
+from evalspec.model.verdicts import RegressionRule
 from evalspec.verdict.comparison.baseline import Baseline
 from evalspec.verdict.comparison.comparability import list_metric_mismatches, list_model_mismatches
 from evalspec.verdict.comparison.drop_decision import Held, Matched, decide_drop, pair_held
@@ -32,9 +33,8 @@ from evalspec.verdict.comparison.pairing import (
     is_edited,
     pair_samples,
 )
-from evalspec.verdict.gate import LostSamples
 from evalspec.verdict.validity.changes import SignificanceRules, weigh
-from evalspec.verdict.validity.coverage import exceeds_share
+from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
@@ -70,12 +70,12 @@ def decide_regressions(
     ]
     families = _choose(_hold_all(baseline.run, candidate, matched, policy), ComparedWith.BASELINE, only)
     # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
-    of_anchor = policy.model_copy(update={"regression": "drop", "new_failures": None, "max_removed": 1.0})
+    of_anchor = policy.model_copy(update={"regression": RegressionRule.DROP, "new_failures": None, "max_removed": 1.0})
     anchored: list[list[Held]] = []
     if baseline.anchor is not None:
         old = [_match(baseline.anchor, candidate, dataset, policy) for dataset in datasets]
         anchored = _hold_all(baseline.anchor, candidate, old, of_anchor)
-    is_shared = policy.regression == "drop" and any(one.paired for family in anchored for one in family)
+    is_shared = policy.regression is RegressionRule.DROP and any(one.paired for family in anchored for one in family)
     anchored = _choose(anchored, ComparedWith.ANCHOR, only)
     outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
     if only is None:

@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     import numpy
     from numpy.typing import NDArray
 
+    from evalspec.model import Sample, SampleResult
+
+
+def find_cluster(sample: "Sample | SampleResult", key: str | None) -> Hashable:
+    """Return the cluster of a sample: its copies, or its declared one. A sample without either is one of its own."""
+    if sample.unit is not None:
+        return "copies of", sample.unit
+    return (key, str(sample.metadata[key])) if key is not None and key in sample.metadata else sample.id
+
 
 def number_clusters(labels: Sequence[Hashable], count: int) -> list[int]:
     """Return the number of each value's cluster, from 0, in the order of first occurrence of the labels.

@@ -14,6 +14,7 @@ import yaml
 from evalspec.api.public import validate
 from evalspec.service import dataset_checks, jobs, uploaded_datasets
 from evalspec.service.dataset_checks import run_dataset_check
+from evalspec.service.jobs import JobStatus
 from evalspec.service.pages import datasets_pages
 from evalspec.service.serving import purge_expired
 from evalspec.service.settings import Project
@@ -143,7 +144,7 @@ def test_a_large_dataset_is_checked_by_a_worker(ben, shop, engine, monkeypatch):
 
     work: Any = SimpleNamespace(project=Project("shop", shop), job=claimed)
     assert claimed.id == job.id
-    jobs.finish(engine, claimed, jobs.COMPLETED, result=run_dataset_check(work))
+    jobs.finish(engine, claimed, JobStatus.COMPLETED, result=run_dataset_check(work))
     assert "24 readable samples" in text_of(ben.get(path))
     (shop / "answers.jsonl").write_text('{"input": "Q", "expected": "A"}\n')
     assert "A worker checks this dataset" in ben.get(path)

@@ -193,7 +193,7 @@ def test_a_dispute_ends_with_a_revision_by_keys(visit, root, size):
         keys.type("Ben is right.")
         keys.press("Enter")
         expect(page.locator(".about .chip")).to_have_text("pending")
-        expect(page.locator(".sample-page")).to_contain_text("j k 2 are no keys here.")
+        expect(page.locator(".blocks")).to_contain_text("j k 2 are no keys here.")
         expect(page.get_by_role("table", name="Events of the triple")).to_contain_text("Ben is right.")
         found.check()
 

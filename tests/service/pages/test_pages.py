@@ -16,6 +16,7 @@ from evalspec.model import DatasetResult, Run, SliceResult, Summary, Threshold, 
 from evalspec.reports.base import REPORTERS
 from evalspec.reports.markup.run_content import build_content
 from evalspec.service import jobs, run_index
+from evalspec.service.jobs import JobStatus
 from evalspec.service.kept_json import encode_kept
 from evalspec.service.pages import compare_pages
 from evalspec.service.pages.assets import load_assets
@@ -165,6 +166,13 @@ def test_reasons_without_a_threshold_link_to_their_samples(client, projects, age
 
 
 @only_sqlite
+def test_a_blank_is_between_a_sample_and_its_dataset(client, shop):
+    page = page_of(client, f"/runs/{run_shop(shop).id}/samples")
+    shown = re.search(r'class="sample">(<a .*?</small>)', page).group(1)
+    assert re.sub(r"<[^>]*>", "", shown) == "refunds-0 answers"
+
+
+@only_sqlite
 def test_lists_are_paged_by_links(client, shop, monkeypatch):
     from evalspec.service.pages import runs_pages, samples_pages
 
@@ -259,16 +267,40 @@ def test_a_visitor_of_several_namespaces_has_them_in_every_address(client, proje
         inside = [link for link in links_of(page) if link.startswith(("/runs", "/compare"))]
         assert inside
         assert not [link for link in inside if "namespace=" not in link]
-        for form in re.findall(r"<form class=\"filters\".*?</form>", page, re.DOTALL):
+        for form in re.findall(r"<form class=\"fields\".*?</form>", page, re.DOTALL):
             assert 'name="namespace" value="docs"' in form
+
+
+def interrupt(shop, run):
+    (shop / ".evalspec" / "runs" / run / "report.json").unlink()
+    log = shop / ".evalspec" / "runs" / run / "samples.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+
+
+@only_sqlite
+def test_a_run_that_is_completed_while_its_page_is_made_is_not_called_interrupted(client, projects, work, monkeypatch):
+    assert client.post("/v1/runs", json={}).status_code == 202
+    work()
+    (run,) = [one["runId"] for one in client.get("/v1/runs").json()["runs"]]
+    interrupt(projects["shop"], run)
+    assert "INTERRUPTED" in page_of(client, f"/runs/{run}")
+    assert client.post(f"/runs/{run}/resume", headers=BROWSER, follow_redirects=False).status_code == 303
+    find = jobs.find_job_of_run
+
+    def complete_and_find(*given):
+        work()
+        return find(*given)
+
+    monkeypatch.setattr(jobs, "find_job_of_run", complete_and_find)
+    page = page_of(client, f"/runs/{run}")
+    assert "INTERRUPTED" not in page
+    assert "NOT GATED" in page
 
 
 @only_sqlite
 def test_only_an_operator_has_buttons_that_change_something(client, shop, engine, as_user):
     run = run_shop(shop).id
-    (shop / ".evalspec" / "runs" / run / "report.json").unlink()
-    log = shop / ".evalspec" / "runs" / run / "samples.jsonl"
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:-3]))
+    interrupt(shop, run)
     resume = f"/runs/{run}/resume"
     as_user("read")
     page = page_of(client, f"/runs/{run}")
@@ -288,7 +320,7 @@ def test_only_an_operator_has_buttons_that_change_something(client, shop, engine
     assert client.post(cancel, headers=BROWSER).status_code == 403
     as_user("run")
     assert client.post(cancel, headers=BROWSER, follow_redirects=False).headers["Location"] == f"/runs/{run}"
-    assert jobs.find_job(engine, "shop", job.id).status == jobs.CANCELLED
+    assert jobs.find_job(engine, "shop", job.id).status == JobStatus.CANCELLED
 
 
 @only_sqlite
@@ -309,7 +341,12 @@ def test_what_failed_is_tried_again_by_a_button(client, shop, engine, as_user):
     assert again in page_of(client, "/runs")
     assert client.post(again, headers=BROWSER, follow_redirects=False).headers["Location"] == "/runs"
     new, old = jobs.list_jobs(engine, "shop", ["run"])
-    assert (old.id, new.status, new.user, new.request) == (job.id, jobs.PENDING, "ben@example.com", job.request)
+    assert (old.id, new.status, new.user, new.request) == (
+        job.id,
+        JobStatus.PENDING,
+        "ben@example.com",
+        job.request,
+    )
     assert again not in page_of(client, "/runs")
     assert retry in page_of(client, f"/runs/{run}")
     assert client.post(retry, headers=BROWSER, follow_redirects=False).headers["Location"] == f"/runs/{run}"
@@ -420,7 +457,7 @@ def test_a_large_comparison_is_made_by_a_job(client, engine, work, shop):
     jobs.enqueue(engine, "shop", compare_pages.KIND, asked, "ana", id=id, calls=0, limits=limits)
     work()
     job = jobs.find_job(engine, "shop", id)
-    assert job.status == jobs.COMPLETED, job.error
+    assert job.status == JobStatus.COMPLETED, job.error
     assert list((shop / ".evalspec" / "index" / runs[1]).glob("comparison-*.json"))
     page = page_of(client, f"/compare?baseline={runs[0]}&candidate={runs[1]}")
     assert "Newly passing" in page

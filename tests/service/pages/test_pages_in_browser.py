@@ -127,6 +127,25 @@ def test_a_list_is_read_by_keys(opened, shops):
         found.check()
 
 
+def test_on_a_phone_the_parts_of_a_run_are_folded_as_in_the_report(opened, shops):
+    path = f"/runs/{shops.runs[2]}"
+    with opened(**SIZES["phone"]) as found:
+        page = found.page
+        found.go(path)
+        expect(page.locator("#dataset-0 > .foldable[open]")).to_be_visible()
+        expect(page.locator("#dataset-1 table").first).to_be_hidden()
+        page.get_by_role("heading", name="rankings").click()
+        expect(page.locator("#dataset-1 table").first).to_be_visible()
+        page.evaluate(f"htmx.ajax('GET', '{path}', {{target: '#main', select: '#main', swap: 'outerHTML'}})")
+        expect(page.locator("#dataset-1 table").first).to_be_hidden()
+        expect(page.locator(".foldable .foldable")).to_have_count(0)
+        found.check()
+    with opened(java_script_enabled=False, **SIZES["phone"]) as found:
+        found.go(path)
+        expect(found.page.locator("#dataset-1 table").first).to_be_visible()
+        assert found.troubles == []
+
+
 def test_the_focus_is_visible_and_trapped_nowhere(opened, shops):
     with opened("shop", "docs") as found:
         found.go(f"/runs/{shops.runs[2]}?namespace=shop")
@@ -203,7 +222,7 @@ def test_a_comparison_shows_flips_first_with_the_words_that_differ(opened, shops
             "Newly passing (N)",
             "answers",
         ]
-        flip = found.page.locator(".flip").first
+        flip = found.page.locator(".entries > li").first
         expect(flip.locator("h3")).to_contain_text("billing-3")
         expect(flip.locator(".values")).to_contain_text("exact_match 1.000 → 0.000")
         assert flip.locator("mark").all_text_contents() == ["30", "Write to the help desk", "14", "Ask a friend"]
@@ -247,7 +266,7 @@ def test_hostile_texts_are_shown_and_do_nothing(opened, shops):
         ):
             look(path)
         look(sample_path(run, "answers", ids[script]))
-        expect(page.locator(".other-labels li").first).to_be_visible()
+        expect(page.locator(".labelling .notes li").first).to_be_visible()
         for number, id in enumerate(ids):
             look(f"/runs/{run}/sample?at={number}")
             assert page.locator("h1 bdi").text_content().startswith(visible(id)[:159]), id
@@ -299,16 +318,17 @@ def test_two_people_label_by_keys_without_seeing_each_other(opened, shops):
         expect(title).to_have_text("refunds-12")
         keyboard.press("u")
         expect(title).to_have_text("refunds-8")
-        expect(page.locator(".own-label")).to_have_count(0)
+        own = page.locator("p").filter(has_text=re.compile("^You:"))
+        expect(own).to_have_count(0)
         found.go(sample_path(run, "answers", "refunds-0"))
-        expect(page.locator(".own-label")).to_contain_text("g is good")
+        expect(own).to_contain_text("g is good")
         keyboard.press("3")
         expect(page.get_by_role("button", name="Agree", exact=True)).to_be_focused()
         keyboard.press("n")
         keyboard.type("it cites a friend")
         keyboard.press("Escape")
         keyboard.press("d")
-        expect(page.locator(".own-label").nth(1)).to_contain_text("disagree")
+        expect(own.nth(1)).to_contain_text("disagree")
         found.check()
     with opened(user="dan@example.com", scopes=("review",)) as found:
         page, keyboard = found.page, found.page.keyboard
@@ -316,7 +336,7 @@ def test_two_people_label_by_keys_without_seeing_each_other(opened, shops):
         expect(page.locator("main")).to_contain_text("1 label of others, shown after yours")
         assert "cleo" not in page.content()
         keyboard.press("b")
-        expect(page.locator(".other-labels")).to_have_text(re.compile("cleo@example.com:.*good.*g is good"))
+        expect(page.locator(".notes")).to_have_text(re.compile("cleo@example.com:.*good.*g is good"))
         found.go(f"/runs/{run}/labels")
         keyboard.press("j")
         expect(page.get_by_role("link", name="refunds-0").first).to_be_focused()

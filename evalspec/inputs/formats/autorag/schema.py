@@ -9,6 +9,7 @@ from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.located import render_ids
 from evalspec.inputs.datasets.parquet_table import TextColumn, read_table
 from evalspec.model import Document, Sample
+from evalspec.model.samples import FlatIds
 
 QA_COLUMNS = (
     TextColumn("qid"),
@@ -32,7 +33,7 @@ Row = Mapping[str, Any]
 Groups = tuple[tuple[str, ...], ...]
 
 
-def check_qa(rows: Sequence[Row], retrieval_gt_1d: str | None, shown_as: str) -> Iterator[Problem]:
+def check_qa(rows: Sequence[Row], retrieval_gt_1d: FlatIds | None, shown_as: str) -> Iterator[Problem]:
     """Yield problems of qa.parquet that need no other file."""
     if not rows:
         yield Problem("there are no rows", "write one per question", shown_as)
@@ -214,14 +215,14 @@ def read_documents(path: Path, shown_as: str, notes: ReadingNotes) -> list[Docum
     return documents
 
 
-def _parse_groups(needed: Any, retrieval_gt_1d: str | None) -> Groups:
+def _parse_groups(needed: Any, retrieval_gt_1d: FlatIds | None) -> Groups:
     """Return ground truth as groups: AND over groups, OR within a group. Empty without ground truth."""
     if isinstance(needed, str):
         return ((needed,),)
     if any(isinstance(group, list) for group in needed):
         return tuple(tuple(dict.fromkeys(group)) for group in needed if group)
     distinct = tuple(dict.fromkeys(needed))
-    if retrieval_gt_1d == "and":
+    if retrieval_gt_1d is FlatIds.ALL:
         return tuple((document,) for document in distinct)
     return (distinct,) if distinct else ()
 

@@ -16,6 +16,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.formats.unrag.compat import OWN_KEY
+from evalspec.model.fingerprints import RetrieverMode
 
 
 def _refuse_blank(text: str) -> str:
@@ -27,7 +28,6 @@ def _refuse_blank(text: str) -> str:
 Text = Annotated[StrictStr, AfterValidator(_refuse_blank)]
 Positive = Annotated[StrictInt, Field(ge=1)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
-Mode = Literal["retrieve", "retrieve+rerank"]
 
 
 class UnragPart(BaseModel):
@@ -69,7 +69,7 @@ class UnragDefaults(UnragPart):
 
     scope_prefix: Text
     top_k: Positive | None = None
-    mode: Mode | None = None
+    mode: RetrieverMode | None = None
     rerank_top_k: Positive | None = None
     thresholds: UnragThresholds = Field(default_factory=UnragThresholds)
 
@@ -91,7 +91,7 @@ class UnragSettings(UnragPart):
     id: Text | None = None
     description: Text | None = None
     scope_prefix: Text | None = None
-    mode: Mode | None = None
+    mode: RetrieverMode | None = None
     rerank_top_k: Positive | None = None
 
 

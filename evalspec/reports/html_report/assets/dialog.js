@@ -7,13 +7,13 @@ class SampleDialog {
     this.orderOf = orderOf;
     this.title = el("h1", { id: "sample-title", tabindex: "-1" });
     this.about = el("p", { class: "about" });
-    this.content = el("div", { class: "content" });
+    this.content = el("div", { class: "blocks" });
     this.back = el("button", { type: "button", "data-previous": true, click: () => this.step(-1) }, "Previous");
     this.on = el("button", { type: "button", "data-next": true, click: () => this.step(1) }, "Next");
     const close = el("button", { type: "button", click: () => this.element.close() }, "Close");
     this.element = el(
       "dialog",
-      { "aria-labelledby": "sample-title", close: () => this.forget(), click: (event) => this.closeOutside(event) },
+      { class: "drawer", "aria-labelledby": "sample-title", close: () => this.forget(), click: (event) => this.closeOutside(event) },
       el("div", { class: "bar" }, el("div", { class: "buttons" }, this.back, this.on, close), this.title, this.about),
       this.content,
     );

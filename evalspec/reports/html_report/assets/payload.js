@@ -1,5 +1,8 @@
 // The data of the samples, unpacked on demand.
 
+/** The data that the page needs immediately. */
+const overview = JSON.parse(document.getElementById("overview").textContent);
+
 const whole = new Promise((resolve) => {
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", resolve, { once: true });
   else resolve();

@@ -1,4 +1,4 @@
-// What pages of the service do besides keys.
+// What only pages of the service do.
 
 // A menu closes when the focus leaves it, or by Escape.
 for (const menu of document.querySelectorAll("details.menu")) {
@@ -16,3 +16,6 @@ for (const menu of document.querySelectorAll("details.menu")) {
 document.body.addEventListener("htmx:responseError", (event) => {
   location.assign(event.detail.pathInfo.finalRequestPath ?? location.href);
 });
+
+// What is new on a page is folded as it was when it opened.
+document.body.addEventListener("htmx:load", foldParts);

@@ -1,21 +1,4 @@
-// The only code that creates elements: texts become text nodes, and attributes are set by name.
-
-/** The data that the page needs immediately. */
-const overview = JSON.parse(document.getElementById("overview").textContent);
-
-/** Flatten nested lists of parts, without null, undefined, false and empty texts. */
-const present = (parts) => parts.flat(Infinity).filter((part) => part || part === 0);
-
-function el(name, properties = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(properties)) {
-    if (value === null || value === undefined || value === false) continue;
-    if (typeof value === "function") element.addEventListener(key, value);
-    else element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...present(children));
-  return element;
-}
+// Elements that the report drew and packed.
 
 /** Create an element that the report drew. A number stands for one of the sample's texts. */
 function build([name, attributes, children], texts = []) {
@@ -27,12 +10,6 @@ function build([name, attributes, children], texts = []) {
   if (parts.length === 1 && parts[0].length > LONGEST_AT_ONCE) return longProse(attributes, parts[0]);
   return el(name, attributes, parts);
 }
-
-/** Whether the page is laid out for a phone, as in the styles. */
-const isPhone = matchMedia("(max-width: 720px)").matches;
-
-const formatCount = (count) => count.toLocaleString("en-US");
-const counted = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
 
 const LONGEST_AT_ONCE = 20000;
 

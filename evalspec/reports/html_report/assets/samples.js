@@ -16,7 +16,7 @@ class SampleTable {
     this.body = el("tbody", { role: "rowgroup" });
     this.head = el("tr", { role: "row" });
     this.count = el("p", { class: "count", role: "status" });
-    this.reason = el("div", { class: "chosen", hidden: true });
+    this.reason = el("div", { class: "remark buttons", hidden: true });
     this.pager = el("div", { class: "buttons" });
     this.search = el("input", {
       type: "search",
@@ -47,7 +47,7 @@ class SampleTable {
       el("h2", { tabindex: "-1" }, "Samples"),
       el(
         "form",
-        { class: "filters", role: "search", "aria-label": "Filter samples", submit: (event) => event.preventDefault() },
+        { class: "fields", role: "search", "aria-label": "Filter samples", submit: (event) => event.preventDefault() },
         this.datasets.length > 1 && field("Dataset", this.chosen),
         field("Search in id, question, answer, tags", this.search),
         field("Status", this.state),
@@ -61,7 +61,7 @@ class SampleTable {
         { class: "scroll", role: "region", tabindex: "0", "aria-label": "Samples" },
         el(
           "table",
-          { class: "samples cards", role: "table" },
+          { class: "samples cards list", role: "table" },
           el("caption", { class: "unseen" }, "Samples. Column titles are buttons that sort."),
           el("thead", { role: "rowgroup" }, this.head),
           this.body,

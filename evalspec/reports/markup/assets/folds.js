@@ -15,7 +15,7 @@ function shorten(list, most, noun) {
     rest[0].setAttribute("tabindex", "-1");
     rest[0].focus({ preventScroll: true });
   };
-  const button = el("button", { type: "button", class: "more", click: showAll }, `Show all ${counted(items.length, noun)}`);
+  const button = el("button", { type: "button", click: showAll }, `Show all ${counted(items.length, noun)}`);
   (list.closest(".scroll") ?? list).after(button);
 }
 
@@ -37,11 +37,18 @@ function followToPart() {
   part.scrollIntoView();
 }
 
-for (const body of document.querySelectorAll("table.cards > tbody")) shorten(body, ROWS_AT_ONCE, "row");
-for (const list of document.querySelectorAll("ol.entries")) shorten(list, ENTRIES_AT_ONCE, list.dataset.noun);
-if (isPhone) {
-  for (const folded of document.querySelectorAll("[data-folds] details[open]")) folded.open = false;
-  for (const part of document.querySelectorAll("[data-folds]")) foldPart(part);
+/** Shorten and fold each part of the page, once. */
+function foldParts() {
+  for (const part of document.querySelectorAll("[data-folds]:not([data-folded])")) {
+    part.dataset.folded = "";
+    for (const body of part.querySelectorAll("table.cards > tbody")) shorten(body, ROWS_AT_ONCE, "row");
+    for (const list of part.querySelectorAll("ol.entries")) shorten(list, ENTRIES_AT_ONCE, list.dataset.noun);
+    if (!isPhone) continue;
+    for (const folded of part.querySelectorAll("details[open]")) folded.open = false;
+    foldPart(part);
+  }
 }
+
+foldParts();
 window.addEventListener("hashchange", followToPart);
 followToPart();

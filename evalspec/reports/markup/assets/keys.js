@@ -27,7 +27,7 @@ const KEYS = new Map([
   ["j", () => step(1)],
   ["k", () => step(-1)],
   ["u", () => follow("[data-up]")],
-  ["/", () => scope().querySelector("[data-search], .filters input:not([type=hidden])")?.focus()],
+  ["/", () => scope().querySelector("[data-search]")?.focus()],
   ["?", () => help.showModal()],
 ]);
 
@@ -73,5 +73,4 @@ document.addEventListener("keydown", (event) => {
 if (helpButton) {
   helpButton.hidden = false;
   helpButton.addEventListener("click", () => help.showModal());
-  help.querySelector("[data-close]")?.addEventListener("click", () => help.close());
 }

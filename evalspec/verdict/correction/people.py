@@ -1,0 +1,191 @@
+"""The correction of a judged metric over the samples of a dataset, or over those of a slice."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.base.plural import name_some, pluralize
+from evalspec.inputs.manifest.gate_schema import CiGate, JudgeCorrection, JudgePolicy
+from evalspec.model import (
+    Basis,
+    Correction,
+    DatasetResult,
+    DrawKind,
+    PeopleScore,
+    PeopleScores,
+    SampleResult,
+    Score,
+    ScoreStatus,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.verdict.correction.agreement import measure_kappa
+from evalspec.verdict.correction.estimates import Corrected, Opinions, correct
+from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.stats.clusters import find_cluster
+from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
+
+LEAST_ALPHA = 0.6
+"""Krippendorff's alpha below which people do not agree on what they say about a metric."""
+
+NO_LABELS = "there are no blind random labels"
+
+People = Mapping[str, PeopleScores]
+"""What people say about the scores of a dataset, by metric."""
+
+
+class Reply(NamedTuple):
+    """The place of a reply: id of its sample, and number of the attempt from 1."""
+
+    sample: str
+    attempt: int
+
+
+class Correctable(Struct, frozen=True):
+    """What judge and people say about one metric, ready to be estimated; `reason`: why people's part is too small.
+
+    `scores`: people's scores of the replies that count.
+    """
+
+    opinions: Opinions
+    scores: Sequence[PeopleScore]
+    reason: str | None = None
+
+    def estimate(self, confidence: float = CONFIDENCE) -> Corrected | None:
+        """Return people's mean over all replies; None where `reason` says why, or with too few labels."""
+        return None if self.reason else correct(self.opinions, confidence)
+
+
+def gather(
+    samples: Sequence[SampleResult], metric: MetricOutline, people: PeopleScores, cluster: str | None
+) -> Correctable:
+    """Return what judge and people say about the replies to some samples. `cluster`: as for `find_cluster`.
+
+    Replies to which the metric does not apply are left out. Replies without a score are not: people may have one.
+    """
+    known = {Reply(one.id, one.attempt): one for one in people.scores}
+    rows = [
+        (reply, score, find_cluster(sample, cluster))
+        for sample in samples
+        for reply, score in _list_replies(sample, metric.name)
+        if score.status is not ScoreStatus.NOT_APPLICABLE
+    ]
+    found = [known.get(reply) for reply, _, _ in rows]
+    scores = [one for one in found if one is not None]
+    unchanged = {Reply(*one) for one in people.unchanged}
+    opinions = Opinions(
+        judged=[score.value for _, score, _ in rows],
+        people=[None if one is None else one.value for one in found],
+        bounds=metric.reach or (0.0, 1.0),
+        weights=[1.0 if one is None else 1 / (one.draw.probability or 1.0) for one in found],
+        units=[unit for *_, unit in rows],
+        groups=[reply in unchanged for reply, *_ in rows],
+    )
+    return Correctable(opinions, scores, _explain(metric, scores, opinions))
+
+
+def describe_correction(found: Correctable) -> Correction:
+    """Return the numbers of judge and people and the estimate, for reports."""
+    opinions = found.opinions
+    judged = [one for one in opinions.judged if one is not None]
+    said = [one.value for one in found.scores]
+    both = [
+        (one, other)
+        for one, other in zip(opinions.judged, opinions.people, strict=True)
+        if one is not None and other is not None
+    ]
+    kappa = measure_kappa([one for one, _ in both], [other for _, other in both], opinions.bounds)
+    estimate = found.estimate()
+    return Correction(
+        judge=sum(judged) / len(judged) if judged else None,
+        people=sum(said) / len(said) if said else None,
+        value=estimate.value if estimate else None,
+        interval=estimate.interval if estimate else None,
+        method=estimate.method if estimate else None,
+        labels=len(said),
+        replies=len(opinions.judged),
+        missing=estimate.missing if estimate else 0,
+        kappa=kappa.value,
+        kappa_interval=kappa.interval,
+        reason=None if estimate else found.reason or _say_few(len(said)),
+    )
+
+
+def find_people(threshold: Threshold, metric: MetricOutline, policy: CiGate, people: People) -> PeopleScores | None:
+    """Return what people say about the metric of a limit; None if that does not count, or nobody says anything."""
+    is_mean = (threshold.stat or metric.statistic) == "mean"
+    is_used = metric.judged and is_mean and policy.judge.correct is not JudgeCorrection.OFF
+    return people.get(metric.name) if is_used else None
+
+
+def doubt_judge(found: Threshold, policy: CiGate, said: PeopleScores | None, agreement: Correction | None) -> Threshold:
+    """Return the outcome of a limit on a judged metric, INCOMPLETE where the manifest asks for more than there is.
+
+    `said`: what people say about the metric. `agreement`: how well the judge agrees with it.
+    """
+    if found.status not in (VerdictStatus.PASS, VerdictStatus.FAIL) or found.basis is None:
+        return found
+    reason = next(_list_doubts(found, policy.judge, said, agreement), None)
+    return found if reason is None else replace(found, status=VerdictStatus.INCOMPLETE, reason=reason)
+
+
+def _list_doubts(
+    found: Threshold, policy: JudgePolicy, said: PeopleScores | None, agreement: Correction | None
+) -> Iterator[str]:
+    label = f"`evalspec label RUN --metric '{found.metric}' --random 50`, then `evalspec rescore RUN`"
+    if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
+        why = agreement.reason if agreement else NO_LABELS
+        yield f"ciGate.judge requires people's labels, and {why}: {label}"
+    if policy.min_agreement is not None:
+        kappa = agreement.kappa_interval[0] if agreement and agreement.kappa_interval else None
+        if kappa is None:
+            yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
+        elif kappa < policy.min_agreement:
+            yield f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
+    if (
+        found.status is VerdictStatus.PASS
+        and found.basis is Basis.PEOPLE
+        and said
+        and (said.alpha or 1.0) < LEAST_ALPHA
+    ):
+        yield f"people do not agree with each other (alpha {said.alpha:.2f}, at least {LEAST_ALPHA:g} is needed)"
+
+
+def list_opinion_notes(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
+    """Return which limits of each dataset are met only by the word of the judge."""
+    if policy.judge.correct is JudgeCorrection.OFF:
+        return []
+    trusted = [
+        (one.name, list(dict.fromkeys(limit.metric for limit in one.thresholds if limit.is_opinion)))
+        for one in datasets
+    ]
+    return [
+        f"{name}: {name_some(metrics)} {pluralize(len(metrics), 'meets a limit', 'meet limits')} in the opinion of the "
+        f"judge, which no person has checked: `evalspec label RUN --metric '{metrics[0]}' --random 50`"
+        for name, metrics in trusted
+        if metrics
+    ]
+
+
+def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[Reply, Score]]:
+    """Yield the replies to a sample with their scores: each attempt, or the only one."""
+    if not sample.attempts:
+        yield Reply(sample.id, 1), sample.scores[metric]
+    for number, attempt in enumerate(sample.attempts, 1):
+        yield Reply(sample.id, number), attempt.scores[metric]
+
+
+def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opinions) -> str | None:
+    """Return why labels cannot correct a metric; None if they can."""
+    if metric.statistic != "mean" or metric.reach is None:
+        return "only means of scores with a range can be corrected"
+    if len({one.draw.kind is DrawKind.SEQUENTIAL for one in scores}) > 1:
+        return "labels of --until-decided cannot be mixed with others"
+    labelled = [unit for unit, said in zip(opinions.units or (), opinions.people, strict=True) if said is not None]
+    return describe_dominance(labelled) if labelled else _say_few(0)
+
+
+def _say_few(count: int) -> str:
+    return f"{count} blind random labels are too few" if count else NO_LABELS
