@@ -28,6 +28,7 @@ from evalspec.scoring.metrics.evidence import (
 )
 from evalspec.scoring.metrics.functions import read_needed
 from evalspec.scoring.metrics.parameters import Parameter, Value
+from evalspec.scoring.metrics.questions import QUESTIONS
 
 Verdictless = Callable[[str, Cause], Score]
 """Returns the score, given reason and cause, of an exchange with nothing to judge."""
@@ -226,7 +227,8 @@ def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exc
         if graded.value != graded.value:
             raise MetricError("ragas returned no number for the judge's verdicts")
         reason, evidence = row.explain(graded)
-        return Score.scored(round(graded.value, _DECIMALS), reason, evidence)
+        value = QUESTIONS[row.name].score(evidence) if row.name in QUESTIONS else graded.value
+        return Score.scored(round(value, _DECIMALS), reason, evidence)
 
     return score
 
