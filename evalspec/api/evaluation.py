@@ -145,7 +145,8 @@ class Evaluation(Struct, frozen=True):
             return None
         from evalspec.curation.labels.opinions import find_people
 
-        return find_people(self.store, policy.labels and self.plan.loaded.path.parent / policy.labels)
+        given = self.plan.loaded.path.parent / policy.labels if policy.labels else None
+        return find_people(self.store, given)
 
     def _begin(self) -> Session:
         plan, now = self.plan, datetime.now(UTC)

@@ -75,7 +75,11 @@ class Correction(Record, frozen=True, kw_only=True):
     value: Annotated[Number | None, Meta(description="The estimate; null: see `reason`.")] = None
     interval: Annotated[Interval | None, Meta(description="95 % interval of `value`.")] = None
     method: Annotated[
-        str | None, Meta(description="`post-stratified` by the judge's value, or `labels alone`; null: no estimate.")
+        str | None,
+        Meta(
+            description="`post-stratified` by the judge's value, `labels alone`, or `confidence sequence` of labels "
+            "that ended when they decided; null: no estimate."
+        ),
     ] = None
     labels: Annotated[Count, Meta(description="Labelled replies that count.")] = 0
     replies: Annotated[Count, Meta(description="Replies that the estimate is about.")] = 0

@@ -23,6 +23,7 @@ from evalspec.model import (
 )
 from evalspec.verdict.correction.agreement import measure_kappa
 from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
+from evalspec.verdict.correction.sequence import compute_confidence_sequence
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
@@ -30,6 +31,7 @@ from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
 LEAST_ALPHA = 0.6
 """Krippendorff's alpha below which people do not agree on what they say about a metric."""
 
+SEQUENCE = "confidence sequence"
 NO_LABELS = "there are no blind random labels"
 
 People = Mapping[str, PeopleScores]
@@ -55,7 +57,11 @@ class Correctable(Struct, frozen=True):
 
     def estimate(self, confidence: float = CONFIDENCE) -> Corrected | None:
         """Return people's mean over all replies; None where `reason` says why, or with too few labels."""
-        return None if self.reason else correct(self.opinions, confidence)
+        if self.reason:
+            return None
+        if self.scores[0].draw.kind is DrawKind.SEQUENTIAL:
+            return _estimate_in_sequence(self.scores, self.opinions, confidence)
+        return correct(self.opinions, confidence)
 
 
 def gather(
@@ -181,8 +187,18 @@ def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opi
         return "labels of --until-decided cannot be mixed with others"
     if len(scores) < FEWEST:
         return _say_few(len(scores))
-    units = zip(opinions.units or (), opinions.people, strict=True)
-    return describe_dominance([unit for unit, said in units if said is not None])
+    units = [unit for unit, said in zip(opinions.units or (), opinions.people, strict=True) if said is not None]
+    if scores[0].draw.kind is DrawKind.SEQUENTIAL and len(set(units)) < len(units):
+        return "labels of --until-decided need independent replies"
+    return describe_dominance(units)
+
+
+def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, confidence: float) -> Corrected:
+    """Return the mean of labels whose number depends on them, with the interval that holds whenever they end."""
+    ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
+    value = sum(ordered) / len(ordered)
+    interval = compute_confidence_sequence(ordered, opinions.bounds, 1 - confidence)[-1]
+    return Corrected(value, (value, value), 0, interval, SEQUENCE)
 
 
 def _say_few(count: int) -> str:
