@@ -1,20 +1,23 @@
 """What people say about the judged scores of a run: the labels that can correct a judge, and why others cannot."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import LabelMatch
+from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
+from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, list_blind_scores
-from evalspec.curation.labels.drawing import Design, read_populations
+from evalspec.curation.labels.drawing import LabelDesign, read_populations
 from evalspec.curation.labels.exchanging import check_suffix, list_unbound, read_lines
+from evalspec.curation.labels.files import list_labelled_runs
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
 from evalspec.model.labels import Label, LabelVerdict, Target
+from evalspec.runs.store.run_store import RunStore
 from evalspec.verdict.stats.agreement import compute_interval_alpha
 
 IN_SIGHT = "given with the score in sight"
@@ -65,9 +68,26 @@ def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label])
         dataset=dataset,
         metric=metric,
         scores=tuple(_combine(own) for own in by_target.values()),
+        unchanged=tuple(_find_unchanged(run, dataset, metric, by_target)),
         left_out=dict(sorted(left_out.items())),
         alpha=compute_interval_alpha([_list_values(own) for own in by_target.values()]),
     )
+
+
+def _find_unchanged(
+    run: JudgedRun, dataset: str, metric: str, labels: Mapping[Target, Sequence[Label]]
+) -> Iterable[tuple[str, int]]:
+    """Return sample and attempt of the replies from which labels of earlier runs were drawn: those of equal replies.
+
+    Of a run that is gone, only the labelled replies are known to be equal.
+    """
+    carried = {target: own[-1].run for target, own in labels.items() if own[-1].run != run.id}
+    found = {(target[1], target[2]): None for target in carried}
+    store = RunStore(run.files.root)
+    for earlier in sorted(set(carried.values())):
+        if (store.runs / earlier).is_dir():
+            found |= dict.fromkeys(_list_unchanged(run, LabelledRun(store, earlier), dataset, metric))
+    return sorted(found)
 
 
 def _explain(label: Label, match: LabelMatch) -> str | None:
@@ -82,7 +102,7 @@ def _explain(label: Label, match: LabelMatch) -> str | None:
 def _combine(labels: Sequence[Label]) -> PeopleScore:
     last = labels[-1]
     return PeopleScore(
-        sample=last.sample,
+        id=last.sample,
         attempt=last.attempt,
         value=fmean(_list_values(labels)),
         labellers=len(labels),
@@ -111,7 +131,7 @@ def _complete_draws(run: JudgedRun, dataset: str, metric: str, labels: Sequence[
 
 
 def _number_strata(run: JudgedRun, dataset: str, metric: str) -> Mapping[Target, int]:
-    (population,) = read_populations(run, Design(metric, datasets=(dataset,)))
+    (population,) = read_populations(run, LabelDesign(metric, datasets=(dataset,)))
     return {target: number for number, own in population.stratify().items() for target in own}
 
 
@@ -132,3 +152,37 @@ def read_label_file(path: Path | str) -> list[Label]:
     if problems:
         raise InvalidInput(problems)
     return [line.label for line in lines]
+
+
+def find_people(store: RunStore, given: Path | None) -> Callable[[str], tuple[PeopleScores, ...]] | None:
+    """Return a function that collects what people say about the scores of a run, by its id; None without any label.
+
+    `given`: a file of labels, beside those of the store.
+
+    Raises:
+        InvalidInput: The file cannot be read, or a line in it is invalid.
+        StoreError: The folder of labels cannot be read.
+    """
+    others = [] if given is None else read_label_file(given)
+    if not others and not list_labelled_runs(store.root):
+        return None
+
+    def collect(run: str) -> tuple[PeopleScores, ...]:
+        opened = LabelledRun(store, run)
+        found = collect_opinions(opened, [*opened.files.read_all(), *others])
+        return tuple(one for one in found if one.scores or one.left_out)
+
+    return collect
+
+
+def _list_unchanged(run: JudgedRun, earlier: JudgedRun, dataset: str, metric: str) -> Iterator[tuple[str, int]]:
+    """Yield sample and attempt of the replies that are byte-identical to those of an earlier run."""
+    if dataset not in earlier.outlines or not earlier.has_metric(dataset, metric):
+        return
+    for sample, attempts in run.list_answered(dataset):
+        for number, _ in attempts:
+            target = dataset, sample.id, number, metric
+            cases = [one.read_case(target) for one in (run, earlier)]
+            digests = {compute_reply_digest(case.exchange) if case else None for case in cases}
+            if len(digests) == 1 and None not in digests:
+                yield sample.id, number
