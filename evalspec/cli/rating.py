@@ -13,7 +13,7 @@ from evalspec.cli.label import SHARED_KEYS, TerminalLabelSession, build_score, d
 from evalspec.cli.screen import Screen, build_body, find_screen, render_parts
 from evalspec.curation.labels.binding import Case
 from evalspec.curation.labels.cases import LabelledRun
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.rating import RatingForm, make_form
 from evalspec.model.corrections import DrawKind
@@ -48,11 +48,11 @@ def open_drawn_session(
     return _RatingSession(session).run(describe_again(opened.id, by, given))
 
 
-def read_design(given: Mapping[str, Any]) -> Design:
+def read_design(given: Mapping[str, Any]) -> LabelDesign:
     """Return the design of the options by name."""
     kind = DrawKind.STRATIFIED if given["stratify"] or given["new"] else DrawKind.RANDOM
     kind = DrawKind.SEQUENTIAL if given["until_decided"] else kind
-    return Design(given["metric"], kind, given["random"], given["seed"], tuple(given["datasets"]), given["new"])
+    return LabelDesign(given["metric"], kind, given["random"], given["seed"], tuple(given["datasets"]), given["new"])
 
 
 class _Given(Struct, frozen=True):

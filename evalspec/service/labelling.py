@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import Case, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_shown
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
 from evalspec.curation.labels.labelling import CHOSEN, add_label
@@ -66,7 +66,7 @@ def record_label(
     seen: str | None = None,
     is_blind: bool = False,
     answers: Sequence[Answer] = (),
-    design: Design | None = None,
+    design: LabelDesign | None = None,
 ) -> Label:
     """Record what the caller says about a case. `seen`: the digest of the reply that the caller has read.
 
@@ -91,7 +91,7 @@ def record_label(
         ) from None
 
 
-def _find_draw(access: Access, run: IndexedRun, case: Case, design: Design) -> Draw:
+def _find_draw(access: Access, run: IndexedRun, case: Case, design: LabelDesign) -> Draw:
     """Return how a reply was drawn.
 
     Raises:

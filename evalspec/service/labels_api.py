@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.curation.labels.current import list_current
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.exchanging import render_labels
 from evalspec.curation.labels.files import hash_label
 from evalspec.curation.labels.records import LONGEST_NOTE
@@ -173,7 +173,7 @@ def add_run_label(run_id: str, asked: LabelRequest, access: Reviewing) -> Respon
         seen=asked.reply_digest,
         is_blind=asked.is_blind,
         answers=[Answer(one.question, one.value) for one in asked.answers],
-        design=Design(asked.metric or "", size=asked.random, seed=asked.seed) if is_drawn else None,
+        design=LabelDesign(asked.metric or "", size=asked.random, seed=asked.seed) if is_drawn else None,
     )
     return render_document(made, HTTPStatus.CREATED)
 

@@ -10,7 +10,7 @@ import pytest
 
 from evalspec import labels
 from evalspec.base.errors import InvalidInput
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.files import erase_labels
 from evalspec.curation.labels.opinions import collect_opinions, read_label_file
@@ -83,7 +83,7 @@ def opened(run="latest"):
 
 
 def start(metric, by="ada", run="latest", **design):
-    return DrawnSession(opened(run), by, Design(metric, **design))
+    return DrawnSession(opened(run), by, LabelDesign(metric, **design))
 
 
 def score(session, count, value=1.0):
@@ -126,7 +126,7 @@ def test_replies_that_the_judge_could_not_score_are_drawn(judged):
     assert case.score.value is None
     session.record(case, "rated", answers=[Answer(PASSAGE, 1.0), Answer("It is blue.", 0.0)])
     found = people("faithfulness")
-    assert [(one.sample, one.value, one.labellers) for one in found.scores] == [(case.sample, 0.5, 1)]
+    assert [(one.id, one.value, one.labellers) for one in found.scores] == [(case.sample, 0.5, 1)]
     session.undo()
     assert people("faithfulness").scores == ()
 
@@ -209,7 +209,7 @@ def test_one_label_without_a_session_is_blind_by_the_callers_word(judged):
         (["--random", "5", "--metric", "string_match", "--failed"], "--failed: leaves out a part of the replies"),
         (
             ["--new", "--until-decided", "--metric", "string_match"],
-            "--until-decided: is another way to draw than --new",
+            "--until-decided: is another way to draw",
         ),
         (["--stratify", "judge"], "--stratify: needs --random"),
         (["--blind"], "--blind: needs --sample"),
@@ -232,18 +232,19 @@ def test_labels_carry_over_to_equal_replies_whatever_the_judge_says(judged):
     found = people("faithfulness")
     assert (len(found.scores), {one.run for one in found.scores}) == (2, {judged.first})
     assert found.left_out == {"the reply or the sample changed": 1, "given with the score in sight": 1}
+    assert {id for id, _ in found.unchanged} == {f"s{n}" for n in range(4)} - {changed}, "also those without a label"
     assert people("tone") == people("tone").__class__(dataset="terms", metric="tone")
-    unlabelled = {f"s{n}" for n in range(4)} - {one.sample for one in found.scores}
+    unlabelled = {f"s{n}" for n in range(4)} - {one.id for one in found.scores}
     new = start("faithfulness", kind=DrawKind.STRATIFIED, is_new=True)
     assert {new.open().sample} <= unlabelled
     score(new, 9, 0.5)
-    assert {one.sample for one in people("faithfulness").scores} == {f"s{n}" for n in range(4)}
+    assert {one.id for one in people("faithfulness").scores} == {f"s{n}" for n in range(4)}
 
 
 def test_another_rubric_is_another_question(judged):
     score(start("tone", size=2), 2, 0.4)
-    RUBRIC_NEW = {**RUBRIC, "rubric": "Is it short?"}
-    judged.project.evaluation["datasets"][0]["metrics"] = [*JUDGED[:-1], RUBRIC_NEW]
+    changed = {**RUBRIC, "rubric": "Is it short?"}
+    judged.project.evaluation["datasets"][0]["metrics"] = [*JUDGED[:-1], changed]
     run_judged(judged)
     found = people("tone")
     assert (found.scores, found.left_out) == ((), {"the metric, its prompt or its rubric changed": 2})
@@ -255,8 +256,8 @@ def test_several_people_count_by_their_mean(many):
         score(start("string_match", by=who, size=30), 30, value)
     found = people("string_match")
     assert {one.labellers for one in found.scores} == {2}
-    assert all(one.value == (values["ada"](one.sample) + values["ben"](one.sample)) / 2 for one in found.scores)
-    table = [[values[who](one.sample) for one in found.scores] for who in values]
+    assert all(one.value == (values["ada"](one.id) + values["ben"](one.id)) / 2 for one in found.scores)
+    table = [[values[who](one.id) for one in found.scores] for who in values]
     assert found.alpha == pytest.approx(krippendorff.alpha(table, level_of_measurement="nominal"))
     graded = [[0.0, 0.4, 1.0, 0.4, 0.1], [0.1, 0.4, 0.9, 0.0, 1.0]]
     expected = krippendorff.alpha(graded, level_of_measurement="interval")
@@ -286,7 +287,7 @@ def test_strata_get_labels_by_size_and_spread_after_a_pilot(many):
     assert kinds == {DrawKind.RANDOM: 20, DrawKind.STRATIFIED: 20}
     passed = [one for one in made if int(one.sample[1:]) < 20]
     assert 5 <= len(passed) < 14, "all agree with the judge there, so it gets fewer than its share"
-    chances = {int(one.sample[1:]) < 20: one.draw.probability for one in people("string_match").scores}
+    chances = {int(one.id[1:]) < 20: one.draw.probability for one in people("string_match").scores}
     assert chances[True] == pytest.approx(len(passed) / 20)
     assert chances[False] == pytest.approx((40 - len(passed)) / 40)
     assert start("string_match", kind=DrawKind.STRATIFIED, size=40).open() is None, "resumed, it is complete"
@@ -387,6 +388,7 @@ def test_a_session_hides_the_judge_until_the_label_is_given(judged):
         session.expect("quit")
         session.act("r", "1 of 2: ", "Esc: go back")
         session.act("\x1b", "nothing was recorded")
+        session.expect("quit")
         code, rest = session.quit()
     assert code == 0
     assert re.search(r"to resume: evalspec label \S+ --as ada --metric faithfulness --random 2", rest)

@@ -62,8 +62,8 @@ def test_it_is_the_hedged_capital_of_the_paper(values, mean):
 
 
 def test_each_interval_is_within_the_one_before_and_in_the_unit_of_the_scores():
-    scores = np.random.default_rng(3).random(80)
-    found = compute_confidence_sequence(1 + 4 * scores, (1.0, 5.0))
+    scores: list[float] = np.random.default_rng(3).random(80).tolist()
+    found = compute_confidence_sequence([1 + 4 * one for one in scores], (1.0, 5.0))
     plain = compute_confidence_sequence(scores, (0.0, 1.0))
     assert [one for pair in found for one in pair] == pytest.approx([1 + 4 * one for pair in plain for one in pair])
     assert all(a[0] <= b[0] < b[1] <= a[1] for a, b in pairwise(found))

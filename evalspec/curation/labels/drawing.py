@@ -24,7 +24,7 @@ _MOST_VALUES = 6
 """Scores of a judge with more distinct values are put into so many strata of equal size."""
 
 
-class Design(Struct, frozen=True):
+class LabelDesign(Struct, frozen=True):
     """How replies are drawn for one metric.
 
     `kind`: RANDOM, STRATIFIED by the judge's value after a random pilot, or SEQUENTIAL until the threshold is decided.
@@ -73,7 +73,7 @@ class Population(Struct, frozen=True):
         return strata
 
 
-def read_populations(run: JudgedRun, design: Design) -> list[Population]:
+def read_populations(run: JudgedRun, design: LabelDesign) -> list[Population]:
     """Return the population of each dataset that has the metric.
 
     Raises:
@@ -84,7 +84,7 @@ def read_populations(run: JudgedRun, design: Design) -> list[Population]:
     return [_read_population(run, name, design) for name in names]
 
 
-def _read_population(run: JudgedRun, dataset: str, design: Design) -> Population:
+def _read_population(run: JudgedRun, dataset: str, design: LabelDesign) -> Population:
     judged: dict[str, tuple[Target, float | None]] = {}
     for sample, attempts in run.list_answered(dataset):
         for number, scores in attempts:
@@ -96,7 +96,7 @@ def _read_population(run: JudgedRun, dataset: str, design: Design) -> Population
     return Population(dataset, run.find_metric(dataset, design.metric), dict(judged[name] for name in order))
 
 
-def plan_draws(population: Population, design: Design, given: Mapping[Target, Label]) -> dict[Target, Draw]:
+def plan_draws(population: Population, design: LabelDesign, given: Mapping[Target, Label]) -> dict[Target, Draw]:
     """Return the replies to label, in their order, with how each is drawn.
 
     `given`: the label of each reply that has one, and for `is_new` those of everybody.
@@ -113,11 +113,11 @@ def plan_draws(population: Population, design: Design, given: Mapping[Target, La
     return {target: _draw(design, place, size / total) for place, target in first}
 
 
-def _draw(design: Design, place: int, probability: float) -> Draw:
+def _draw(design: LabelDesign, place: int, probability: float) -> Draw:
     return Draw(kind=design.kind, seed=design.seed, probability=min(1.0, probability), place=place)
 
 
-def _plan_strata(population: Population, design: Design, given: Mapping[Target, Label]) -> dict[Target, Draw]:
+def _plan_strata(population: Population, design: LabelDesign, given: Mapping[Target, Label]) -> dict[Target, Draw]:
     """Return the pilot, and once it is labelled what is drawn within the strata."""
     total, places = len(population.judged), {target: place for place, target in enumerate(population.judged, 1)}
     pilot = replace(design, kind=DrawKind.RANDOM, size=None)
@@ -135,7 +135,9 @@ def _plan_strata(population: Population, design: Design, given: Mapping[Target, 
     return dict(sorted(found.items(), key=lambda entry: places[entry[0]]))
 
 
-def _plan_new(population: Population, design: Design, given: Mapping[Target, Label]) -> Iterator[tuple[Target, Draw]]:
+def _plan_new(
+    population: Population, design: LabelDesign, given: Mapping[Target, Label]
+) -> Iterator[tuple[Target, Draw]]:
     strata = list(population.stratify().values())
     waiting = [[target for target in one if target not in given] for one in strata]
     known = [_describe(one, population, given, given) for one in strata]

@@ -7,7 +7,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import Case, LabelMatch
 from evalspec.curation.labels.current import list_blind_scores, list_current
 from evalspec.curation.labels.drawing import (
-    Design,
+    LabelDesign,
     find_decision,
     find_limits_of_mean,
     plan_draws,
@@ -25,7 +25,7 @@ from evalspec.model.labels import Answer, Label, LabelVerdict, Target
 class DrawnSession(LabelSession):
     """The drawn replies of a run, one after the other. After each label, the plan of what to ask next is made again."""
 
-    def __init__(self, run: JudgedRun, by: str, design: Design) -> None:
+    def __init__(self, run: JudgedRun, by: str, design: LabelDesign) -> None:
         """`design`: how replies are drawn.
 
         Raises:

@@ -11,7 +11,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, list_blind_scores
-from evalspec.curation.labels.drawing import Design, read_populations
+from evalspec.curation.labels.drawing import LabelDesign, read_populations
 from evalspec.curation.labels.exchanging import check_suffix, list_unbound, read_lines
 from evalspec.curation.labels.files import list_labelled_runs
 from evalspec.curation.labels.judged_run import JudgedRun
@@ -131,7 +131,7 @@ def _complete_draws(run: JudgedRun, dataset: str, metric: str, labels: Sequence[
 
 
 def _number_strata(run: JudgedRun, dataset: str, metric: str) -> Mapping[Target, int]:
-    (population,) = read_populations(run, Design(metric, datasets=(dataset,)))
+    (population,) = read_populations(run, LabelDesign(metric, datasets=(dataset,)))
     return {target: number for number, own in population.stratify().items() for target in own}
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import Case, compute_reply_digest
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.rating import make_form
@@ -173,7 +173,7 @@ def _start(opened: OpenLabelling) -> LabelSession:
     return LabelSession(opened.run, opened.visit.access.caller.user, wanted)
 
 
-def _read_design(chosen: Mapping[str, str]) -> Design | None:
+def _read_design(chosen: Mapping[str, str]) -> LabelDesign | None:
     """Return how the replies are drawn that a person scores blindly; None if they label what is shown.
 
     Raises:
@@ -187,7 +187,7 @@ def _read_design(chosen: Mapping[str, str]) -> Design | None:
     seed = _parse_number(chosen.get("seed"), "the seed") or 0
     datasets = tuple(filter(None, [chosen.get("dataset")]))
     kind = chosen["draw"]
-    return Design(chosen["metric"], _KINDS[kind], size or None, seed, datasets, kind == "new")
+    return LabelDesign(chosen["metric"], _KINDS[kind], size or None, seed, datasets, kind == "new")
 
 
 def _read_answers(case: Case, texts: Sequence[str], answers: Sequence[str]) -> list[Answer]:
