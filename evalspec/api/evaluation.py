@@ -13,9 +13,9 @@ from msgspec.structs import asdict, replace
 
 from evalspec.api.arguments import LimitOptions
 from evalspec.base.errors import Problem
-from evalspec.inputs.manifest.gate_schema import JudgeCorrection
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import PeopleScores, Run
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.reports.json_report import iterate_json
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.options import RETRIEVER_OPTIONS, RunOptions

@@ -1,13 +1,12 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, name_some, pluralize
-from evalspec.inputs.manifest.gate_schema import CiGate, JudgeCorrection, JudgePolicy
 from evalspec.model import (
     Basis,
     Correction,
@@ -21,12 +20,16 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.verdict.correction.agreement import measure_kappa
 from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
 from evalspec.verdict.correction.sequence import compute_confidence_sequence
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
+
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.gate_schema import CiGate, JudgePolicy
 
 LEAST_ALPHA = 0.6
 """Krippendorff's alpha below which people do not agree on what they say about a metric."""
@@ -119,14 +122,16 @@ def describe_correction(found: Correctable) -> Correction:
     )
 
 
-def find_people(threshold: Threshold, metric: MetricOutline, policy: CiGate, people: People) -> PeopleScores | None:
+def find_people(threshold: Threshold, metric: MetricOutline, policy: "CiGate", people: People) -> PeopleScores | None:
     """Return what people say about the metric of a limit; None if that does not count, or nobody says anything."""
     is_mean = (threshold.stat or metric.statistic) == "mean"
     is_used = metric.judged and is_mean and policy.judge.correct is not JudgeCorrection.OFF
     return people.get(metric.name) if is_used else None
 
 
-def doubt_judge(found: Threshold, policy: CiGate, said: PeopleScores | None, agreement: Correction | None) -> Threshold:
+def doubt_judge(
+    found: Threshold, policy: "CiGate", said: PeopleScores | None, agreement: Correction | None
+) -> Threshold:
     """Return the outcome of a limit on a judged metric, INCOMPLETE where the manifest asks for more than there is.
 
     `said`: what people say about the metric. `agreement`: how well the judge agrees with it.
@@ -138,7 +143,7 @@ def doubt_judge(found: Threshold, policy: CiGate, said: PeopleScores | None, agr
 
 
 def _list_doubts(
-    found: Threshold, policy: JudgePolicy, said: PeopleScores | None, agreement: Correction | None
+    found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
     label = f"`evalspec label RUN --metric '{found.metric}' --random 50`, then `evalspec rescore RUN`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
@@ -155,7 +160,7 @@ def _list_doubts(
         yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
 
 
-def list_opinion_notes(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
+def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate") -> list[str]:
     """Return which limits of each dataset are met only by the word of the judge."""
     if policy.judge.correct is JudgeCorrection.OFF:
         return []
