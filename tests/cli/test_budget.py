@@ -1,11 +1,12 @@
 """Limits of a run: nothing is spent beyond them, what is missing has a cause, and a higher limit continues."""
 
 import json
+import sys
 
 import pytest
 
 from cli.test_judge_cache import A_SAMPLE, FOUR, Runs, write
-from servers.scripted_judge import ScriptedJudge, status, throttled
+from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
 PRICE = "price: {input: 2, output: 10, cached: 0.5}, "
 MAX_TOKENS = 200
@@ -107,6 +108,20 @@ def test_a_throttled_judge_uses_calls_and_no_tokens(runs):
     outcome, calls = runs("--max-judge-calls", "5", "--max-tokens", "100000")
     assert (outcome.code, calls) == (3, 5)
     assert sum(usage["reservedOutputTokens"] for usage in outcome.document["judgeUsage"].values()) == 0
+
+
+def test_a_request_with_a_renewed_key_is_a_further_call(runs):
+    print_key = "import time; print(f'key-{time.time_ns()}')"
+    runs.change("apiKey: sk-scripted-000", f"apiKey: {json.dumps({'command': [sys.executable, '-c', print_key]})}")
+    runs.judge.script = [unauthorized("k")]
+    outcome, calls = runs("--max-judge-calls", "12", count=9)
+    assert (outcome.code, calls, used(outcome)["requests"]) == (3, 12, 12)
+    assert sum(usage["reservedOutputTokens"] for usage in outcome.document["judgeUsage"].values()) == 0
+    runs.judge.script = [unauthorized("k")]
+    outcome, calls = runs("--max-judge-calls", "1", "--fresh")
+    assert (outcome.code, calls, used(outcome)["requests"]) == (3, 1, 1)
+    (reason,) = reasons(outcome)
+    assert reason.startswith("the run stopped at --max-judge-calls 1: 1 used")
 
 
 def test_the_time_of_a_run_covers_the_agent_and_earlier_sessions(runs, project, agent):

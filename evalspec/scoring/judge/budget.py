@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.scoring.judge.usage import UsageLedger
 
 _MILLISECONDS = 1000
+_WITHOUT_TOKENS = JudgeUsage(requests=1)
+"""What a request has used that was throttled, or whose key was rejected."""
 _WAITING = "the judge's answers are in a batch that is not collected yet (to continue, resume the run)"
 
 
@@ -129,7 +132,7 @@ class Budget:
 
     async def send(
         self,
-        post: Callable[[], Awaitable[dict[str, Any]]],
+        post: Callable[[Callable[[], Awaitable[None]]], Awaitable[dict[str, Any]]],
         read_usage: Callable[[Mapping[str, Any]], Usage | None],
         metric: str,
         body: Mapping[str, Any],
@@ -137,6 +140,7 @@ class Budget:
     ) -> dict[str, Any]:
         """Return the reply to a request, as soon as the budget has room for it.
 
+        `post`: sends the request. It awaits its argument before it sends the request again with another key.
         `read_usage`: returns the token count of a reply. `answers`: most tokens of the answers.
 
         Raises:
@@ -144,20 +148,38 @@ class Budget:
             JudgeError: as `post` raises it.
         """
         reservation = _estimate(body, answers)
-        await self._reserve(reservation)
+        held = JudgeUsage()
+
+        async def hold() -> None:
+            nonlocal held
+            await self._reserve(reservation)
+            held = reservation
+
+        def release(used: JudgeUsage) -> None:
+            nonlocal held
+            if held == JudgeUsage():  # there was no room to send it again
+                return
+            self._reserved -= held
+            held = JudgeUsage()
+            self._spent += used
+            self._ledger.count_request(metric, used)
+            self._settled.set()
+            self._settled = asyncio.Event()
+
+        async def send_again() -> None:
+            release(_WITHOUT_TOKENS)
+            await hold()
+
+        await hold()
         used = reservation
         try:
-            reply = await post()
+            reply = await post(send_again)
             used = settle(reservation, read_usage(reply))
         except JudgeError as error:
             used = _settle_failure(reservation, error)
             raise
         finally:
-            self._reserved -= reservation
-            self._spent += used
-            self._ledger.count_request(metric, used)
-            self._settled.set()
-            self._settled = asyncio.Event()
+            release(used)
         return reply
 
     async def _reserve(self, reservation: JudgeUsage) -> None:
@@ -212,11 +234,11 @@ def settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
 
 
 def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
-    """Return what a failed request has used: nothing if it was not sent, and no tokens if it was throttled."""
+    """Return what a failed request has used: nothing if it was not sent, and no tokens if it was refused entry."""
     is_unsent = error.unreachable or isinstance(error, BudgetSpent) or (error.fatal and error.status is None)
     if is_unsent:
         return JudgeUsage()
-    return JudgeUsage(requests=1) if error.throttled else reservation
+    return _WITHOUT_TOKENS if error.throttled or error.status == HTTPStatus.UNAUTHORIZED else reservation
 
 
 def _name_option(name: str) -> str:
