@@ -150,6 +150,18 @@ def test_a_price_is_needed_to_limit_the_cost(runs):
     assert "agent.yaml:8: spec.evaluation.limits.maxCost: the cost of the judge is limited" in outcome.err
 
 
+def test_an_answer_without_a_token_limit_has_no_price_to_reserve(runs):
+    runs.change("model: scripted,", f"model: scripted, {PRICE} parameters: {{max_tokens: null}},")
+    for option in ("--max-cost", "--max-tokens"):
+        outcome, calls = runs(option, "100000")
+        assert (outcome.code, calls) == (2, 0)
+        assert "agent.yaml:9: spec.evaluation.judge.parameters.max_tokens: without it an answer may have" in outcome.err
+        assert f"{option} cannot be kept" in outcome.err and "remove it, and set maxTokens" in outcome.err
+    runs.change("    framework", "    limits: {maxTokens: 1}\n    framework")
+    outcome, _ = runs()
+    assert (outcome.code, "so spec.evaluation.limits.maxTokens cannot be kept" in outcome.err) == (2, True)
+
+
 def test_price_and_limits_change_no_measurement(runs):
     runs.change("    framework", "    limits: {maxJudgeCalls: 3}\n    framework")
     outcome, calls = runs()

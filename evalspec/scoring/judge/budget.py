@@ -215,7 +215,7 @@ class Budget:
         used, limit = next((used, limit) for one, used, limit in self._measure(self._spent) if one == name)
         more = next(used for one, used, _ in self._measure(reservation) if one == name)
         next_one = "" if name == "max_judge_calls" else f", and the next request may need {_render(more)}"
-        said = f"the run stopped at {_name_option(name)} {_render(limit)}: {_render(used)} used{next_one}"
+        said = f"the run stopped at {name_option(name)} {_render(limit)}: {_render(used)} used{next_one}"
         return f"{said} ({_advise(name)})"
 
 
@@ -241,12 +241,13 @@ def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
     return _WITHOUT_TOKENS if error.throttled or error.status == HTTPStatus.UNAUTHORIZED else reservation
 
 
-def _name_option(name: str) -> str:
+def name_option(name: str) -> str:
+    """Return the option of a limit."""
     return f"--{name.replace('_', '-')}"
 
 
 def _advise(name: str) -> str:
-    return f"to continue, resume it with a higher {_name_option(name)}"
+    return f"to continue, resume it with a higher {name_option(name)}"
 
 
 def _render(amount: float) -> str:
