@@ -91,6 +91,12 @@ def messages(**more):
             Usage(125, 48, 98),
         ),
         "Bedrock": ({"inputTokens": 50, "outputTokens": 9, "cacheReadInputTokens": 30}, Usage(80, 9, 30)),
+        "whole floats": (chat(prompt_tokens=125.0, completion_tokens=4.8e1, cached_tokens=7.0), Usage(125, 48, 7)),
+        "a part of a token": (chat(prompt_tokens=12.5), None),
+        "not a number": (chat(prompt_tokens=float("nan")), None),
+        "infinite": (chat(completion_tokens=float("inf")), None),
+        "as text": (chat(prompt_tokens="125"), None),
+        "a part of the input is no count": (messages(cache_read_input_tokens="1000"), None),
         "no other count": ({"cached_tokens": 7}, None),
     }.values(),
 )

@@ -87,9 +87,8 @@ def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits
 
 
 def name_limit(name: str, options: RunOptions) -> str:
-    """Return what sets a limit of a run: the option, or the key of the manifest. `name`: a field of `SpendingLimits`."""
-    is_option = getattr(options, name) is not None
-    return name_option(name) if is_option else f"{'.'.join(LIMITS_PLACE)}.{to_camel(name)}"
+    """Return what sets a limit of a run: its option, or its key in the manifest. `name`: of `SpendingLimits`."""
+    return name_option(name) if getattr(options, name) is not None else f"spec.evaluation.limits.{to_camel(name)}"
 
 
 def check_limits(loaded: LoadedManifest, options: RunOptions, problems: list[Problem]) -> None:

@@ -84,18 +84,26 @@ def read_content(content: Any) -> str | None:
 def read_usage(value: Any) -> Usage | None:
     """Return the input and output tokens; None unless the value has both counts, because unknown is not 0.
 
-    Input tokens include those that the provider read from its prompt cache, or wrote to it.
+    Input tokens include those that the provider read from its prompt cache, or wrote to it. Whole floats are counts; a
+    part of the input that is given and is no count makes the whole unknown.
     """
     if not isinstance(value, Mapping):
         return None
-    for spelling in _SPELLINGS:
-        given, written = _as_count(value.get(spelling.input)), _as_count(value.get(spelling.output))
-        if given is not None and written is not None:
-            apart = [_as_count(value.get(key)) or 0 for key in spelling.apart]
-            cached = next((count for path in spelling.cached if (count := _find_count(value, path))), 0)
-            given += sum(apart)
-            return Usage(given, written, min(given, cached or sum(apart[:1])))
-    return None
+    return next((usage for one in _SPELLINGS if (usage := _read_spelling(value, one)) is not None), None)
+
+
+def _read_spelling(value: Mapping[str, Any], spelling: _Spelling) -> Usage | None:
+    given, output = _as_count(value.get(spelling.input)), _as_count(value.get(spelling.output))
+    apart = [count for key in spelling.apart if (count := _as_count(_or_zero(value.get(key)))) is not None]
+    if given is None or output is None or len(apart) < len(spelling.apart):
+        return None
+    cached = next((count for path in spelling.cached if (count := _find_count(value, path))), 0)
+    given += sum(apart)
+    return Usage(given, output, min(given, cached or sum(apart[:1])))
+
+
+def _or_zero(value: Any) -> Any:
+    return 0 if value is None else value
 
 
 def _find_count(value: Any, path: Sequence[str]) -> int | None:
@@ -105,4 +113,5 @@ def _find_count(value: Any, path: Sequence[str]) -> int | None:
 
 
 def _as_count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    return int(value) if is_whole and 0 <= value <= _MOST_TOKENS else None
