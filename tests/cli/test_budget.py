@@ -266,6 +266,13 @@ def test_the_time_limit_holds_for_requests_that_wait_for_their_turn(runs):
     assert max(chat.arrived for chat in runs.judge.chats) < began + 1.5 + 0.2
 
 
+def test_tokens_that_are_written_to_a_cache_have_their_price(runs):
+    runs.judge.states = {"usage": {"prompt_tokens": 10, "completion_tokens": 0, "cache_creation_input_tokens": 4.0}}
+    runs.change("apiKey: sk", "price: {input: 1, cacheWrite: 2, output: 1}, apiKey: sk")
+    outcome, calls = runs(count=1)
+    assert sum(outcome.document["judgeCosts"].values()) == pytest.approx(calls * (6 * 1 + 4 * 2) / 1e6)
+
+
 def test_a_stopped_run_is_no_side_of_a_comparison(runs):
     whole, _ = runs(count=3)
     stopped, _ = runs("--fresh", "--max-judge-calls", "12", count=3)
@@ -284,7 +291,8 @@ def test_a_request_that_was_answered_with_no_such_model_is_counted(runs):
     assert (calls, used(outcome)["requests"]) == (1, 1)
 
 
-def test_tokens_of_a_cache_that_costs_more_are_reserved_at_its_price(runs):
-    runs.change("apiKey: sk", "price: {input: 1, cached: 100, output: 1}, apiKey: sk")
+@pytest.mark.parametrize("kind", ["cached", "cacheWrite"])
+def test_tokens_of_a_cache_that_costs_more_are_reserved_at_its_price(runs, kind):
+    runs.change("apiKey: sk", f"price: {{input: 1, {kind}: 100, output: 1}}, apiKey: sk")
     outcome, calls = runs("--max-cost", "0.02", count=1)
     assert (outcome.code, calls) == (3, 0)

@@ -84,12 +84,25 @@ def messages(**more):
         "more than there are": (chat(prompt_tokens_details={"cached_tokens": 126}), Usage(125, 48, 125)),
         "DeepSeek": (chat(prompt_cache_hit_tokens=64, prompt_cache_miss_tokens=61), Usage(125, 48, 64)),
         "Moonshot": (chat(cached_tokens=98), Usage(125, 48, 98)),
-        "Anthropic": (messages(cache_read_input_tokens=1000), Usage(1070, 9, 1000)),
-        "Anthropic, nothing read": (messages(cache_read_input_tokens=None), Usage(70, 9)),
+        "Anthropic": (messages(cache_read_input_tokens=1000), Usage(1070, 9, 1000, 20)),
+        "Anthropic, nothing read": (messages(cache_read_input_tokens=None), Usage(70, 9, 0, 20)),
         "OpenAI's responses": (
             {"input_tokens": 125, "output_tokens": 48, "input_tokens_details": {"cached_tokens": 98}},
             Usage(125, 48, 98),
         ),
+        "OpenRouter": (
+            chat(prompt_tokens_details={"cached_tokens": 5, "cache_write_tokens": 100}),
+            Usage(125, 48, 5, 100),
+        ),
+        "LiteLLM": (
+            chat(cache_creation_input_tokens=100, prompt_tokens_details={"cached_tokens": 5}),
+            Usage(125, 48, 5, 100),
+        ),
+        "more written than there are": (
+            chat(cached_tokens=98, cache_creation_input_tokens=100),
+            Usage(125, 48, 98, 27),
+        ),
+        "Bedrock, written": ({"inputTokens": 50, "outputTokens": 9, "cacheWriteInputTokens": 30}, Usage(80, 9, 0, 30)),
         "Bedrock": ({"inputTokens": 50, "outputTokens": 9, "cacheReadInputTokens": 30}, Usage(80, 9, 30)),
         "whole floats": (chat(prompt_tokens=125.0, completion_tokens=4.8e1, cached_tokens=7.0), Usage(125, 48, 7)),
         "a part of a token": (chat(prompt_tokens=12.5), None),

@@ -76,6 +76,11 @@ class PriceConfig(ManifestModel):
     cached: Amount | None = Field(
         None, description="Price of a million input tokens that the service reads from its cache; null: as `input`."
     )
+    cache_write: Amount | None = Field(
+        None,
+        description="Price of a million input tokens that the service writes to its cache, as Anthropic charges more "
+        "for; null: as `input`.",
+    )
 
 
 class LimitsConfig(ManifestModel):

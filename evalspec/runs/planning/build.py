@@ -33,6 +33,7 @@ from evalspec.runs.planning.services import (
     check_batch,
     choose_limits,
     locate_keys,
+    read_price,
     resolve_config,
     resolve_embeddings,
     resolve_judge,
@@ -107,8 +108,7 @@ class Plan(Struct, frozen=True):
     @property
     def price(self) -> JudgePrice | None:
         """Return what the judge costs; None if the manifest does not say."""
-        price = None if self.judge is None else self.judge.price
-        return None if price is None else JudgePrice(price.input, price.output, price.cached)
+        return read_price(self.judge)
 
     @property
     def limits(self) -> SpendingLimits:

@@ -13,11 +13,11 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.trust import current_trust
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import JudgePrice, JudgeUsage, Sample
+from evalspec.model import JudgeUsage, Sample
 from evalspec.model.forecasts import JudgeForecast, Range
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.services import resolve_judge
+from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.judge.cache_file import find_cached
@@ -52,8 +52,7 @@ class JudgeForecaster:
     def __init__(self, loaded: LoadedManifest, options: RunOptions, store: RunStore | None) -> None:
         self._options = options
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
-        price = self._judge.price
-        self._price = None if price is None else JudgePrice(price.input, price.output, price.cached)
+        self._price = read_price(self._judge)
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         policy = loaded.manifest.spec.evaluation.ci_gate
         is_cached = not (options.no_cache or options.fresh or policy.fresh or current_trust().is_limited)

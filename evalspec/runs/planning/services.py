@@ -14,7 +14,7 @@ from evalspec.inputs.manifest.fields import ManifestModel
 from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Need
+from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.options import RunOptions
 from evalspec.scoring.judge.budget import SpendingLimits, name_option
 from evalspec.scoring.judge.keys import KeyPlace
@@ -45,6 +45,12 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
     return _complete_from_environment(declared or JudgeConfig())
+
+
+def read_price(judge: JudgeConfig | None) -> JudgePrice | None:
+    """Return what a judge costs; None if the manifest does not say."""
+    price = None if judge is None else judge.price
+    return None if price is None else JudgePrice(price.input, price.output, price.cached, price.cache_write)
 
 
 def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:

@@ -229,8 +229,15 @@ def settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
     """Return what a request has used. Without a token count, all that was reserved."""
     if usage is None:
         return reservation + JudgeUsage(calls=1, uncounted=1)
-    cached = min(usage.cached_input_tokens, usage.input_tokens)
-    return JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens, cached_input_tokens=cached, requests=1)
+    read = min(usage.cached_input_tokens, usage.input_tokens)
+    return JudgeUsage(
+        calls=1,
+        requests=1,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=read,
+        cache_write_input_tokens=min(usage.cache_write_input_tokens, usage.input_tokens - read),
+    )
 
 
 def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
