@@ -134,6 +134,21 @@ def test_output_that_another_session_holds_open_is_not_waited_for(judge):
     assert monotonic() - begin < 2.5 and sent(judge) == ["Bearer a-key"]
 
 
+@pytest.mark.parametrize("section", ["judge", "embeddings"])
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [({"command": "print-key --now"}, "apiKey.command"), (7, "apiKey"), ({"command": []}, "apiKey.command")],
+    ids=str,
+)
+def test_a_wrong_form_of_a_key_is_one_error(project, section, key, says):
+    project.evaluation[section] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "apiKey": key}
+    project.samples(1)
+    outcome = project.validate()
+    [line] = [line for line in outcome.out.splitlines() if "apiKey" in line]
+    assert outcome.code == 2 and f": spec.evaluation.{section}.{says}: " in line, outcome.out
+    assert "str" not in line.replace("string", "")
+
+
 def test_embeddings_take_the_command_too(judge, printer):
     config = EmbeddingsConfig(provider="openai-compatible", model="m", base_url=judge.url, api_key=printer.key)
     run_embed(HttpEmbedder(config, keys=printer.place), ["a"])
