@@ -57,7 +57,7 @@ def test_a_run_stops_at_its_calls_and_a_higher_limit_continues_it(runs):
         "the run stopped at --max-judge-calls 12: 12 used (to continue, resume it with a higher --max-judge-calls)"
     )
     assert sum(metric["failed"] for metric in metrics(outcome).values()) > 0
-    assert f"--resume {outcome.document['runId']}" in outcome.err
+    assert f"--resume {outcome.document['runId']} --max-judge-calls NUMBER" in outcome.err
     assert runs.project("report", "--json").document == outcome.document
     same, calls = resume(runs, outcome)
     assert (same.code, calls) == (3, 0), "it has the limit that it was started with"
@@ -134,6 +134,7 @@ def test_the_time_of_a_run_covers_the_agent_and_earlier_sessions(runs, project, 
     asked = len(agent.requests)
     assert (outcome.code, 0 < asked < 9) == (3, True)
     assert any("the run stopped at its time limit of 0.8 s" in reason for reason in reasons(outcome))
+    assert "--max-time NUMBER" in outcome.err
     same, calls = resume(runs, outcome)
     assert (same.code, calls, len(agent.requests)) == (3, 0, asked)
     whole, _ = resume(runs, outcome, "--max-time", "600")
@@ -170,6 +171,26 @@ def test_price_and_limits_change_no_measurement(runs):
     runs.change("model: scripted,", f"model: scripted, {PRICE}")
     whole, _ = resume(runs, outcome)
     assert (whole.code, whole.document["judgeCosts"].keys()) == (0, {*FOUR})
+
+
+def test_the_line_of_a_quiet_run_has_the_cause_of_a_failed_judge(runs):
+    runs.judge.mode = status(500)
+    runs.change("model: scripted,", "model: scripted, maxRetries: 0,")
+    write(runs.project.folder, 2)
+    gate(runs, "faithfulness: 0.5")
+    quiet = runs.project("evaluate", "agent.yaml", "--responses", "same", "-q")
+    assert quiet.code == 3 and quiet.out.startswith("INCOMPLETE"), quiet
+    assert ": rag: faithfulness failed: the judge: " in quiet.out
+
+
+def test_a_limit_of_the_manifest_is_named_as_such(runs):
+    runs.change("    framework", "    limits: {maxJudgeCalls: 3}\n    framework")
+    outcome, _ = runs()
+    (reason,) = reasons(outcome)
+    assert reason.startswith("the run stopped at spec.evaluation.limits.maxJudgeCalls 3: 3 used")
+    assert "--max-judge-calls NUMBER" in outcome.err
+    outcome, _ = runs("--max-judge-calls", "2", "--fresh")
+    assert next(iter(reasons(outcome))).startswith("the run stopped at --max-judge-calls 2: 2 used")
 
 
 def test_rescoring_has_limits_too(runs, agent):

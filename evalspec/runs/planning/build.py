@@ -33,6 +33,7 @@ from evalspec.runs.planning.services import (
     check_batch,
     choose_limits,
     locate_keys,
+    name_limit,
     read_price,
     resolve_config,
     resolve_embeddings,
@@ -109,6 +110,11 @@ class Plan(Struct, frozen=True):
     def price(self) -> JudgePrice | None:
         """Return what the judge costs; None if the manifest does not say."""
         return read_price(self.judge)
+
+    @property
+    def limit_names(self) -> dict[str, str]:
+        """Return what sets each limit of the run."""
+        return {name: name_limit(name, self.options) for name in SpendingLimits.__struct_fields__}
 
     @property
     def limits(self) -> SpendingLimits:

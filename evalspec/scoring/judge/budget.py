@@ -48,7 +48,9 @@ class BudgetSpent(JudgeError):
 class Budget:
     """The limits of a run, and what is used of them.
 
-    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used.
+    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used. `names`:
+    what sets each limit, if it is not its option. `limit`: that which ended the run, a field of `SpendingLimits`; None:
+    none did.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Budget:
         price: JudgePrice | None = None,
         before: JudgeUsage | None = None,
         seconds_before: float = 0.0,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self._ledger = ledger or UsageLedger()
         self._limits = limits or SpendingLimits()
@@ -67,7 +70,9 @@ class Budget:
         self._settled = asyncio.Event()
         self._seconds_before = seconds_before
         self._started = self._taken = time.monotonic()
+        self._names = names or {}
         self._end: str | None = None
+        self.limit: str | None = None
         self._is_decided = False
         self.is_waiting = False
         """Whether answers are missing because a batch has them."""
@@ -127,8 +132,12 @@ class Budget:
         if limit is None or seconds < limit:
             return None
         message = f"the run stopped at its time limit of {limit:g} s ({_advise('max_time')})"
-        self._end = self._end or message
+        self._stop("max_time", message)
         return message
+
+    def _stop(self, limit: str, why: str) -> None:
+        if self._end is None:
+            self._end, self.limit = why, limit
 
     async def send(
         self,
@@ -194,7 +203,7 @@ class Budget:
         self.check()
         exceeded = self._find_exceeded(self._spent + reservation)
         if exceeded is not None:
-            self._end = self._explain(exceeded, reservation)
+            self._stop(exceeded, self._explain(exceeded, reservation))
             self.check()
 
     def _find_exceeded(self, usage: JudgeUsage) -> str | None:
@@ -215,8 +224,8 @@ class Budget:
         used, limit = next((used, limit) for one, used, limit in self._measure(self._spent) if one == name)
         more = next(used for one, used, _ in self._measure(reservation) if one == name)
         next_one = "" if name == "max_judge_calls" else f", and the next request may need {_render(more)}"
-        said = f"the run stopped at {name_option(name)} {_render(limit)}: {_render(used)} used{next_one}"
-        return f"{said} ({_advise(name)})"
+        stated = f"{self._names.get(name, name_option(name))} {_render(limit)}"
+        return f"the run stopped at {stated}: {_render(used)} used{next_one} ({_advise(name)})"
 
 
 def _estimate(body: Mapping[str, Any], answers: int) -> JudgeUsage:
