@@ -278,6 +278,23 @@ def test_a_plan_contains_what_the_run_then_uses(runs, monkeypatch):
     assert "judged metric" in text
 
 
+def test_a_plan_from_one_run_has_room_for_longer_replies(runs, monkeypatch):
+    runs.change("model: scripted,", f"model: scripted, {PRICE}")
+    runs(count=2)
+    planned = runs.project("plan", "agent.yaml", "--json").document["datasets"][0]["judge"]
+    assert {one["source"] for one in planned} == {"measured"}
+    lines = (runs.project.folder / "rag.jsonl").read_text(encoding="utf-8")
+    longer = 'days. We pay them to the account of the order. Ask us if not.", "retrieved'
+    (runs.project.folder / "rag.jsonl").write_text(lines.replace('days.", "retrieved', longer), encoding="utf-8")
+    document = runs.project("evaluate", "agent.yaml", "--responses", "same", "--json", "--fresh").document
+    for one in planned:
+        name = one["metric"].partition("(")[0]
+        used, cost = document["judgeUsage"][name], document["judgeCosts"][name]
+        assert one["inputTokens"][0] <= used["inputTokens"] <= one["inputTokens"][1], one
+        assert one["outputTokens"][0] <= used["outputTokens"] <= one["outputTokens"][1], one
+        assert one["cost"][0] <= cost <= one["cost"][1], one
+
+
 def test_the_time_limit_holds_for_requests_that_wait_for_their_turn(runs):
     runs.judge.delay = 0.3
     runs.change("apiKey: sk", "concurrency: 1, apiKey: sk")
