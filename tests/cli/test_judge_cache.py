@@ -369,6 +369,23 @@ def test_two_processes_share_a_cache(runs):
     assert runs(count=3)[1] == 0
 
 
+def test_explain_says_what_differed_from_the_entry_before(runs):
+    def why(name):
+        found = runs.project("cache", "explain", "latest", "--json").document["metrics"]
+        return next(one["why"] for one in found if one["kind"] == "score" and one["metric"] == name)
+
+    runs(count=2)
+    assert why("faithfulness") == {"no earlier entry": 2}
+    runs(count=2, changed=1)
+    assert why("faithfulness") == {"texts": 1}
+    said = runs.project("cache", "explain", "latest").out
+    assert "faithfulness: score: 1 from the cache, 1 asked (1 with other texts), since" in said
+    runs.change("model: scripted,", "model: scripted, temperature: 0.5,")
+    runs(count=2, changed=1)
+    assert why("faithfulness") == {"judge": 2}
+    assert "refusals: refusals" not in runs.project("cache", "explain", "latest").out
+
+
 def test_the_commands_say_what_is_there(runs):
     runs(count=1)
     assert runs.project("cache", "stats", "--json").document["entries"]["score"] == 4
