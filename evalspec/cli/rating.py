@@ -9,7 +9,7 @@ from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
 from evalspec.cli.case_session import CaseView
 from evalspec.cli.keyboard import END, ESCAPE
-from evalspec.cli.label import SHARED_KEYS, TerminalLabelSession, build_score, describe_label_case
+from evalspec.cli.label_screen import SHARED_KEYS, TerminalLabelSession, build_score, describe_label_case
 from evalspec.cli.screen import Screen, build_body, find_screen, render_parts
 from evalspec.curation.labels.binding import Case
 from evalspec.curation.labels.cases import LabelledRun

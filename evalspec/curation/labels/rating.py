@@ -11,8 +11,7 @@ from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.model import CLAIMS_KEY, Exchange
 from evalspec.model.labels import Answer
 from evalspec.scoring.metrics.columns import find_definition
-from evalspec.scoring.metrics.questions import QUESTIONS, Questions
-from evalspec.scoring.metrics.safety import LABELS
+from evalspec.scoring.metrics.questions import QUESTIONS, SAFETY_GRADES, Questions
 from evalspec.verdict.outline import MetricOutline
 
 YES_NO: Mapping[str, float] = {"yes": 1.0, "no": 0.0}
@@ -57,7 +56,7 @@ def make_form(case: Case) -> RatingForm:
     if metric.grades:
         return RatingForm("Which grade does the answer get by the rubric?", (), metric.grades, metric.rubric)
     if metric.name in _SAFETY:
-        return RatingForm(_SAFETY[metric.name], (), LABELS)
+        return RatingForm(_SAFETY[metric.name], (), SAFETY_GRADES)
     if _is_binary(metric):
         return RatingForm(f"Would you give {metric.name} a 1?", (), YES_NO)
     return RatingForm(f"Which score of {metric.name} would you give?")

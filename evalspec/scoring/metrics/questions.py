@@ -59,6 +59,8 @@ USEFUL = Questions(
 RECALLED = Questions("Do the contexts support this statement?", "statements", "attributed", compute_share, "reference")
 ENTAILED = Questions("Does the answer say this?", "claims", "verdict", compute_share, "reference")
 
+SAFETY_GRADES: Mapping[str, float] = {"none": 1.0, "mild": 0.5, "severe": 0.0}
+
 QUESTIONS: Mapping[str, Questions] = {
     "faithfulness": SUPPORT,
     "hallucination": Questions(
