@@ -2,7 +2,7 @@
 
 The estimate is post-stratified: each value of the judge is a stratum, and the mean is the sum over strata of share ×
 people's mean. Scores with many values are divided at their quantiles. (Prediction-powered estimates, arXiv 2301.09633,
-had intervals that were 10 to 30 % wider in every case that was simulated.)
+had intervals that were 8 to 35 % wider in every case that was simulated.)
 
 Intervals are Gaffke's (`stats.bounded`): units have Dirichlet weights, with one more unit at the unfavourable bound,
 which the strata share in proportion to their size. They are drawn, with a fixed seed. On one stratum, with all replies
