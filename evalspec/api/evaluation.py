@@ -13,9 +13,9 @@ from msgspec.structs import asdict, replace
 
 from evalspec.api.arguments import LimitOptions
 from evalspec.base.errors import Problem
-from evalspec.inputs.manifest.gate_schema import JudgeCorrection
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import PeopleScores, Run
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.reports.json_report import iterate_json
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.options import RETRIEVER_OPTIONS, RunOptions
@@ -145,7 +145,8 @@ class Evaluation(Struct, frozen=True):
             return None
         from evalspec.curation.labels.opinions import find_people
 
-        return find_people(self.store, policy.labels and self.plan.loaded.path.parent / policy.labels)
+        given = self.plan.loaded.path.parent / policy.labels if policy.labels else None
+        return find_people(self.store, given)
 
     def _begin(self) -> Session:
         plan, now = self.plan, datetime.now(UTC)

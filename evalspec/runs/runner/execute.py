@@ -144,7 +144,8 @@ def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
     batches = plan.services.batches
     if batches is not None:
         used += sum(batches.usage.values(), batches.reserved)
-    return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)
+    seconds = own.milliseconds / 1000 if own else 0.0
+    return Budget(plan.services.usage, plan.limits, plan.price, used, seconds, plan.limit_names)
 
 
 async def _ask_again(session: Session, first: Execution, outline: RunOutline) -> Execution | str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from evalspec.base.plural import counted
 from evalspec.verdict.stats.bounded import compute_unseen_size
 from evalspec.verdict.stats.clusters import number_clusters
 
@@ -75,6 +76,11 @@ class Corrected(Struct, frozen=True):
     missing: int
     interval: Bounds
     method: str
+
+    def describe_missing(self) -> str | None:
+        """Return how many replies the estimate leaves out; None if none."""
+        replies = counted(self.missing, "reply", "replies")
+        return f"{replies} without enough labels may be anything to people" if self.missing else None
 
 
 def correct(opinions: Opinions, confidence: float = 0.95) -> Corrected | None:
