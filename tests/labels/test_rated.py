@@ -408,3 +408,17 @@ def test_a_session_that_decides_says_so(many):
                 break
         session.expect("decided: the threshold is met; after ")
         assert session.quit()[0] == 0
+
+
+def test_agreement_with_the_judge_does_not_count_own_scores(many):
+    score(start("string_match", size=3), 3)
+    labels.label("latest", "s0", "agree", by="ben", metric="string_match")
+    (found,) = labels.measure_labels().metrics
+    assert (found.agree.labelled, found.agree.value, found.rated) == (1, 1.0, 3)
+    labels.label("latest", "s0", "withdrawn", by="ben", metric="string_match")
+    told = many.project("labels", "stats")
+    assert (told.code, "3 labels" in told.out) == (0, True), told.err
+    assert "0 labelled, 3 with people's own scores" in " ".join(told.out.split()).replace(" ,", ","), told.out
+    (found,) = labels.measure_labels().metrics
+    assert (found.agree.labelled, found.confusion.unknown) == (0, 0)
+    assert sum((found.confusion.both_pass, found.confusion.only_people_pass)) == 3

@@ -141,6 +141,8 @@ def _measure_people(run: JudgedRun, labels: Iterable[Label], verdicts: Sequence[
 def _share(run: JudgedRun, labels: Iterable[Label], verdict: LabelVerdict) -> LabelShare:
     """Return the share of a verdict. Of a case that several people labelled, each has an equal part."""
     by_target = group_by_target(labels)
+    if not by_target:
+        return LabelShare(unknown="nobody has said that")
     shares = [sum(one.verdict is verdict for one in own) / len(own) for own in by_target.values()]
     units = [run.find_unit(*target[:2]) for target in by_target]
     value, interval, method = estimate_share(shares, units)
