@@ -83,7 +83,7 @@ def gather(
     ]
     found = [known.get(reply) for reply, _, _ in rows]
     scores = [one for one in found if one is not None]
-    unchanged = {Reply(*one) for one in people.unchanged}
+    unchanged, unanswered = ({Reply(*one) for one in part} for part in (people.unchanged, people.unanswered))
     opinions = Opinions(
         judged=[score.value for _, score, _ in rows],
         people=[None if one is None else one.value for one in found],
@@ -91,6 +91,7 @@ def gather(
         weights=[1.0 if one is None else 1 / (one.draw.probability or 1.0) for one in found],
         units=[unit for *_, unit in rows],
         groups=[reply in unchanged for reply, *_ in rows],
+        unanswered=[reply in unanswered for reply, *_ in rows],
     )
     return Correctable(opinions, scores, _explain(metric, scores, opinions))
 
@@ -116,6 +117,7 @@ def describe_correction(found: Correctable) -> Correction:
         labels=len(said),
         replies=len(opinions.judged),
         missing=estimate.missing if estimate else 0,
+        unanswered=estimate.unanswered if estimate else 0,
         kappa=kappa.value,
         kappa_interval=kappa.interval,
         reason=None if estimate else found.reason or _say_few(len(said)),
@@ -203,7 +205,7 @@ def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, con
     ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
     value = sum(ordered) / len(ordered)
     interval = compute_confidence_sequence(ordered, opinions.bounds, 1 - confidence)[-1]
-    return Corrected(value, (value, value), 0, interval, SEQUENCE)
+    return Corrected(value, (value, value), 0, 0, interval, SEQUENCE)
 
 
 def _say_few(count: int) -> str:
