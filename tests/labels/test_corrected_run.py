@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalspec import labels
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.runs.store.run_store import RunStore
 from labels.conftest import STORE
@@ -36,7 +36,7 @@ def run(project, *options):
 def label(count, value, seed=1):
     """Label replies at random. `value`: a function of the sample's number."""
     run = labels.LabelledRun(RunStore(STORE), "latest")
-    session = DrawnSession(run, "ada", Design("tone", size=count, seed=seed))
+    session = DrawnSession(run, "ada", LabelDesign("tone", size=count, seed=seed))
     for _ in range(count):
         case = session.open()
         session.record(case, "rated", value=float(value(int(case.sample[1:]))))
