@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.errors import ExitCode, InvalidInput, Problem, split_fix
 from evalspec.base.registry import near_miss
 from evalspec.model import TOTAL, DatasetResult, Direction, Run, Summary, VerdictStatus
 from evalspec.model.base import Record
@@ -67,7 +67,7 @@ def choose_best_by(plans: Iterable[Plan], metric: str | None, max_latency: float
     try:
         name = find_metric(metric, known)
     except ValueError as error:
-        message, _, fix = str(error).partition("; ")
+        message, fix = split_fix(str(error))
         raise InvalidInput(Problem(message, fix, field="--best-by")) from error
     if name is None:
         raise InvalidInput(Problem(f"no dataset computes '{metric}'", near_miss(metric, known), field="--best-by"))

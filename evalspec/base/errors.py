@@ -53,6 +53,12 @@ class Problem(Struct, frozen=True):
         return replace(self, message=message, fix=fix, file=file, field=field)
 
 
+def split_fix(text: str) -> tuple[str, str]:
+    """Return message and fix of a text `message; fix`, as checks raise it that do not know where a value stands."""
+    message, _, fix = text.partition("; ")
+    return message, fix
+
+
 class EvalspecError(Exception):
     """Base class of all errors that evalspec raises. `exit_code`: exit code of the command line."""
 

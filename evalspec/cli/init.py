@@ -15,7 +15,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.foreign_text import encodable, inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
@@ -254,7 +254,7 @@ def _agent_problems(directory: Path, url: str | None, agent: str | None) -> Iter
             yield Problem(f"'{agent}' is not module:function", "name yours, as in bot:answer", field="--agent")
             return
         for message in check_module(directory, module, name.partition(".")[0]):
-            said, _, fix = message.partition("; ")
+            said, fix = split_fix(message)
             yield Problem(said.replace("the manifest", f"'{directory / 'agent.yaml'}'"), fix, field="--agent")
 
 

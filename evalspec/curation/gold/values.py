@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictStr
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem, split_fix
 
 MAX_NAME = 100
 _MARKS = "._@+-"
@@ -39,7 +39,7 @@ def require_name(name: str, field: str) -> None:
     try:
         check_name(name)
     except ValueError as error:
-        message, _, fix = str(error).partition("; ")
+        message, fix = split_fix(str(error))
         raise InvalidInput(Problem(message, fix, field=field)) from error
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from evalspec.base.errors import Problem, ServiceError
+from evalspec.base.errors import Problem, ServiceError, split_fix
 from evalspec.base.foreign_text import inert
 from evalspec.base.json_path import explain_bad_query, select_values
 from evalspec.base.registry import near_miss
@@ -227,7 +227,7 @@ class _Reading:
     def _finish(self) -> None:
         shown_as, warnings = self._source.shown_as, self._notes.warnings
         for notice, line in self._notices.items():
-            message, _, fix = notice.partition("; ")
+            message, fix = split_fix(notice)
             warnings.append(Problem(message, fix, shown_as, line))
         names = sorted(self._unread)
         if names:

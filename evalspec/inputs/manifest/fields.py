@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, core_schema
 
+from evalspec.base.errors import split_fix
 from evalspec.base.registry import near_miss
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
     if kind in ("literal_error", "enum"):
         return f"{_shown(given)} is not one of the accepted values", f"write {_plain(context['expected'])}"
     if kind == "value_error":
-        message, _, fix = str(context["error"]).partition("; ")
-        return message, fix
+        return split_fix(str(context["error"]))
     if kind == "string_too_short":
         return "it is empty", "write a value, or remove the key"
     if kind == "too_short" and not given:

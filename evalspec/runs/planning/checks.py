@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from evalspec.base.errors import Problem
+from evalspec.base.errors import Problem, split_fix
 from evalspec.base.plural import counted, pluralize
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.filters import TAGS
@@ -126,7 +126,7 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     check_judge_wire(draft.loaded, draft.problems)
     check_limits(draft.loaded, draft.options, draft.problems)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
-        message, _, fix = found.partition("; ")
+        message, fix = split_fix(found)
         draft.add((*API_PLACE, "python"), message, fix)
     if draft.loaded.manifest.spec.api.headers is not None:
         draft.warn((*API_PLACE, "headers"), "these headers are not sent", "move them to spec.api.chatEndpoint.headers")

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, split_column
@@ -123,7 +123,7 @@ class MetricFinder(Struct):
         try:
             values = read_values(definition, spec, (entry.model_extra or {}) | narrowed)
         except ParameterError as error:
-            message, _, fix = str(error).partition("; ")
+            message, fix = split_fix(str(error))
             self._add((*place, error.key), message, fix)
             return None
         narrow = values.get(RANGE)

@@ -6,7 +6,7 @@ What needs the models of retrievers is in other modules, which are imported only
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.metric_schema import MetricEntry
@@ -71,12 +71,7 @@ def check_retrievers(draft: Draft) -> None:
         for keys, message in dict.fromkeys(
             found for target in variants.values() for found in find_problems(draft.loaded, target)
         ):
-            draft.add((*place, *keys), *_split(message))
-
-
-def _split(message: str) -> tuple[str, str]:
-    what, _, fix = message.partition("; ")
-    return what, fix
+            draft.add((*place, *keys), *split_fix(message))
 
 
 def resolve_retriever(draft: Draft, dataset: PlannedDataset) -> PlannedRetriever | None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from evalspec.base.errors import Problem
+from evalspec.base.errors import Problem, split_fix
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
@@ -179,7 +179,7 @@ class ThresholdFinder(Struct):
             found = find_column(key, columns, self.finder.own)
             return found or str(canonical_spec(parse_metric_spec(key), self.finder.own))
         except ValueError as error:
-            message, _, fix = str(error).partition("; ")
+            message, fix = split_fix(str(error))
             self._add(place, message, fix)
             return None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.filters import TAGS
@@ -254,7 +254,7 @@ def _check_metrics(
         try:
             found = find_metric(name, common)
         except ValueError as error:
-            message, _, fix = str(error).partition("; ")
+            message, fix = split_fix(str(error))
             raise InvalidInput(Problem(message, fix, field="--metric")) from error
         if common and found is None:
             message = f"{candidate.name} and the baseline have no metric '{name}' in common"
