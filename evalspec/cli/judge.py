@@ -10,7 +10,7 @@ import click
 from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
 from evalspec.cli.compare import check_forms
-from evalspec.cli.documents import problem_document, render_document
+from evalspec.cli.documents import emit_document, problem_document, render_document
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, option
 from evalspec.cli.run_output import decide_exit_code, output_options, print_failures, write_output
@@ -20,12 +20,11 @@ from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 
 if TYPE_CHECKING:
-    from evalspec.model.calibrations import Application, Calibration, Stability
+    from evalspec.model.calibrations import AppliedCalibration, JudgeCalibration, Stability
     from evalspec.reports.view.parts import View
 
 _run_argument = click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
 _metric_option = option("-m", "--metric", metavar="NAME", help="Only this metric.")
-_outputs = output_options("Also write it to a .html, .json or .md file; repeatable.")
 
 
 @click.group("judge", invoke_without_command=True)
@@ -50,7 +49,7 @@ def command(context: click.Context) -> None:
 @_metric_option
 @option("--as", "name", metavar="NAME", help="Keep it in evals/calibrations/NAME.json, or in this file, for git.")
 @json_option
-@_outputs
+@output_options("Also write it to a .html, .json or .md file; repeatable.")
 def calibrate_command(
     run: str, metric: str | None, name: str | None, as_json: bool, outputs: Sequence[Path]
 ) -> ExitCode:
@@ -71,15 +70,14 @@ def calibrate_command(
     found = calibrate(run, metric=metric, store=STORE)
     if name is not None:
         _keep(run, name, found)
-    return _print(found, build_calibration_view, "Calibration of the judge", as_json, outputs)
+    return _print(found, build_calibration_view, as_json, outputs)
 
 
 @command.command("apply")
 @click.argument("calibration", metavar="NAME")
 @_run_argument
 @json_option
-@_outputs
-def apply_command(calibration: str, run: str, as_json: bool, outputs: Sequence[Path]) -> ExitCode:
+def apply_command(calibration: str, run: str, as_json: bool) -> ExitCode:
     """Show the share of good replies in RUN (default: the latest), if its judge errs as in the calibration NAME.
 
     Also shows the specificity at which the limit is no longer met. It decides nothing, because nobody labelled RUN. A
@@ -93,17 +91,15 @@ def apply_command(calibration: str, run: str, as_json: bool, outputs: Sequence[P
     from evalspec.reports.view.calibration import build_application_view
     from evalspec.verdict.correction.calibration_file import read_calibration
 
-    check_forms(outputs)
     kept = read_calibration(_find_file(run, calibration))
-    return _print(apply(kept, run, store=STORE), build_application_view, "Corrected shares", as_json, outputs)
+    return _print(apply(kept, run, store=STORE), build_application_view, as_json)
 
 
 @command.command("stability")
 @_run_argument
 @_metric_option
 @json_option
-@_outputs
-def stability_command(run: str, metric: str | None, as_json: bool, outputs: Sequence[Path]) -> ExitCode:
+def stability_command(run: str, metric: str | None, as_json: bool) -> ExitCode:
     """Show how much the judge's grades of one reply differ in RUN (default: the latest).
 
     RUN needs several grades of each reply: `evalspec rescore RUN --judge-repeat 3`. For each judged metric: flips at
@@ -116,9 +112,7 @@ def stability_command(run: str, metric: str | None, as_json: bool, outputs: Sequ
     from evalspec.curation.labels.calibrating import stability
     from evalspec.reports.view.calibration import build_stability_view
 
-    check_forms(outputs)
-    found = stability(run, metric=metric, store=STORE)
-    return _print(found, build_stability_view, "Stability of the judge", as_json, outputs)
+    return _print(stability(run, metric=metric, store=STORE), build_stability_view, as_json)
 
 
 def _find_file(run: str, name: str) -> Path:
@@ -129,7 +123,7 @@ def _find_file(run: str, name: str) -> Path:
     return calibration_path(open_run(RunStore(STORE).find(run)).manifest_path.parent, name)
 
 
-def _keep(run: str, name: str, found: "Calibration") -> None:
+def _keep(run: str, name: str, found: "JudgeCalibration") -> None:
     """Write a calibration for git.
 
     Raises:
@@ -149,36 +143,31 @@ def _keep(run: str, name: str, found: "Calibration") -> None:
 
 
 def _print(
-    found: "Calibration | Application | Stability",
+    found: "JudgeCalibration | AppliedCalibration | Stability",
     build: Callable[[Any], "View"],
-    title: str,
     as_json: bool,
-    outputs: Sequence[Path],
+    outputs: Sequence[Path] = (),
 ) -> ExitCode:
     """Write a document to `outputs` and print it. Return the exit code."""
     from msgspec import to_builtins
 
     from evalspec.reports.terminal import Amount, render_view_terminal
 
-    document = to_builtins(found)
-    failures = [
-        failure
-        for path in outputs
-        if (failure := write_output(path, partial(_render, path, document, build(found), title))) is not None
-    ]
+    document, view = to_builtins(found), build(found)
+    written = [write_output(path, partial(_render, path, document, view)) for path in outputs]
+    failures = [failure for failure in written if failure is not None]
     code = decide_exit_code(ExitCode.OK, failures)
     if as_json:
         errors = {"errors": [*map(problem_document, failures)]} if failures else {}
-        emit(render_document({**document, **errors}, code))
+        emit_document({**document, **errors}, code)
     else:
         width, color = detect_terminal()
-        shown = render_view_terminal(build(found), width=width, color=color, amount=Amount.FULL)
-        emit(shown, nl=False, color=color)
+        emit(render_view_terminal(view, width=width, color=color, amount=Amount.FULL), nl=False, color=color)
     print_failures(failures)
     return code
 
 
-def _render(path: Path, document: dict[str, Any], view: "View", title: str) -> str:
+def _render(path: Path, document: dict[str, Any], view: "View") -> str:
     suffix = path.suffix.casefold()
     if suffix == ".md":
         from evalspec.reports.markdown import render_view_markdown
@@ -187,5 +176,5 @@ def _render(path: Path, document: dict[str, Any], view: "View", title: str) -> s
     if suffix == ".html":
         from evalspec.reports.html_report.document import render_view_html
 
-        return render_view_html(view, title)
+        return render_view_html(view, "Calibration of the judge")
     return f"{render_document(document)}\n"

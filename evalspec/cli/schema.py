@@ -70,17 +70,10 @@ def _comparison() -> dict[str, Any]:
 
 
 def _calibration() -> dict[str, Any]:
-    from evalspec.model.calibrations import Calibration
+    from evalspec.model.calibrations import JudgeCalibration
     from evalspec.model.json_schemas import describe_document
 
-    return describe_document(Calibration)
-
-
-def _stability() -> dict[str, Any]:
-    from evalspec.model.calibrations import Stability
-    from evalspec.model.json_schemas import describe_document
-
-    return describe_document(Stability)
+    return describe_document(JudgeCalibration)
 
 
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
@@ -91,7 +84,6 @@ _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "doctor": _checkup,
     "comparison": _comparison,
     "calibration": _calibration,
-    "stability": _stability,
 }
 
 

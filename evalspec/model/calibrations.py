@@ -34,8 +34,7 @@ class BestThreshold(Record, frozen=True, kw_only=True):
     value: Annotated[Number, Meta(description="The threshold, in the unit of the scores.")]
     agreement: Annotated[Number, Meta(description="Share of labelled replies on which they agree there, 0 to 1.")]
     cross_validated: Annotated[
-        Number,
-        Meta(description="The same share, each reply with a threshold that was chosen without it, 0 to 1."),
+        Number, Meta(description="The same, with thresholds that were chosen without the reply.")
     ]
     folds: Annotated[int, Meta(ge=2, description="Number of parts of the cross-validation.")]
     present: Annotated[Number, Meta(description="Share of replies on which they agree at the present threshold.")]
@@ -46,8 +45,8 @@ class BestThreshold(Record, frozen=True, kw_only=True):
         return self.agreement - self.cross_validated
 
 
-class MetricIdentity(Record, frozen=True, kw_only=True):
-    """Which judge was calibrated, for what."""
+class MetricCalibration(Record, frozen=True, kw_only=True):
+    """How well the judge of one metric agrees with people. Good is a score from `min` to `max` of the confusion."""
 
     dataset: Annotated[str, Meta(description="The dataset.")]
     metric: Annotated[str, Meta(description="The metric.")]
@@ -55,29 +54,24 @@ class MetricIdentity(Record, frozen=True, kw_only=True):
         Mapping[str, str], Meta(description="What the scores depend on: judge, prompt (of a rubric: its digest), …")
     ] = {}
     samples_sha256: Annotated[str | None, Meta(description="Hash of the samples; null: unknown.")] = None
-
-
-class MetricCalibration(MetricIdentity, frozen=True, kw_only=True):
-    """How well the judge of one metric agrees with people. Good is a score from `min` to `max` of the confusion."""
-
     cut: Annotated[Cut | None, Meta(description="What divides good from bad; null: see `reason`.")] = None
     labels: Annotated[Count, Meta(description="Labelled replies that count.")] = 0
     unscored: Annotated[Count, Meta(description="Labelled replies that the judge has not scored.")] = 0
     left_out: Annotated[Mapping[str, int], Meta(description="Labels that do not count, by reason.")] = {}
     confusion: Annotated[LabelConfusion | None, Meta(description="null: see `reason`.")] = None
-    sensitivity: Annotated[
-        LabelShare, Meta(description="Share that the judge calls good, of the replies that people call good.")
-    ] = LabelShare()
-    specificity: Annotated[
-        LabelShare, Meta(description="Share that the judge calls bad, of the replies that people call bad.")
-    ] = LabelShare()
-    bias: Annotated[
-        Number | None, Meta(description="Mean of judge − people, in the unit of the scores; null: unknown.")
-    ] = None
+    sensitivity: Annotated[LabelShare, Meta(description="Of the replies that people call good, the judge does.")] = (
+        LabelShare()
+    )
+    specificity: Annotated[LabelShare, Meta(description="Of the replies that people call bad, the judge does.")] = (
+        LabelShare()
+    )
+    bias: Annotated[Number | None, Meta(description="Mean of judge − people, in the scores' unit; null: unknown.")] = (
+        None
+    )
     bias_interval: Annotated[Interval | None, Meta(description="95 % interval of `bias`; null: unknown.")] = None
-    kappa: Annotated[
-        Number | None, Meta(description="Kappa, weighted by squared differences; null: unknown, see `notes`.")
-    ] = None
+    kappa: Annotated[Number | None, Meta(description="Kappa, weighted by squared differences; null: see `notes`.")] = (
+        None
+    )
     kappa_interval: Annotated[Interval | None, Meta(description="95 % interval of `kappa`; null: unknown.")] = None
     best: Annotated[BestThreshold | None, Meta(description="null: unknown, see `notes`.")] = None
     disagreements: Annotated[
@@ -87,7 +81,7 @@ class MetricCalibration(MetricIdentity, frozen=True, kw_only=True):
     reason: Annotated[str | None, Meta(description="Why nothing is known; null: something is.")] = None
 
 
-class Calibration(Record, frozen=True, kw_only=True):
+class JudgeCalibration(Record, frozen=True, kw_only=True):
     """The judged metrics of a run, compared with blind random labels of people."""
 
     run: Annotated[str, Meta(description="The run whose replies people labelled.")]
@@ -95,63 +89,59 @@ class Calibration(Record, frozen=True, kw_only=True):
     metrics: Annotated[tuple[MetricCalibration, ...], Meta(description="One for each judged metric of a dataset.")] = ()
 
 
-class TransportedShare(MetricIdentity, frozen=True, kw_only=True):
-    """The share of good replies in a run, if the judge errs there as it did in its calibration."""
+class TransportedShare(Record, frozen=True, kw_only=True):
+    """The share of good replies in a run, if the judge errs there as it did in its calibration.
 
-    replies: Annotated[Count, Meta(description="Replies that the judge scored.")] = 0
-    missing: Annotated[Count, Meta(description="Replies that it could not score.")] = 0
-    judge: Annotated[Number | None, Meta(description="Share that the judge calls good, 0 to 1; null: unknown.")] = None
-    value: Annotated[Number | None, Meta(description="The corrected share, 0 to 1; null: unknown.")] = None
-    interval: Annotated[Interval | None, Meta(description="95 % interval of `value`; null: unknown.")] = None
-    tipping_point: Annotated[
-        Number | None,
-        Meta(description="Specificity at which the corrected share is at the limit; null: no limit, or none decides."),
-    ] = None
-    said: Annotated[
-        str | None, Meta(description="What the tipping point means; null: the limit is not on a share.")
-    ] = None
-    notes: Annotated[tuple[str, ...], Meta(description="What to know about the numbers.")] = ()
-    reason: Annotated[str | None, Meta(description="Why the share is unknown; null: it is known.")] = None
+    `replies`: those that the judge scored; `missing`: the others. `judge`: share that the judge calls good. `value`,
+    `interval`: corrected, 0 to 1. `tipping_point`: specificity at which the corrected share is at the limit, which
+    `said` explains; None: no limit on a share, or none decides. `reason`: why nothing is known.
+    """
+
+    dataset: str
+    metric: str
+    replies: Count = 0
+    missing: Count = 0
+    judge: Number | None = None
+    value: Number | None = None
+    interval: Interval | None = None
+    tipping_point: Number | None = None
+    said: str | None = None
+    notes: tuple[str, ...] = ()
+    reason: str | None = None
 
 
-class Application(Record, frozen=True, kw_only=True):
-    """A calibration that is applied to another run."""
+class AppliedCalibration(Record, frozen=True, kw_only=True):
+    """A calibration that is applied to another run. `calibration`: the run whose replies people labelled."""
 
-    run: Annotated[str, Meta(description="The run.")]
-    calibration: Annotated[str, Meta(description="The run whose replies people labelled.")]
-    metrics: Annotated[tuple[TransportedShare, ...], Meta(description="One for each calibrated metric.")] = ()
+    run: str
+    calibration: str
+    metrics: tuple[TransportedShare, ...] = ()
 
 
 class MetricStability(Record, frozen=True, kw_only=True):
-    """How much the grades differ that a judge gives to one and the same reply."""
+    """How much the grades differ that a judge gives to one and the same reply.
 
-    dataset: Annotated[str, Meta(description="The dataset.")]
-    metric: Annotated[str, Meta(description="The metric.")]
-    cut: Annotated[Cut | None, Meta(description="What divides good from bad grades; null: nothing does.")] = None
-    replies: Annotated[Count, Meta(description="Replies with two or more grades.")] = 0
-    gradings: Annotated[Count, Meta(description="Their grades.")] = 0
-    flipped: Annotated[Count, Meta(description="Replies with grades on both sides of the cut.")] = 0
-    flips: Annotated[
-        LabelShare, Meta(description="Share of the pairs of grades of one reply that are on different sides.")
-    ] = LabelShare()
-    judge_variance: Annotated[
-        Number | None, Meta(description="Variance between grades of one reply, in the unit squared; null: unknown.")
-    ] = None
-    reply_variance: Annotated[
-        Number | None, Meta(description="Variance between replies without the judge's part; null: unknown.")
-    ] = None
-    share: Annotated[
-        Number | None, Meta(description="The judge's part of the variance of a single grade, 0 to 1; null: unknown.")
-    ] = None
-    repeats_needed: Annotated[
-        Annotated[int, Meta(ge=1)] | None,
-        Meta(description="Grades per reply for a part of at most 10 % of the variance of the mean; null: unknown."),
-    ] = None
-    notes: Annotated[tuple[str, ...], Meta(description="What is unknown.")] = ()
+    `replies`: those with two or more grades. `flipped`: those with grades on both sides of the threshold. `flips`:
+    share of the pairs of grades of one reply that are. `judge_variance`: between grades of one reply, in the unit
+    squared. `reply_variance`: between replies, without the judge's part. `share`: the judge's part of the variance of a
+    single grade. `repeats_needed`: grades per reply for a part of at most 10 % of the variance of the mean.
+    """
+
+    dataset: str
+    metric: str
+    replies: Count = 0
+    gradings: Count = 0
+    flipped: Count = 0
+    flips: LabelShare = LabelShare()
+    judge_variance: Number | None = None
+    reply_variance: Number | None = None
+    share: Number | None = None
+    repeats_needed: Count | None = None
+    notes: tuple[str, ...] = ()
 
 
 class Stability(Record, frozen=True, kw_only=True):
     """The judged metrics of a run whose replies were graded several times."""
 
-    run: Annotated[str, Meta(description="The run.")]
-    metrics: Annotated[tuple[MetricStability, ...], Meta(description="One for each judged metric of a dataset.")] = ()
+    run: str
+    metrics: tuple[MetricStability, ...] = ()

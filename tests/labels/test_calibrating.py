@@ -7,11 +7,10 @@ import pytest
 
 from evalspec import labels
 from evalspec.base.errors import InvalidInput
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.model.corrections import DrawKind
 from evalspec.runs.store.run_store import RunStore
-from evalspec.verdict.correction.calibration_file import read_calibration
 from labels.conftest import STORE
 from servers.scripted_judge import ScriptedJudge
 
@@ -44,7 +43,7 @@ def prepare(labelled, rubric, grade=lambda n: "rude" if n >= 30 else "kind", lim
 def give(value, count=40, by="ada", **design):
     """Give blind scores to drawn replies. `value`: a function of the number of the sample."""
     opened = labels.LabelledRun(RunStore(STORE), "latest")
-    session = DrawnSession(opened, by, Design("tone", size=count, **design))
+    session = DrawnSession(opened, by, LabelDesign("tone", size=count, **design))
     for _ in range(count):
         case = session.open()
         if case is None:
@@ -105,7 +104,7 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     ]
     assert {"judge", "prompt"} <= kept["metrics"][0]["identity"].keys()
     assert "Reply" not in MAIN.read_text(), "no texts"
-    assert read_calibration(MAIN).metrics[0].disagreements == ()
+    assert labels.read_calibration(MAIN).metrics[0].disagreements == ()
 
 
 def test_only_a_calibration_is_overwritten_and_read(judged):
@@ -239,8 +238,8 @@ def test_flips_variance_and_repeats_of_a_judge(judged):
     assert 0 < found.flips.value < 1
     assert found.judge_variance > 0
     shown = judged.project("judge", "stability").out
-    assert "order is not swapped" in shown
-    assert "repeats needed" in shown
+    assert "is not swapped" in shown
+    assert "grades needed" in shown
 
 
 def test_a_stable_judge_flips_nothing_and_needs_one_grade(judged):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evalspec.curation.labels.listing import list_labels as list_labels
     from evalspec.curation.labels.measuring import measure_labels as measure_labels
     from evalspec.curation.labels.session import LabelSession as LabelSession
+    from evalspec.verdict.correction.calibration_file import read_calibration as read_calibration
 
 _PLACES = {
     "CaseFilter": "evalspec.curation.labels.judged_run",
@@ -34,6 +35,7 @@ _PLACES = {
     "label": "evalspec.curation.labels.labelling",
     "list_labels": "evalspec.curation.labels.listing",
     "measure_labels": "evalspec.curation.labels.measuring",
+    "read_calibration": "evalspec.verdict.correction.calibration_file",
     "stability": "evalspec.curation.labels.calibrating",
 }
 """By name: the module that defines it. No name is also that of a module here, which would hide it."""

@@ -1,7 +1,7 @@
 """Calibrate the judge of a run with people's labels, apply that to other runs, and measure how stable the judge is."""
 
 import random
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,10 +14,9 @@ from evalspec.curation.labels.judged_run import JudgedRun, explain_unknown
 from evalspec.curation.labels.opinions import collect_opinions
 from evalspec.model import Score, ScoreStatus
 from evalspec.model.calibrations import (
-    Application,
-    Calibration,
+    AppliedCalibration,
+    JudgeCalibration,
     MetricCalibration,
-    MetricIdentity,
     MetricStability,
     Stability,
     TransportedShare,
@@ -25,9 +24,9 @@ from evalspec.model.calibrations import (
 from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
 from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
-from evalspec.verdict.correction.applying import Judged, apply_calibration
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
-from evalspec.verdict.correction.stability import Graded, measure_stability
+from evalspec.verdict.correction.rates import RunScores, apply_calibration
+from evalspec.verdict.correction.stability import GradedReply, measure_stability
 from evalspec.verdict.outline import MetricOutline
 
 _SEED = 20_251_121
@@ -39,7 +38,7 @@ Place = tuple[str, int]
 """A sample and an attempt."""
 
 
-def calibrate(run: str = "latest", *, metric: str | None = None, store: Path | str = STORE) -> Calibration:
+def calibrate(run: str = "latest", *, metric: str | None = None, store: Path | str = STORE) -> JudgeCalibration:
     """Return how well the judge of a run agrees with people on replies that were drawn at random and labelled blindly.
 
     Args:
@@ -55,7 +54,7 @@ def calibrate(run: str = "latest", *, metric: str | None = None, store: Path | s
     return calibrate_run(opened, opened.files.read_all(), metric)
 
 
-def calibrate_run(run: JudgedRun, labels: Collection[Label], metric: str | None = None) -> Calibration:
+def calibrate_run(run: JudgedRun, labels: Collection[Label], metric: str | None = None) -> JudgeCalibration:
     """Return the calibration of a run that is open, from labels of any run. Errors are those of `calibrate`."""
     names = _choose_metrics(run, metric)
     people = collect_opinions(run, labels, names)
@@ -64,7 +63,7 @@ def calibrate_run(run: JudgedRun, labels: Collection[Label], metric: str | None 
         fix = f"label replies: evalspec label {run.id} --metric '{name}' --random 50"
         raise InvalidInput(f"run {run.id} has no blind random labels of {_list_names(names)}", fix)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Calibration(run=run.id, at=now, metrics=tuple(_calibrate_metric(run, one) for one in people))
+    return JudgeCalibration(run=run.id, at=now, metrics=tuple(_calibrate_metric(run, one) for one in people))
 
 
 def stability(run: str = "latest", *, metric: str | None = None, store: Path | str = STORE) -> Stability:
@@ -88,7 +87,7 @@ def stability(run: str = "latest", *, metric: str | None = None, store: Path | s
     return Stability(run=opened.id, metrics=found)
 
 
-def apply(calibration: Calibration, run: str = "latest", *, store: Path | str = STORE) -> Application:
+def apply(calibration: JudgeCalibration, run: str = "latest", *, store: Path | str = STORE) -> AppliedCalibration:
     """Return the share of good replies in a run, if its judge errs as it did in a calibration.
 
     A calibration of another judge, prompt or rubric is void, which the `reason` of the metric says.
@@ -104,7 +103,7 @@ def apply(calibration: Calibration, run: str = "latest", *, store: Path | str = 
     """
     opened = LabelledRun(RunStore(Path(store)), run)
     found = tuple(_apply_metric(opened, calibration, one) for one in calibration.metrics)
-    return Application(run=opened.id, calibration=calibration.run, metrics=found)
+    return AppliedCalibration(run=opened.id, calibration=calibration.run, metrics=found)
 
 
 def _choose_metrics(run: JudgedRun, metric: str | None) -> list[str]:
@@ -135,12 +134,11 @@ def _calibrate_metric(run: JudgedRun, people: PeopleScores) -> MetricCalibration
         for one in chosen
         if (score := scores.get((one.id, one.attempt))) is not None and score.value is not None
     ]
-    own = _identify(run, people.dataset, people.metric)
     found = MetricCalibration(
-        dataset=own.dataset,
-        metric=own.metric,
-        identity=own.identity,
-        samples_sha256=own.samples_sha256,
+        dataset=people.dataset,
+        metric=people.metric,
+        identity=_find_identity(run, people.dataset, people.metric),
+        samples_sha256=_hash_samples(run, people.dataset),
         labels=len(chosen),
         unscored=len(chosen) - len(pairs),
         left_out=left_out,
@@ -184,28 +182,33 @@ def _list_scores(run: JudgedRun, dataset: str, metric: str) -> Mapping[Place, Sc
     }
 
 
-def _identify(run: JudgedRun, dataset: str, metric: str) -> MetricIdentity:
-    digests = {one.name: one.samples_sha256 for one in run.stored.fingerprint.datasets}
-    identity = {part: str(value) for part, value in run.find_identity(dataset, metric).items()}
-    return MetricIdentity(dataset=dataset, metric=metric, identity=identity, samples_sha256=digests.get(dataset))
+def _find_identity(run: JudgedRun, dataset: str, metric: str) -> dict[str, str]:
+    return {part: str(value) for part, value in run.find_identity(dataset, metric).items()}
+
+
+def _hash_samples(run: JudgedRun, dataset: str) -> str | None:
+    return next((one.samples_sha256 for one in run.stored.fingerprint.datasets if one.name == dataset), None)
 
 
 def _measure_metric(run: JudgedRun, dataset: str, metric: MetricOutline) -> MetricStability:
     replies = [
-        Graded(run.find_unit(dataset, sample), score.repeats)
+        GradedReply(run.find_unit(dataset, sample), score.repeats)
         for (sample, _), score in _list_scores(run, dataset, metric.name).items()
     ]
-    return measure_stability(dataset, metric.name, find_cut(metric, run.outlines[dataset].thresholds), replies)
+    cut = find_cut(metric, run.outlines[dataset].thresholds)
+    return measure_stability(dataset, metric.name, cut and cut[0], replies)
 
 
-def _apply_metric(run: JudgedRun, calibration: Calibration, kept: MetricCalibration) -> TransportedShare:
-    if kept.dataset not in run.outlines or not run.has_metric(kept.dataset, kept.metric):
-        reason = f"run {run.id} has no {kept.metric} of {kept.dataset}"
-        return TransportedShare(dataset=kept.dataset, metric=kept.metric, reason=reason)
-    own = _identify(run, kept.dataset, kept.metric)
-    outline = run.find_metric(kept.dataset, kept.metric)
-    scores = _list_scores(run, kept.dataset, kept.metric)
-    units: list[Hashable] = [run.find_unit(kept.dataset, sample) for sample, _ in scores]
-    judged = Judged([one.value for one in scores.values()], units)
-    cut = find_cut(outline, run.outlines[kept.dataset].thresholds)
-    return apply_calibration(kept, calibration.run, own, outline, cut, judged)
+def _apply_metric(run: JudgedRun, calibration: JudgeCalibration, kept: MetricCalibration) -> TransportedShare:
+    dataset, metric = kept.dataset, kept.metric
+    if dataset not in run.outlines or not run.has_metric(dataset, metric):
+        return TransportedShare(dataset=dataset, metric=metric, reason=f"run {run.id} has no {metric} of {dataset}")
+    scores = _list_scores(run, dataset, metric)
+    own = RunScores(
+        scores=[one.value for one in scores.values()],
+        units=[run.find_unit(dataset, sample) for sample, _ in scores],
+        identity=_find_identity(run, dataset, metric),
+        samples_sha256=_hash_samples(run, dataset),
+    )
+    cut = find_cut(run.find_metric(dataset, metric), run.outlines[dataset].thresholds)
+    return apply_calibration(kept, calibration.run, cut, own)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.json_text import render_lines
 from evalspec.base.output_files import write_file
-from evalspec.model.calibrations import Calibration
+from evalspec.model.calibrations import JudgeCalibration
 from evalspec.model.typed_json import SCHEMA_VERSION, check_version, convert, parse_document, read_bytes
 from evalspec.verdict.comparison.baseline import find_kept, refuse_other_file
 
@@ -21,7 +21,7 @@ def calibration_path(manifest_folder: Path, name: str) -> Path:
     return find_kept(manifest_folder, FOLDER, name)
 
 
-def write_calibration(path: Path, calibration: Calibration) -> None:
+def write_calibration(path: Path, calibration: JudgeCalibration) -> None:
     """Write a calibration without its disagreements. Only another calibration is overwritten.
 
     Raises:
@@ -35,7 +35,7 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
     write_file(path, [f"{render_lines(document)}\n".encode()])
 
 
-def read_calibration(path: Path) -> Calibration:
+def read_calibration(path: Path) -> JudgeCalibration:
     """Return a stored calibration.
 
     Raises:
@@ -49,4 +49,4 @@ def read_calibration(path: Path) -> Calibration:
     if document.get("kind") != KIND:
         raise InvalidInput(Problem("not a calibration", "use a file of `evalspec judge calibrate --as NAME`", shown))
     check_version(document, shown)
-    return convert(document, Calibration, shown)
+    return convert(document, JudgeCalibration, shown)

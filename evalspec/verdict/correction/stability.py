@@ -7,7 +7,7 @@ from itertools import chain
 from msgspec import Struct
 
 from evalspec.model import Threshold
-from evalspec.model.calibrations import Cut, MetricStability
+from evalspec.model.calibrations import MetricStability
 from evalspec.verdict.stats.agreement import measure_share
 from evalspec.verdict.stats.repeats import compute_variance_components
 
@@ -15,7 +15,7 @@ LARGEST_PART = 0.1
 """The part of the variance of the mean that the judge may have."""
 
 
-class Graded(Struct, frozen=True):
+class GradedReply(Struct, frozen=True):
     """The grades of one reply. `unit`: its cluster."""
 
     unit: Hashable
@@ -23,7 +23,7 @@ class Graded(Struct, frozen=True):
 
 
 def measure_stability(
-    dataset: str, metric: str, cut: tuple[Threshold, Cut] | None, replies: Sequence[Graded]
+    dataset: str, metric: str, limit: Threshold | None, replies: Sequence[GradedReply]
 ) -> MetricStability:
     """Return how stable the grades of a metric are. Replies with one grade are left out.
 
@@ -32,16 +32,15 @@ def measure_stability(
     """
     graded = [one for one in replies if len(one.grades) > 1]
     found = compute_variance_components([[one.grades for one in graded]])
-    shares = [share_flips(one.grades, cut[0]) for one in graded] if cut else []
+    shares = [share_flips(one.grades, limit) for one in graded] if limit else []
     total = None if found.judge is None or found.agent is None else found.judge + found.agent
     return MetricStability(
         dataset=dataset,
         metric=metric,
-        cut=cut[1] if cut else None,
         replies=len(graded),
         gradings=sum(len(one.grades) for one in graded),
         flipped=sum(share > 0 for share in shares),
-        flips=measure_share(shares, [one.unit for one in graded] if cut else [], "nothing divides good from bad"),
+        flips=measure_share(shares, [one.unit for one in graded] if limit else [], "nothing divides good from bad"),
         judge_variance=found.judge,
         reply_variance=found.agent,
         share=found.judge / total if total and found.judge is not None else None,
@@ -66,7 +65,7 @@ def count_repeats(judge: float | None, replies: float | None) -> int | None:
     return max(1, math.ceil(judge * (1 - LARGEST_PART) / (LARGEST_PART * replies) - 1e-9)) if judge else 1
 
 
-def _list_notes(graded: Sequence[Graded], judge: float | None, replies: float | None) -> Iterator[str]:
+def _list_notes(graded: Sequence[GradedReply], judge: float | None, replies: float | None) -> Iterator[str]:
     values = set(chain.from_iterable(one.grades for one in graded))
     if len(values) == 1:
         yield f"every grade is {values.pop():g}: such a judge is stable, and cannot tell good from bad ones"
