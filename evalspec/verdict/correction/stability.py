@@ -11,6 +11,8 @@ from evalspec.model.calibrations import MetricStability
 from evalspec.verdict.stats.agreement import measure_share
 from evalspec.verdict.stats.repeats import compute_variance_components
 
+_ROUNDING = 1e-9
+
 LARGEST_PART = 0.1
 """The part of the variance of the mean that the judge may have."""
 
@@ -60,9 +62,9 @@ def count_repeats(judge: float | None, replies: float | None) -> int | None:
 
     None if a variance is unknown, or if replies do not differ but by the judge's noise.
     """
-    if judge is None or replies is None or (judge > 0 and replies <= 0):
+    if judge is None or replies is None or replies <= 0:
         return None
-    return max(1, math.ceil(judge * (1 - LARGEST_PART) / (LARGEST_PART * replies) - 1e-9)) if judge else 1
+    return max(1, math.ceil(judge * (1 - LARGEST_PART) / (LARGEST_PART * replies) - _ROUNDING))
 
 
 def _list_notes(graded: Sequence[GradedReply], judge: float | None, replies: float | None) -> Iterator[str]:

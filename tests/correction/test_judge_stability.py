@@ -1,0 +1,96 @@
+"""How stable a judge is, and the threshold on its scores that agrees best with people."""
+
+import random
+
+import pytest
+
+from evalspec.model import Threshold
+from evalspec.verdict.correction.calibrating import Pair, choose_threshold
+from evalspec.verdict.correction.stability import GradedReply, count_repeats, measure_stability, share_flips
+
+AT_LEAST = Threshold("m", min=0.5)
+
+
+@pytest.mark.parametrize(
+    ("grades", "share"), [((1, 1, 1), 0), ((1, 0), 1), ((1, 1, 0), 2 / 3), ((1, 1, 0, 0), 2 / 3), ((0.6, 0.9), 0)]
+)
+def test_flips_are_pairs_on_different_sides(grades, share):
+    assert share_flips(grades, AT_LEAST) == pytest.approx(share)
+
+
+def test_shares_of_variance_and_repeats_are_those_of_the_simulated_judge():
+    generator = random.Random(5)
+    replies = []
+    for number in range(2000):
+        truth = generator.gauss(0, 2)  # variance 4 between replies, 1 between grades
+        replies.append(GradedReply(number, [generator.gauss(truth, 1) for _ in range(3)]))
+    found = measure_stability("d", "m", AT_LEAST, replies)
+    assert found.judge_variance == pytest.approx(1, rel=0.1)
+    assert found.reply_variance == pytest.approx(4, rel=0.1)
+    assert found.share == pytest.approx(0.2, abs=0.03)
+    assert found.repeats_needed == 3, "1 / J is at most a tenth of 4 + 1 / J from J = 2.25 on"
+    assert found.flips.interval[0] < found.flips.value < found.flips.interval[1]
+
+
+@pytest.mark.parametrize(
+    ("judge", "replies", "needed"),
+    [(1, 4, 3), (1, 9, 1), (1, 8.9, 2), (0, 0, None), (0, 1, 1), (1, 0, None), (None, 1, None)],
+)
+def test_repeats_needed(judge, replies, needed):
+    assert count_repeats(judge, replies) == needed
+
+
+def test_replies_with_one_grade_say_nothing():
+    found = measure_stability("d", "m", AT_LEAST, [GradedReply(1, [1.0]), GradedReply(2, [])])
+    assert (found.replies, found.flips.value, found.share, found.repeats_needed) == (0, None, None, None)
+
+
+def test_a_constant_judge_is_said_to_be_of_no_use():
+    found = measure_stability("d", "m", AT_LEAST, [GradedReply(n, [1.0, 1.0]) for n in range(5)])
+    assert "every grade is 1" in found.notes[0]
+
+
+def test_the_repeats_of_a_constant_judge_are_unknown():
+    found = measure_stability("d", "m", AT_LEAST, [GradedReply(n, [1.0, 1.0]) for n in range(5)])
+    assert (found.share, found.repeats_needed) == (None, None)
+
+
+def pairs(count, people, judge):
+    return [Pair(f"s{n}", 1, n, judge(n), people(n)) for n in range(count)]
+
+
+def test_a_shifted_judge_gets_a_shifted_threshold():
+    best = choose_threshold(pairs(100, lambda n: n / 99, lambda n: min(1.0, n / 99 + 0.2)), AT_LEAST)
+    assert best.value == pytest.approx(0.7, abs=0.02)
+    assert (best.agreement, best.present) == (1.0, pytest.approx(0.8, abs=0.01))
+    assert best.cross_validated >= 0.97
+
+
+def test_where_lower_is_better_the_threshold_is_the_highest_good_score():
+    given = pairs(100, lambda n: n / 99, lambda n: min(1.0, n / 99 + 0.2))
+    best = choose_threshold(given, Threshold("m", max=0.5))
+    assert best.value == pytest.approx(0.7, abs=0.02)
+    assert best.agreement == 1.0
+
+
+def test_of_a_judge_that_knows_nothing_the_gain_is_lost():
+    generator = random.Random(3)
+    lost = [
+        choose_threshold(pairs(40, lambda n: float(n % 2), lambda _: generator.random()), AT_LEAST).lost
+        for _ in range(40)
+    ]
+    assert sum(lost) / len(lost) > 0.05
+
+
+def test_clusters_stay_in_one_fold():
+    given = [Pair(f"s{n}", 1, n // 2, n // 2 / 30, float(n // 2 % 2)) for n in range(60)]
+    best = choose_threshold(given, AT_LEAST)
+    assert best.cross_validated < best.agreement, "with a copy in another part, each reply would be known"
+
+
+@pytest.mark.parametrize(
+    ("count", "people", "limit"),
+    [(19, lambda n: n % 2, AT_LEAST), (40, lambda _: 1.0, AT_LEAST), (40, lambda n: n % 2, Threshold("m", 0.2, 0.8))],
+)
+def test_few_or_one_sided_labels_and_two_ends_choose_nothing(count, people, limit):
+    assert choose_threshold(pairs(count, people, lambda n: n / count), limit) is None
