@@ -92,7 +92,7 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     give(is_kind)
     shown = judged.project("judge", "calibrate", "latest", "--as", "main", "-o", "judge.html")
     assert shown.code == 0
-    for said in ("sensitivity", "97 %", "82 – 100 %", "2 good only for the judge", "s28", "cross-validated 92%"):
+    for said in ("sensitivity", "97 %", "82 – 100 %", "2 good only for the judge", "s28", "cross-validated 92 %"):
         assert said in shown.out
     assert "evals/calibrations/main.json" in shown.err
     assert "specificity" in Path("judge.html").read_text()

@@ -118,9 +118,11 @@ def _list_lines(one: MetricCalibration) -> Iterator[Line]:
         yield _build_confusion(one.confusion)
     if one.best:
         best = one.best
+        shares = (best.present, best.agreement, best.cross_validated, best.lost)
+        present, agreement, validated, lost = map(render_percent, shares)
         yield quiet(
-            f"they agree on {best.present:.0%} of the replies at this threshold, and on most at {best.value:.4g}: "
-            f"{best.agreement:.0%}, cross-validated {best.cross_validated:.0%} ({best.lost:.0%} lost)"
+            f"they agree on {present} of the replies; with the judge's threshold at {best.value:.4g} on {agreement}, "
+            f"cross-validated {validated} ({lost} lost)"
         )
     if one.unscored:
         yield quiet(f"{counted(one.unscored, 'labelled reply', 'labelled replies')} without a score of the judge")

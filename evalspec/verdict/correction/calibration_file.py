@@ -35,17 +35,17 @@ def write_calibration(path: Path, calibration: JudgeCalibration) -> None:
     write_file(path, [f"{render_lines(document)}\n".encode()])
 
 
-def read_calibration(path: Path) -> JudgeCalibration:
+def read_calibration(path: Path | str) -> JudgeCalibration:
     """Return a stored calibration.
 
     Raises:
         InvalidInput: The file is missing, damaged, or not a calibration.
     """
-    shown = str(path)
-    if not path.exists():
-        fix = f"create it with `evalspec judge calibrate RUN --as {path.stem}`"
+    place, shown = Path(path), str(path)
+    if not place.exists():
+        fix = f"create it with `evalspec judge calibrate RUN --as {place.stem}`"
         raise InvalidInput(Problem("there is no such calibration", fix, shown))
-    document = parse_document(read_bytes(path), shown)
+    document = parse_document(read_bytes(place), shown)
     if document.get("kind") != KIND:
         raise InvalidInput(Problem("not a calibration", "use a file of `evalspec judge calibrate --as NAME`", shown))
     check_version(document, shown)
