@@ -51,7 +51,8 @@ class MetricCalibration(Record, frozen=True, kw_only=True):
     dataset: Annotated[str, Meta(description="The dataset.")]
     metric: Annotated[str, Meta(description="The metric.")]
     identity: Annotated[
-        Mapping[str, str], Meta(description="What the scores depend on: judge, prompt (of a rubric: its digest), …")
+        Mapping[str, str],
+        Meta(description="What the scores depend on: judge, prompt (of a rubric: its digest), engine."),
     ] = {}
     samples_sha256: Annotated[str | None, Meta(description="Hash of the samples; null: unknown.")] = None
     cut: Annotated[Cut | None, Meta(description="What divides good from bad; null: see `reason`.")] = None

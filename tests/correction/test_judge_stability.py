@@ -6,7 +6,7 @@ import pytest
 
 from evalspec.model import Threshold
 from evalspec.verdict.correction.calibrating import Pair, choose_threshold
-from evalspec.verdict.correction.stability import GradedReply, count_repeats, measure_stability, share_flips
+from evalspec.verdict.correction.stability import RepeatedGrades, count_repeats, measure_stability, share_flips
 
 AT_LEAST = Threshold("m", min=0.5)
 
@@ -23,7 +23,7 @@ def test_shares_of_variance_and_repeats_are_those_of_the_simulated_judge():
     replies = []
     for number in range(2000):
         truth = generator.gauss(0, 2)  # variance 4 between replies, 1 between grades
-        replies.append(GradedReply(number, [generator.gauss(truth, 1) for _ in range(3)]))
+        replies.append(RepeatedGrades(number, [generator.gauss(truth, 1) for _ in range(3)]))
     found = measure_stability("d", "m", AT_LEAST, replies)
     assert found.judge_variance == pytest.approx(1, rel=0.1)
     assert found.reply_variance == pytest.approx(4, rel=0.1)
@@ -41,17 +41,17 @@ def test_repeats_needed(judge, replies, needed):
 
 
 def test_replies_with_one_grade_say_nothing():
-    found = measure_stability("d", "m", AT_LEAST, [GradedReply(1, [1.0]), GradedReply(2, [])])
+    found = measure_stability("d", "m", AT_LEAST, [RepeatedGrades(1, [1.0]), RepeatedGrades(2, [])])
     assert (found.replies, found.flips.value, found.share, found.repeats_needed) == (0, None, None, None)
 
 
 def test_a_constant_judge_is_said_to_be_of_no_use():
-    found = measure_stability("d", "m", AT_LEAST, [GradedReply(n, [1.0, 1.0]) for n in range(5)])
+    found = measure_stability("d", "m", AT_LEAST, [RepeatedGrades(n, [1.0, 1.0]) for n in range(5)])
     assert "every grade is 1" in found.notes[0]
 
 
 def test_the_repeats_of_a_constant_judge_are_unknown():
-    found = measure_stability("d", "m", AT_LEAST, [GradedReply(n, [1.0, 1.0]) for n in range(5)])
+    found = measure_stability("d", "m", AT_LEAST, [RepeatedGrades(n, [1.0, 1.0]) for n in range(5)])
     assert (found.share, found.repeats_needed) == (None, None)
 
 

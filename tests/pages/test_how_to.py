@@ -84,7 +84,8 @@ END_OF_FILE
 for day in 0 3; do
   python > replies$day.jsonl <<END_OF_FILE
 for n in range(60):
-    print('{"id": "s%d", "response": "Reply %d of day $day. [grade: %s]"}' % (n, n, "rude" if n >= 45 + $day else "kind"))
+    grade = "rude" if n >= 45 + $day else "kind"
+    print('{"id": "s%d", "response": "Reply %d of day $day. [grade: %s]"}' % (n, n, grade))
 END_OF_FILE
 done
 cat > agent.yaml <<'END_OF_FILE'

@@ -26,7 +26,7 @@ from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
-from evalspec.verdict.correction.stability import GradedReply, measure_stability
+from evalspec.verdict.correction.stability import RepeatedGrades, measure_stability
 from evalspec.verdict.outline import MetricOutline
 
 _SEED = 20_251_121
@@ -192,7 +192,7 @@ def _hash_samples(run: JudgedRun, dataset: str) -> str | None:
 
 def _measure_metric(run: JudgedRun, dataset: str, metric: MetricOutline) -> MetricStability:
     replies = [
-        GradedReply(run.find_unit(dataset, sample), score.repeats)
+        RepeatedGrades(run.find_unit(dataset, sample), score.repeats)
         for (sample, _), score in _list_scores(run, dataset, metric.name).items()
     ]
     cut = find_cut(metric, run.outlines[dataset].thresholds)

@@ -17,7 +17,7 @@ LARGEST_PART = 0.1
 """The part of the variance of the mean that the judge may have."""
 
 
-class GradedReply(Struct, frozen=True):
+class RepeatedGrades(Struct, frozen=True):
     """The grades of one reply. `unit`: its cluster."""
 
     unit: Hashable
@@ -25,7 +25,7 @@ class GradedReply(Struct, frozen=True):
 
 
 def measure_stability(
-    dataset: str, metric: str, limit: Threshold | None, replies: Sequence[GradedReply]
+    dataset: str, metric: str, limit: Threshold | None, replies: Sequence[RepeatedGrades]
 ) -> MetricStability:
     """Return how stable the grades of a metric are. Replies with one grade are left out.
 
@@ -67,7 +67,7 @@ def count_repeats(judge: float | None, replies: float | None) -> int | None:
     return max(1, math.ceil(judge * (1 - LARGEST_PART) / (LARGEST_PART * replies) - _ROUNDING))
 
 
-def _list_notes(graded: Sequence[GradedReply], judge: float | None, replies: float | None) -> Iterator[str]:
+def _list_notes(graded: Sequence[RepeatedGrades], judge: float | None, replies: float | None) -> Iterator[str]:
     values = set(chain.from_iterable(one.grades for one in graded))
     if len(values) == 1:
         yield f"every grade is {values.pop():g}: such a judge is stable, and cannot tell good from bad ones"
