@@ -4,11 +4,20 @@ import random
 
 import pytest
 
-from evalspec.model import Threshold
-from evalspec.verdict.correction.calibrating import Pair, choose_threshold
+from evalspec.model import Direction, Threshold
+from evalspec.model.calibrations import Cut, MetricCalibration
+from evalspec.verdict.correction.calibrating import Pair, choose_threshold, measure_calibration
+from evalspec.verdict.correction.rates import RunScores, apply_calibration
 from evalspec.verdict.correction.stability import RepeatedGrades, count_repeats, measure_stability, share_flips
+from evalspec.verdict.outline import MetricOutline
 
 AT_LEAST = Threshold("m", min=0.5)
+METRIC = MetricOutline("m", "mean", Direction.HIGHER, (0.0, 1.0), judged=True)
+EMPTY = MetricCalibration(dataset="d", metric="m")
+
+
+def calibrated(given, every=()):
+    return measure_calibration(EMPTY, METRIC, (AT_LEAST, Cut.THRESHOLD), given, [*every, *(one.judge for one in given)])
 
 
 @pytest.mark.parametrize(
@@ -94,3 +103,42 @@ def test_clusters_stay_in_one_fold():
 )
 def test_few_or_one_sided_labels_and_two_ends_choose_nothing(count, people, limit):
     assert choose_threshold(pairs(count, people, lambda n: n / count), limit) is None
+
+
+def test_a_judge_outside_its_scale_has_no_rates():
+    found = calibrated(pairs(40, lambda n: float(n % 2), lambda n: float(n % 3 > 0)), every=[10.0])
+    assert found.reason == "the judge gave 10, outside 0 to 1"
+    assert (found.sensitivity.value, found.kappa, found.bias) == (None, None, None)
+
+
+def test_a_judge_without_scores_on_labelled_replies_has_no_rates():
+    assert calibrated([], every=[0.0, 1.0]).reason == "the judge has scored none of the labelled replies"
+
+
+def apply(scores, units=None, **identity):
+    kept = calibrated(pairs(60, lambda n: float(n < 40), lambda n: float(n < 36 or n >= 56)))
+    own = RunScores(scores, units or range(len(scores)), identity, None)
+    return apply_calibration(kept, "r", (AT_LEAST, Cut.THRESHOLD), own)
+
+
+def test_scores_that_the_judge_could_not_give_widen_both_ends():
+    known = apply([1.0] * 60 + [0.0] * 20)
+    found = apply([1.0] * 60 + [0.0] * 20 + [None] * 20)
+    assert (found.missing, found.value) == (20, known.value)
+    assert found.interval[0] < known.interval[0] < known.interval[1] < found.interval[1] + 1e-9
+
+
+def test_clusters_count_for_less():
+    whole, in_pairs = apply([1.0, 0.0] * 40), apply([1.0, 0.0] * 40, [n // 4 for n in range(80)])
+    assert whole.value == in_pairs.value
+    assert in_pairs.interval[0] < whole.interval[0]
+
+
+def test_a_run_without_scores_and_another_identity_say_why():
+    assert apply([None, None]).reason == "the judge has scored no reply"
+    assert apply([1.0], judge="n").reason == ("the calibration on r is void, because this changed: judge (none → n)")
+
+
+def test_a_limit_that_no_specificity_changes_is_said_to_be_met_or_missed():
+    assert apply([0.0] * 40).said == "the limit is missed at every specificity"
+    assert apply([1.0] * 99 + [0.0]).said == "the limit is met at every specificity"

@@ -84,7 +84,7 @@ class Case(NamedTuple):
 
 
 def cover(rng, case, draws):
-    """Share of the intervals that contain the true share of good replies. Draws without good or bad ones are left out."""
+    """Share of the intervals that contain the true share. Draws without good or bad replies are left out."""
     covered = tried = 0
     good_judged = case.prevalence * case.sensitivity + (1 - case.prevalence) * (1 - case.specificity)
     for _ in range(draws):
@@ -108,8 +108,13 @@ def test_the_interval_covers_the_share(monkeypatch):
 
 
 def draw_case(rng):
-    shares = (float(rng.uniform(low, high)) for low, high in ((0.03, 0.97), (0.55, 0.999), (0.55, 0.999)))
-    return Case(*shares, int(rng.choice([50, 300, 5000])), int(rng.choice([30, 100, 500])))
+    return Case(
+        prevalence=rng.uniform(0.03, 0.97),
+        sensitivity=rng.uniform(0.55, 0.999),
+        specificity=rng.uniform(0.55, 0.999),
+        replies=int(rng.choice([50, 300, 5000])),
+        labels=int(rng.choice([30, 100, 500])),
+    )
 
 
 def test_the_interval_covers_the_share_in_the_worst_case_found(monkeypatch):

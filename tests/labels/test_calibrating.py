@@ -172,6 +172,14 @@ def test_of_stratified_draws_a_part_with_equal_chances_counts(judged):
     assert any("more likely to be drawn" in reason for reason in found.left_out)
 
 
+def test_labels_that_stopped_when_the_threshold_was_decided_are_left_out(judged):
+    give(is_kind, 15, kind=DrawKind.SEQUENTIAL)
+    found = only()
+    assert found.labels == 0
+    assert found.reason == "there are no blind random labels"
+    assert any("--until-decided" in reason for reason in found.left_out)
+
+
 def test_clusters_are_not_independent(judged):
     rows = judged.project.evaluation
     judged.project.evaluation["datasets"] = []
