@@ -262,6 +262,11 @@ def test_a_run_without_repeats_names_the_command(judged):
     assert f"evalspec rescore {judged.id} --judge-repeat 3" in refused.err
 
 
+def test_a_run_without_a_judge_has_nothing_to_calibrate(labelled):
+    for command in ("calibrate", "stability"):
+        assert "has no judged metric" in labelled.project("judge", command).err
+
+
 def test_unknown_names_are_reported(judged):
     give(is_kind)
     with pytest.raises(InvalidInput, match="has no metric 'tome'"):

@@ -111,7 +111,7 @@ def _choose_metrics(run: JudgedRun, metric: str | None) -> list[str]:
     if metric is not None and metric not in names:
         raise InvalidInput(explain_unknown("metric", metric, names, run.id))
     if not names:
-        raise InvalidInput(f"no metric of run {run.id} has a judge", "calibrate a run with a judged metric")
+        raise InvalidInput(f"run {run.id} has no judged metric", "name a run with one")
     return names if metric is None else [metric]
 
 
