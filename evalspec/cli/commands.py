@@ -17,6 +17,7 @@ COMMANDS = {
     "cache": "Show and empty the cache of the judge's results.",
     "label": "Judge the replies and scores of a stored run yourself.",
     "labels": "List, export, import and compare what people say about a run.",
+    "judge": "Compare the judge of a run with people, and with itself.",
     "score": "Compute retrieval metrics from ground truth and run files.",
     "gold": "Curate a gold set: triples that people review, in files in git.",
     "metrics": "List the metrics with their inputs, direction, range and engine.",

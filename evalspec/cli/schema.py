@@ -1,4 +1,4 @@
-"""`evalspec schema`: JSON Schemas of the manifest, datasets, reports, plans, checkups and comparisons."""
+"""`evalspec schema`: JSON Schemas of the manifest, datasets, reports, plans, checkups, comparisons and calibrations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -69,6 +69,13 @@ def _comparison() -> dict[str, Any]:
     return describe_document(Comparison)
 
 
+def _calibration() -> dict[str, Any]:
+    from evalspec.model.calibrations import JudgeCalibration
+    from evalspec.model.json_schemas import describe_document
+
+    return describe_document(JudgeCalibration)
+
+
 _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "manifest": _manifest,
     "dataset": _dataset,
@@ -76,13 +83,14 @@ _SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
     "plan": _plan,
     "doctor": _checkup,
     "comparison": _comparison,
+    "calibration": _calibration,
 }
 
 
 @click.command("schema", cls=OrderedCommand)
 @click.argument("what", type=click.Choice(list(_SCHEMAS)))
 def command(what: str) -> None:
-    """Print the JSON Schema of the manifest, of one dataset line, or of what report, plan, doctor or compare print.
+    """Print the JSON Schema of the manifest, of one dataset line, or of a document that a command prints.
 
     \b
     Examples:

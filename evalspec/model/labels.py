@@ -105,12 +105,12 @@ class LabelShare(Record, frozen=True, kw_only=True):
 class LabelConfusion(Record, frozen=True, kw_only=True):
     """Scores by the side of the threshold on which the metric and people place them."""
 
-    min: Number | None = None
-    max: Number | None = None
-    both_pass: Count = 0
-    both_fail: Count = 0
-    only_metric_passes: Count = 0
-    only_people_pass: Count = 0
+    min: Annotated[Number | None, Meta(description="The lowest value that passes; null: no minimum.")] = None
+    max: Annotated[Number | None, Meta(description="The highest value that passes; null: no maximum.")] = None
+    both_pass: Annotated[Count, Meta(description="Both place it within the threshold.")] = 0
+    both_fail: Annotated[Count, Meta(description="Both place it beyond the threshold.")] = 0
+    only_metric_passes: Annotated[Count, Meta(description="Only the metric places it within.")] = 0
+    only_people_pass: Annotated[Count, Meta(description="Only people place it within.")] = 0
     split: Annotated[Count, Meta(description="People place it on both sides.")] = 0
     unknown: Annotated[Count, Meta(description="Everybody disagrees, and nobody gives a value.")] = 0
 

@@ -29,7 +29,7 @@ NOT_RUN = (
 )
 """A second gold set, sessions, servers, and what speaks to one."""
 ABSENT = re.compile(
-    r"no such file|cannot be read|there is no module|no (run|slice|label|triple|retriever|person)\b"
+    r"no such (file|calibration)|cannot be read|there is no module|no (run|slice|label|triple|retriever|person)\b"
     r"|has no|already|is taken|are unchanged|no accepted triple|cannot (hold|resolve)|adjudicates only"
 )
 """What an example names and the shop does not have, or not in that state. Any other error is a wrong example."""

@@ -182,3 +182,13 @@ def test_exports_of_the_command(labelled, tmp_path):
     assert labelled.project("labels", "import", "x.csv", "--json").document["known"] == 1
     inside = labelled.project("labels", "export", "-o", f".evalspec/verdicts/{label.run}/x.jsonl")
     assert (inside.code, "would change evalspec's own store" in inside.err) == (2, True)
+
+
+def test_a_blind_score_of_a_file_by_hand_is_bound_and_shows_no_score(labelled):
+    run = labels.label("latest", "s1", "good", by="ben").run
+    line = {"run": run, "dataset": "qa", "sample": "s0", "metric": "string_match", "verdict": "rated", "value": 1}
+    Path("given.jsonl").write_text(json.dumps(line | {"labeller": "ada", "isBlind": True}))
+    labels.import_labels("given.jsonl")
+    (one,) = (one for one in labels.list_labels() if one.labeller == "ada")
+    assert one.reply_digest is not None
+    assert one.shown_value is None

@@ -76,6 +76,44 @@ spec:
     ciGate: true
 END_OF_FILE
 """
+LABELLED_TALK = """
+python > talk.jsonl <<'END_OF_FILE'
+for n in range(60):
+    print('{"id": "s%d", "input": "Question %d?", "expected": "Yes."}' % (n, n))
+END_OF_FILE
+for day in 0 3; do
+  python > replies$day.jsonl <<END_OF_FILE
+for n in range(60):
+    grade = "rude" if n >= 45 + $day else "kind"
+    print('{"id": "s%d", "response": "Reply %d of day $day. [grade: %s]"}' % (n, n, grade))
+END_OF_FILE
+done
+cat > agent.yaml <<'END_OF_FILE'
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: bot}
+spec:
+  evaluation:
+    judge: {model: m, baseUrl: $env:OPENAI_BASE_URL}
+    datasets:
+      - name: talk
+        path: $file:talk.jsonl
+        metrics: [{name: tone, rubric: Is it kind?, labels: {kind: 1, rude: 0}}]
+    thresholds: {tone: 0.7}
+    ciGate: false
+END_OF_FILE
+evalspec evaluate agent.yaml --responses replies0.jsonl
+python > labels.jsonl <<END_OF_FILE
+import json
+for n in range(10, 60):
+    print(json.dumps({
+        "run": "$(evalspec runs list --json | jq -r '.runs[0].runId')", "dataset": "talk", "sample": "s%d" % n,
+        "metric": "tone", "verdict": "rated", "value": float(n < 43 or n == 50), "labeller": "ada", "isBlind": True,
+        "draw": {"kind": "random", "seed": 1, "probability": 50 / 60, "place": n - 9},
+    }))
+END_OF_FILE
+evalspec labels import labels.jsonl
+"""
 STORES = """
 cat > like.py <<'END_OF_FILE'
 import fnmatch
@@ -124,6 +162,12 @@ PAGES = {
             3: "evalspec runs prune --keep 1\nevalspec gold slice --show 2026Q4",
         },
         other_numbers=(1, 2, 3),
+    ),
+    "docs/how-to/judge-calibration.md": Page(
+        before=LABELLED_TALK,
+        filled={"replies.jsonl": "replies3.jsonl"},
+        stand_ins=("judge",),
+        is_printed=True,
     ),
     "docs/how-to/judges.md": Page(
         SHOP,

@@ -11,6 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalspec.curation.labels.calibrating import apply as apply
+    from evalspec.curation.labels.calibrating import calibrate as calibrate
+    from evalspec.curation.labels.calibrating import stability as stability
     from evalspec.curation.labels.cases import LabelledRun as LabelledRun
     from evalspec.curation.labels.exchanging import export_labels as export_labels
     from evalspec.curation.labels.exchanging import import_labels as import_labels
@@ -19,16 +22,21 @@ if TYPE_CHECKING:
     from evalspec.curation.labels.listing import list_labels as list_labels
     from evalspec.curation.labels.measuring import measure_labels as measure_labels
     from evalspec.curation.labels.session import LabelSession as LabelSession
+    from evalspec.verdict.correction.calibration_file import read_calibration as read_calibration
 
 _PLACES = {
     "CaseFilter": "evalspec.curation.labels.judged_run",
     "LabelledRun": "evalspec.curation.labels.cases",
     "LabelSession": "evalspec.curation.labels.session",
+    "apply": "evalspec.curation.labels.calibrating",
+    "calibrate": "evalspec.curation.labels.calibrating",
     "export_labels": "evalspec.curation.labels.exchanging",
     "import_labels": "evalspec.curation.labels.exchanging",
     "label": "evalspec.curation.labels.labelling",
     "list_labels": "evalspec.curation.labels.listing",
     "measure_labels": "evalspec.curation.labels.measuring",
+    "read_calibration": "evalspec.verdict.correction.calibration_file",
+    "stability": "evalspec.curation.labels.calibrating",
 }
 """By name: the module that defines it. No name is also that of a module here, which would hide it."""
 

@@ -224,8 +224,9 @@ def _bind(run: JudgedRun, line: GivenLabel, problems: list[Problem]) -> GivenLab
     except InvalidInput as error:
         problems += [line.fault(one.message, one.fix, one.field.removeprefix("--")) for one in error.problems]
         return None
-    judged = {name: value for name, value in case.describe().items() if name in _JUDGED}
-    return replace(line, label=replace(label, **judged, **({"shown_value": None} if label.is_blind else {})))
+    unseen = ("shown_value",) if label.is_blind else ()
+    judged = {name: value for name, value in case.describe().items() if name in _JUDGED and name not in unseen}
+    return replace(line, label=replace(label, **judged))
 
 
 def _list_new(known: Sequence[Label], lines: Sequence[GivenLabel]) -> list[Label]:

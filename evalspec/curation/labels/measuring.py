@@ -22,8 +22,7 @@ from evalspec.model.labels import (
     ReplyLabels,
 )
 from evalspec.runs.store.run_store import STORE, RunStore
-from evalspec.verdict.stats.agreement import TOO_FEW, RatedCase, measure_agreement
-from evalspec.verdict.stats.bounded import estimate_share
+from evalspec.verdict.stats.agreement import RatedCase, measure_agreement, measure_share
 
 _COMMON = 30
 """Least number of cases that both of two people labelled for Cohen's kappa of them."""
@@ -145,15 +144,7 @@ def _share(run: JudgedRun, labels: Iterable[Label], verdict: LabelVerdict) -> La
         return LabelShare(unknown="nobody has said that")
     shares = [sum(one.verdict is verdict for one in own) / len(own) for own in by_target.values()]
     units = [run.find_unit(*target[:2]) for target in by_target]
-    value, interval, method = estimate_share(shares, units)
-    return LabelShare(
-        labelled=len(shares),
-        units=len(set(units)),
-        value=value,
-        interval=interval,
-        interval_method=method,
-        unknown=None if interval else TOO_FEW,
-    )
+    return measure_share(shares, units)
 
 
 def _confuse(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label]) -> LabelConfusion | None:

@@ -83,14 +83,19 @@ class Baseline(Struct, frozen=True):
 
 
 def baseline_path(manifest_folder: Path, name: str) -> Path:
-    """Return the path of a baseline: `evals/baselines/<name>.json` beside the manifest.
+    """Return the path of a baseline: `evals/baselines/<name>.json` beside the manifest."""
+    return find_kept(manifest_folder, FOLDER, name)
+
+
+def find_kept(manifest_folder: Path, folder: Path, name: str) -> Path:
+    """Return the path of a document that git keeps: `<folder>/<name>.json` beside the manifest.
 
     A name with a path separator, or that ends with .json, is a path relative to the manifest's folder.
     """
     separators = {os.sep, os.altsep or os.sep, "/"}
     if name.endswith(".json") or any(separator in name for separator in separators):
         return manifest_folder / name
-    return manifest_folder / FOLDER / f"{name}.json"
+    return manifest_folder / folder / f"{name}.json"
 
 
 def render_baseline(baseline: Baseline) -> str:
@@ -201,21 +206,21 @@ def refuse_missing(path: Path) -> InvalidInput:
     )
 
 
-def refuse_other_file(path: Path) -> None:
-    """Check that a baseline overwrites only another baseline.
+def refuse_other_file(path: Path, kind: str = KIND, what: str = "a promoted baseline") -> None:
+    """Check that a document that git keeps overwrites only another of its kind.
 
     Raises:
-        InvalidInput: the file exists and is not a promoted baseline; it may be a report.
+        InvalidInput: the file exists and is of another kind; it may be a report.
     """
     if is_stream(path) or not path.exists():
         return
     try:
-        kind = parse_document(read_bytes(path), str(path)).get("kind")
+        found = parse_document(read_bytes(path), str(path)).get("kind")
     except InvalidInput:
-        kind = None
-    if kind != KIND:
+        found = None
+    if found != kind:
         fix = "choose another name, or move the file away"
-        raise InvalidInput(Problem("this file exists and is not a promoted baseline", fix, str(path), field="--as"))
+        raise InvalidInput(Problem(f"this file exists and is not {what}", fix, str(path), field="--as"))
 
 
 def _keep_comparable(run: Run) -> Fingerprint:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.model import Agreement
+from evalspec.model.labels import LabelShare
 from evalspec.verdict.stats.bootstrap import RESAMPLES, compute_student_tails
 from evalspec.verdict.stats.bounded import estimate_share
 
@@ -76,6 +77,21 @@ def measure_raw(cases: Sequence[RatedCase]) -> Agreement:
     value, interval, method = estimate_share(shares, units)
     unknown = None if interval else TOO_FEW
     return replace(found, value=value, interval=interval, interval_method=method, unknown=unknown)
+
+
+def measure_share(shares: Sequence[float], units: Sequence[Hashable], missing: str | None = None) -> LabelShare:
+    """Return the mean of shares (0 to 1) with its interval, as `estimate_share`. `missing`: why there may be none."""
+    if not shares:
+        return LabelShare(unknown=missing)
+    value, interval, method = estimate_share(shares, units)
+    return LabelShare(
+        labelled=len(shares),
+        units=len(set(units)),
+        value=value,
+        interval=interval,
+        interval_method=method,
+        unknown=None if interval else TOO_FEW,
+    )
 
 
 def measure_alpha(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agreement:
