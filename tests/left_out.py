@@ -32,7 +32,7 @@ LEFT_OUT = {
         "tests/cli/test_batch.py::test_a_kill_at_each_write_loses_nothing",
         "tests/cli/test_batch.py::test_killed_at_any_time_nothing_is_lost_and_nothing_submitted_twice",
         "tests/cli/test_judge_cache.py::test_a_full_disk_costs_a_warning_not_the_run",
-        "tests/cli/test_judge_cache.py::test_killed_at_any_time_nothing_is_lost",
+        "tests/cli/test_judge_cache.py::test_killed_at_any_time_nothing_is_lost_and_nothing_paid_twice_but_what_was_in_flight",
         "tests/cli/test_resume.py::test_thirty_kills_lose_nothing_and_repeat_no_more_than_was_in_flight",
         "tests/cli/test_retrievers.py::test_a_run_that_is_killed_while_ingesting_is_gone_on_with",
         "tests/cli/test_retrievers.py::test_ctrl_c_cleans_up_as_told",
