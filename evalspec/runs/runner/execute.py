@@ -15,6 +15,7 @@ from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
 from evalspec.runs.runner.command_code import explain_unknown
 from evalspec.runs.runner.conclude import RunMetadata
+from evalspec.runs.runner.controls import check_judge
 from evalspec.runs.runner.execution import Execution
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.results import Results
@@ -117,6 +118,8 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint)):
                 progress.say(unknown)
             await execution.measure()
+            controls = await check_judge(session, progress)
+            execution.run_metadata = structs.replace(execution.run_metadata, controls=controls)
             if session.collect_people is not None:
                 people = session.collect_people()
                 log.write_people(people)

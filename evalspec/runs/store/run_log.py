@@ -21,6 +21,7 @@ from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import (
     WITHHELD,
     Change,
+    ControlsRecord,
     InputRecord,
     LogRecord,
     PeopleRecord,
@@ -174,6 +175,14 @@ class RunLog:
             StoreError: The record cannot be written.
         """
         self._append(PeopleRecord(scores))
+
+    def write_controls(self, record: ControlsRecord) -> None:
+        """Append what the judge makes of control cases.
+
+        Raises:
+            StoreError: The record cannot be written.
+        """
+        self._append(record)
 
     def _encode(self, record: StoredRecord, number: int) -> bytes:
         """Return a line with its secrets redacted. Most lines have none, as a check of their bytes shows."""

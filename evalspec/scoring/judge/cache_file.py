@@ -20,6 +20,7 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.git import read_git
 from evalspec.base.json_text import compute_digest
 from evalspec.model.base import Record, built
+from evalspec.scoring.judge.grading import CONTROL_ID
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -181,14 +182,15 @@ class CacheFile:
     def forget_samples(self, samples: Collection[tuple[str, str]], quotes: Callable[[bytes], bool]) -> int:
         """Remove the entries of these samples, and those that quote a text. Return how many there were.
 
+        Control cases, which may contain any sample of a dataset, are removed too.
+
         Raises:
             StoreError: the file cannot be written.
         """
         with self._erasing() as database:
             rows = database.execute("SELECT key, dataset, sample, content FROM entries")
-            found = [
-                (key,) for key, dataset, sample, content in rows if (dataset, sample) in samples or quotes(content)
-            ]
+            wanted = {*samples, *((dataset, CONTROL_ID) for dataset, _ in samples)}
+            found = [(key,) for key, dataset, sample, content in rows if (dataset, sample) in wanted or quotes(content)]
             database.executemany("DELETE FROM entries WHERE key = ?", found)
         return len(found)
 
