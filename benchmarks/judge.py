@@ -13,7 +13,6 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -60,31 +59,46 @@ def write_project(folder: Path, urls: tuple[str, str], metrics: str, samples: in
 
 
 class Bench:
-    """One judge, and a project in a folder. Each measurement returns the median of wall seconds, and the chat calls."""
+    """One judge, and a project in a folder. Commands take turns, so that a busy moment hits all of them."""
 
-    def __init__(self, folder: Path, judge: ScriptedJudge, vectors: ScriptedJudge, rounds: int) -> None:
-        self._folder, self._judge, self._rounds = folder, judge, rounds
+    def __init__(self, folder: Path, judge: ScriptedJudge, vectors: ScriptedJudge) -> None:
+        self._folder, self._judge = folder, judge
         self.urls = judge.url, vectors.url
+        self._found: dict[str, list[tuple[float, int]]] = {}
 
-    def measure(self, prepare: Callable[[], None], *command: str) -> tuple[float, int]:
-        walls, calls = [], 0
-        for _ in range(self._rounds):
-            prepare()
-            self._judge.chats.clear()
-            walls.append(run_child(command, self._folder).wall)
-            calls = len(self._judge.chats)
-        return median(walls), calls
+    def measure(self, name: str, *command: str) -> None:
+        """Run a command, and keep its wall seconds and its chat calls."""
+        self._judge.chats.clear()
+        wall = run_child(command, self._folder).wall
+        self._found.setdefault(name, []).append((wall, len(self._judge.chats)))
 
-    def forget(self) -> None:
-        """Remove the runs and the cache."""
+    def run(self, name: str, metrics: str, samples: int, several: str = "honoured") -> None:
+        """Evaluate samples without a cache. `several`: what the judge makes of `n`."""
         shutil.rmtree(self._folder / ".evalspec", ignore_errors=True)
+        self._judge.several = several
+        self.write(metrics, samples)
+        self.measure(name, *RUN)
 
     def write(self, metrics: str, samples: int, changed: int = -1) -> None:
         write_project(self._folder, self.urls, metrics, samples, changed)
 
-    def run(self, metrics: str, samples: int) -> tuple[float, int]:
-        self.write(metrics, samples)
-        return self.measure(self.forget, *RUN)
+    def medians(self) -> dict[str, tuple[float, int]]:
+        """The median of the wall seconds of each command, and the calls of its last run."""
+        return {name: (median(wall for wall, _ in runs), runs[-1][1]) for name, runs in self._found.items()}
+
+
+def measure_round(bench: Bench, count: int, number: int) -> None:
+    """Run each command once."""
+    bench.measure("importing ragas", *PEER)
+    for several in ("honoured", "ignored"):
+        bench.run(f"1 sample, 4 metrics, n {several}", FOUR, 1, several)
+        bench.run(f"1 sample, 7 metrics, n {several}", SEVEN, 1, several)
+    bench.run(f"{count} samples, 4 metrics", FOUR, count)
+    bench.measure(f"{count} samples, unchanged", *RUN)
+    bench.write(FOUR, count, number % count)
+    bench.measure(f"{count} samples, one changed", *RUN)
+    bench.write(FOUR, count)
+    bench.measure(f"ragas alone: {count} samples, 4 metrics", *PEER, "rag.jsonl", *bench.urls, str(CONCURRENCY))
 
 
 def main() -> None:
@@ -96,22 +110,13 @@ def main() -> None:
     print(describe_machine("ragas"))
     with tempfile.TemporaryDirectory() as folder, ScriptedJudge() as judge, ScriptedJudge() as vectors:
         judge.delay = LATENCY
-        bench = Bench(Path(folder), judge, vectors, arguments.rounds)
-        imported, _ = bench.measure(lambda: None, *PEER)
-        rows = {}
-        for several in ("honoured", "ignored"):
-            judge.several = several
-            rows[f"1 sample, 4 metrics, n {several}"] = bench.run(FOUR, 1)
-            rows[f"1 sample, 7 metrics, n {several}"] = bench.run(SEVEN, 1)
-        judge.several = "honoured"
-        rows[f"{count} samples, 4 metrics"] = whole = bench.run(FOUR, count)
-        rows[f"{count} samples, unchanged"] = again = bench.measure(lambda: None, *RUN)
-        changes = iter(range(count))
-        rows[f"{count} samples, one changed"] = bench.measure(lambda: bench.write(FOUR, count, next(changes)), *RUN)
-        bench.write(FOUR, count)
-        peer = bench.measure(lambda: None, *PEER, "rag.jsonl", *bench.urls, str(CONCURRENCY))
-        rows[f"ragas alone: {count} samples, 4 metrics"] = peer
-    rows["importing ragas"] = imported, 0
+        bench = Bench(Path(folder), judge, vectors)
+        for number in range(arguments.rounds):
+            measure_round(bench, count, number)
+        rows = bench.medians()
+    imported, _ = rows["importing ragas"]
+    whole, again = rows[f"{count} samples, 4 metrics"], rows[f"{count} samples, unchanged"]
+    peer = rows[f"ragas alone: {count} samples, 4 metrics"]
     print_table(
         ("command", "calls", "wall, s", "less the import, s"),
         [(name, str(calls), f"{wall:.2f}", f"{wall - imported:.2f}") for name, (wall, calls) in rows.items()],

@@ -1,13 +1,18 @@
 """The same four metrics with ragas alone, in the usual way: its own OpenAI client, and a limit on concurrent calls.
 
 python peer_ragas.py SAMPLES URL EMBEDDINGS_URL CONCURRENCY; without samples it only imports.
+ragas posts an event about each call, and blocks its event loop meanwhile: minutes in all where its server cannot be
+reached. So this is turned off, as evalspec does.
 """
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
+
+os.environ["RAGAS_DO_NOT_TRACK"] = "true"
 
 import httpx
 from openai import AsyncOpenAI

@@ -21,9 +21,9 @@ from evalspec.model import (
 )
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
-from evalspec.verdict.validity.coverage import LostSamples
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import compute_summary, in_slice
+from evalspec.verdict.validity.coverage import LostSamples
 
 PASS, FAIL, INCOMPLETE, NOT_GATED = (VerdictStatus(name) for name in ("PASS", "FAIL", "INCOMPLETE", "NOT_GATED"))
 

@@ -42,12 +42,16 @@ _PACKAGES = ("ragas", "instructor", "openai", "wordllama", "httpx", "pydantic", 
 
 
 class _Answered(NamedTuple):
-    """What a service answered. `clock_skew`: seconds that this machine's clock is ahead of the service's, if known."""
+    """What a service answered. `clock_skew`: seconds that this machine's clock is ahead of the service's, if known.
+
+    `seconds`: until the answer; None: until the check ended.
+    """
 
     message: str
     clock_skew: float | None = None
     warning: str | None = None
     fix: str | None = None
+    seconds: float | None = None
 
 
 def diagnose(loaded: LoadedManifest, options: RunOptions, store: RunStore) -> Checkup:
@@ -134,7 +138,8 @@ async def _check_service(
     except EvalspecError as error:
         yield CheckupFinding(name, CheckupStatus.FAILED, str(error), _suggest(error, setting))
         return
-    message = f"{answered.message} in {perf_counter() - started:.1f} s"
+    seconds = perf_counter() - started if answered.seconds is None else answered.seconds
+    message = f"{answered.message} in {seconds:.1f} s"
     yield CheckupFinding(name, CheckupStatus.OK, message)
     if answered.warning:
         yield CheckupFinding(f"answers of {name}", CheckupStatus.WARNING, answered.warning, answered.fix)
@@ -213,10 +218,12 @@ async def _ask_judge(plan: Plan, config: JudgeConfig) -> _Answered:
     client = ChatClient(
         config, ledger, JudgeListener(lambda found: learned.update(found)), keys=locate_keys(plan.loaded)
     )
+    started = perf_counter()
     try:
         await client.ask(_QUESTION, _SCHEMA, check, "doctor")
     finally:
         await client.aclose()
+    seconds = perf_counter() - started
     await asyncio.to_thread(import_ragas)
     names = [*learned.get("judge_models", {}).values()] or ["it"]
     refused = learned.get("judge_refused", {})
@@ -224,8 +231,10 @@ async def _ask_judge(plan: Plan, config: JudgeConfig) -> _Answered:
     message = f"{names[0]} answered by wire {config.wire}{instead}"
     if _count_repairs(ledger.total, len(refused)):
         warning = "its first answer was no JSON object of the schema, so each such answer costs another request"
-        return _Answered(message, client.clock_skew, warning, "set responseFormat to what the endpoint supports")
-    return _Answered(message, client.clock_skew)
+        return _Answered(
+            message, client.clock_skew, warning, "set responseFormat to what the endpoint supports", seconds
+        )
+    return _Answered(message, client.clock_skew, seconds=seconds)
 
 
 def _count_repairs(used: JudgeUsage, refused: int) -> int:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -13,7 +14,8 @@ from msgspec.structs import asdict, replace
 from evalspec.api.arguments import LimitOptions
 from evalspec.base.errors import Problem
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import Run
+from evalspec.model import PeopleScores, Run
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.reports.json_report import iterate_json
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.options import RETRIEVER_OPTIONS, RunOptions
@@ -37,7 +39,7 @@ from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.erasing import refuse_erased
 from evalspec.runs.store.pushed_runs import refuse_pushed
 from evalspec.runs.store.run_redaction import redact_run, withhold_texts
-from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.run_store import VERDICTS, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -117,12 +119,15 @@ class Evaluation(Struct, frozen=True):
         """Create the run on disk, or open the one to resume.
 
         Raises:
-            InvalidInput: The inputs of the resumed run have changed, a use of a held-out share cannot be logged, or git
-                tracks the judge's cache.
+            InvalidInput: The inputs of the resumed run have changed, a use of a held-out share cannot be logged, git
+                tracks the judge's cache, or the file of labels is invalid.
             StoreError: A run cannot be read or written.
         """
         is_cached = uses_cache(self.plan, self.store.cache)
+        collect = self._find_people()
         session = self._begin()
+        if collect is not None:
+            session = replace(session, collect_people=partial(collect, session.log.id))
         if is_cached:
             open_cache(session, self.store.cache)
         if self.plan.options.batch:
@@ -131,6 +136,17 @@ class Evaluation(Struct, frozen=True):
                 open_batches(session)
                 undo.pop_all()
         return session
+
+    def _find_people(self) -> Callable[[str], tuple[PeopleScores, ...]] | None:
+        """Return a function of a run's id that collects what people say about its scores; None without labels."""
+        policy = self.plan.loaded.manifest.spec.evaluation.ci_gate.judge
+        is_used = self.plan.judged and policy.correct is not JudgeCorrection.OFF
+        if not is_used or not (policy.labels or (self.store.root / VERDICTS).is_dir()):
+            return None
+        from evalspec.curation.labels.opinions import find_people
+
+        given = self.plan.loaded.path.parent / policy.labels if policy.labels else None
+        return find_people(self.store, given)
 
     def _begin(self) -> Session:
         plan, now = self.plan, datetime.now(UTC)

@@ -11,7 +11,7 @@ from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option
 from evalspec.cli.streams import emit, notify
 from evalspec.runs.store.run_store import STORE, RunStore
-from evalspec.scoring.judge.cache_file import CacheStats, find_cached
+from evalspec.scoring.judge.cache_file import NOTHING_EARLIER, CacheStats, CacheUse, find_cached
 
 
 @click.group("cache", invoke_without_command=True)
@@ -56,7 +56,7 @@ def show_stats(as_json: bool) -> ExitCode:
 @click.argument("run", shell_complete=complete_run)
 @json_option
 def explain(run: str, as_json: bool) -> ExitCode:
-    """Show for each metric of RUN how many results it took from the cache, how many it asked for, and since when.
+    """Show for each metric of RUN how many results it took from the cache, how many it asked for, why, and since when.
 
     \b
     Example:
@@ -71,8 +71,17 @@ def explain(run: str, as_json: bool) -> ExitCode:
     if not uses:
         notify(f"the cache in {store.cache} has no results of run {name}")
     for use in uses:
-        emit(f"{inert(use.metric)}: {use.kind}: {use.cached:,} from the cache, {use.asked:,} asked, since {use.oldest}")
+        kind = "" if use.kind == use.metric else f": {use.kind}"
+        asked = f"{use.asked:,} asked{_explain_asking(use)}"
+        emit(f"{inert(use.metric)}{kind}: {use.cached:,} from the cache, {asked}, since {use.oldest}")
     return ExitCode.OK
+
+
+def _explain_asking(use: CacheUse) -> str:
+    """Return ` (2 with other texts)`: what differs where results were asked for; empty if that is unknown."""
+    names = {name: name if name == NOTHING_EARLIER else f"other {name}" for name in use.why}
+    why = ", ".join(f"{count:,} with {names[name]}" for name, count in use.why.items())
+    return why and f" ({why})"
 
 
 @command.command("clear")

@@ -157,7 +157,7 @@ sample_size_option = option(
     "--sample-size", type=click.IntRange(min=1), metavar="N", help="Use at most N samples per dataset."
 )
 seed_option = option(
-    "--seed", type=int, default=0, metavar="N", help="Seed of --sample-size; larger sizes include smaller ones."
+    "--seed", type=int, default=0, metavar="N", help="Seed of the draw; larger sizes include smaller ones."
 )
 slice_option = option("--slice", metavar="NAME", help="Use only this slice of the gold set.")
 held_out_option = option("--held-out", is_flag=True, help="Use only the held-out share of the gold set; it is logged.")

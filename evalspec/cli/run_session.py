@@ -25,6 +25,7 @@ from evalspec.reports.base import Reporter
 from evalspec.runs.runner.session import Session, describe_resume, find_setting_to_fix, has_failures
 from evalspec.runs.store.run_log import REPORT_NAME
 from evalspec.runs.store.stored_run import open_run
+from evalspec.scoring.judge.budget import name_option
 
 if TYPE_CHECKING:
     from evalspec.api.pushing import PushServer
@@ -73,8 +74,9 @@ def _say_way_on(session: Session, run: Run) -> str:
         waiting = services.batches.waiting if services.batches else None
         said = f"{waiting}; to continue" if waiting else "to continue"
         return f"{said}: {describe_resume(session.plan, run.id)}"
-    if services.budget.end is not None:
-        return f"to continue, with a higher limit: {describe_resume(session.plan, run.id)}"
+    if services.budget.limit is not None:
+        higher = (name_option(services.budget.limit), "NUMBER")
+        return f"to continue, with a higher limit: {describe_resume(session.plan, run.id, *higher)}"
     setting = find_setting_to_fix(run)
     if setting is not None:
         return f"every reply failed for the same reason: fix {setting} and start again"

@@ -21,6 +21,14 @@ class DrawKind(StrEnum):
     CHOSEN = "chosen"
 
 
+class JudgeCorrection(StrEnum):
+    """Whether limits on judged metrics need people's labels."""
+
+    AUTO = "auto"
+    REQUIRE = "require"
+    OFF = "off"
+
+
 class Draw(Record, frozen=True, kw_only=True):
     """How a label's reply was drawn. Only labels that were drawn at random can correct a judge."""
 
@@ -73,9 +81,13 @@ class Correction(Record, frozen=True, kw_only=True):
     judge: Annotated[Number | None, Meta(description="The mean of the judge's scores; null: it has none.")] = None
     people: Annotated[Number | None, Meta(description="The mean of the labels; null: there are none.")] = None
     value: Annotated[Number | None, Meta(description="The estimate; null: see `reason`.")] = None
-    interval: Annotated[Interval | None, Meta(description="95 % interval of `value`.")] = None
+    interval: Annotated[Interval | None, Meta(description="95 % interval of `value`; null: no estimate.")] = None
     method: Annotated[
-        str | None, Meta(description="`post-stratified` by the judge's value, or `labels alone`; null: no estimate.")
+        str | None,
+        Meta(
+            description="`post-stratified` by the judge's value, `labels alone`, or `confidence sequence` of labels "
+            "that ended when they decided; null: no estimate."
+        ),
     ] = None
     labels: Annotated[Count, Meta(description="Labelled replies that count.")] = 0
     replies: Annotated[Count, Meta(description="Replies that the estimate is about.")] = 0
@@ -83,7 +95,7 @@ class Correction(Record, frozen=True, kw_only=True):
     kappa: Annotated[
         Number | None, Meta(description="Weighted kappa of judge and people on the labels; null: unknown.")
     ] = None
-    kappa_interval: Annotated[Interval | None, Meta(description="95 % interval of `kappa`.")] = None
+    kappa_interval: Annotated[Interval | None, Meta(description="95 % interval of `kappa`; null: unknown.")] = None
     reason: Annotated[str | None, Meta(description="Why there is no estimate; null: there is one.")] = None
 
 

@@ -65,11 +65,15 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 
 
 class Usage(Record, frozen=True, omit_defaults=True):
-    """Tokens of one call, as counted by the service. `cached_input_tokens`: input tokens from its own prompt cache."""
+    """Tokens of one call, as counted by the service.
+
+    `cached_input_tokens`, `cache_write_input_tokens`: input tokens from its own prompt cache, and written to it.
+    """
 
     input_tokens: int
     output_tokens: int
     cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
 
     @property
     def total(self) -> int:
@@ -99,6 +103,9 @@ class JudgeUsage(Record, frozen=True):
     ] = 0
     reserved_output_tokens: Annotated[
         int, Meta(description="At most so many further tokens of answers, of requests without a token count.")
+    ] = 0
+    cache_write_input_tokens: Annotated[
+        int, Meta(description="Those of the input tokens that the service wrote to its own cache.")
     ] = 0
 
     @property
@@ -130,19 +137,28 @@ class JudgePrice(Record, frozen=True):
     cached: Annotated[
         Number | None, Meta(description="Price of a million input tokens from the service's cache; null: as `input`.")
     ] = None
+    cache_write: Annotated[
+        Number | None,
+        Meta(description="Price of a million input tokens that the service writes to its cache; null: as `input`."),
+    ] = None
 
     def compute_cost(self, usage: JudgeUsage) -> float | None:
         """Return the cost of the tokens that were counted; None if an answer has no token count."""
         if usage.uncounted:
             return None
-        cached = self.input if self.cached is None else self.cached
-        fresh = usage.input_tokens - usage.cached_input_tokens
-        return (fresh * self.input + usage.cached_input_tokens * cached + usage.output_tokens * self.output) / MILLION
+        read, written = usage.cached_input_tokens, usage.cache_write_input_tokens
+        parts = (
+            (usage.input_tokens - read - written) * self.input,
+            read * (self.input if self.cached is None else self.cached),
+            written * (self.input if self.cache_write is None else self.cache_write),
+            usage.output_tokens * self.output,
+        )
+        return sum(parts) / MILLION
 
     def compute_most(self, usage: JudgeUsage) -> float:
         """Return the highest possible cost, with the tokens of requests without a token count."""
         counted = self.compute_cost(replace(usage, uncounted=0)) or 0.0
-        input_price = max(self.input, self.cached or 0.0)
+        input_price = max(self.input, self.cached or 0.0, self.cache_write or 0.0)
         reserved = usage.reserved_input_tokens * input_price + usage.reserved_output_tokens * self.output
         return counted + reserved / MILLION
 

@@ -34,11 +34,12 @@ class LabelVerdict(StrEnum):
 Target = tuple[str, str, int, str | None]
 """What a label is about: dataset, sample, attempt, metric."""
 OF_REPLIES = (LabelVerdict.GOOD, LabelVerdict.BAD)
-OF_SCORES = (LabelVerdict.AGREE, LabelVerdict.DISAGREE, LabelVerdict.RATED)
+OF_SHOWN_SCORES = (LabelVerdict.AGREE, LabelVerdict.DISAGREE)
+OF_SCORES = (*OF_SHOWN_SCORES, LabelVerdict.RATED)
 
 
 class Answer(Record, frozen=True):
-    """A person's answer to a question that the judge answers too, such as whether a statement is borne out."""
+    """A person's answer to a question that the judge answers too, such as whether the contexts support a statement."""
 
     question: Annotated[str, Meta(description="The statement, passage or rubric that the answer is about.")]
     value: Annotated[Number, Meta(description="1: yes; 0: no; a grade of a rubric.")]
@@ -129,6 +130,7 @@ class MetricLabels(Record, frozen=True, kw_only=True):
     metric: str
     judge: Annotated[str | None, Meta(description="The judge as in the metric's identity; null: no judge.")] = None
     agree: LabelShare
+    rated: Annotated[Count, Meta(description="Replies with a person's own score, which `agree` does not count.")] = 0
     agreement: tuple[Agreement, ...] = ()
     confusion: Annotated[LabelConfusion | None, Meta(description="null: the metric has no threshold.")] = None
 

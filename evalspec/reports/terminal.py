@@ -53,6 +53,7 @@ _FIRST_COLUMN, _EXTRA_COLUMN, _EXTRAS = 24, 18, 5
 _LONGEST = {Role.SAMPLE: 80, Role.ANSWER: 300}
 """Maximum characters of untrusted text by role. Other roles are not cut."""
 _STYLES = {Tone.PLAIN: "", Tone.PASS: "green", Tone.FAIL: "red", Tone.WARN: "yellow", Tone.QUIET: "dim"}
+_UNDECIDED = (VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED)
 _SHORTEST_REASON = 20
 """Minimum characters of a reason beside the verdict."""
 _TAB = 4
@@ -101,10 +102,20 @@ def _summarise(run: Run) -> "Text":
 
 def _render_line(run: Run, *, width: int, color: bool) -> str:
     """Return the verdict with its first reason, if one has room. The reason is cut."""
-    line = _summarise(run)
-    if run.reasons and line.cell_len + _SHORTEST_REASON <= width:
-        line = _one_line(line.append_text(_text((": ", *prose(run.reasons[0])))))
+    line, reason = _summarise(run), next(_list_causes(run), None)
+    if reason is not None and line.cell_len + _SHORTEST_REASON <= width:
+        line = _one_line(line.append_text(_text((": ", *prose(reason)))))
     return render_parts([_indent(line, 0)], width=width, color=color)
+
+
+def _list_causes(run: Run) -> Iterator[str]:
+    """Yield why each metric without a value failed, unless the verdict is certain all the same, then the reasons."""
+    for dataset in run.datasets if run.verdict in _UNDECIDED else ():
+        empty = [metric for metric, summary in dataset.metrics.items() if summary.failed and not summary.scored]
+        scores = ((metric, sample.scores.get(metric)) for metric in empty for sample in dataset.samples)
+        found = ((metric, score.reason) for metric, score in scores if score and score.reason)
+        yield from (f"{dataset.name}: {metric} failed: {reason}" for metric, reason in found)
+    yield from run.reasons
 
 
 def _read_worst(run: Run, exchanges: StoredExchanges, most: int) -> FailureTexts:

@@ -9,13 +9,16 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput
+from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import Case, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_shown
+from evalspec.curation.labels.drawing import LabelDesign
+from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
-from evalspec.curation.labels.labelling import add_label
+from evalspec.curation.labels.labelling import CHOSEN, add_label
 from evalspec.curation.labels.records import KEYS, Fault
-from evalspec.model.labels import Label, LabelStats
+from evalspec.model.corrections import Draw
+from evalspec.model.labels import Answer, Label, LabelStats, LabelVerdict
 from evalspec.service.access import Access
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
 from evalspec.service.problems import ApiProblem, not_found
@@ -35,15 +38,17 @@ class ShownLabels(Struct, frozen=True):
     hidden: int = 0
 
 
-def find_case(run: IndexedRun, dataset: str | None, sample: str, attempt: int, metric: str | None) -> Case:
-    """Return what a request wants to label.
+def find_case(
+    run: IndexedRun, dataset: str | None, sample: str, attempt: int, metric: str | None, *, is_rated: bool = False
+) -> Case:
+    """Return what a request wants to label. `is_rated`: the judge need not have a score.
 
     Raises:
         ApiProblem: 404: The run has no such reply or score, or it cannot be read any more.
         InvalidInput: The run stores no texts.
     """
     try:
-        return run.find_case(dataset, sample, attempt, metric)
+        return run.find_case(dataset, sample, attempt, metric, is_rated=is_rated)
     except InvalidInput as error:
         if {problem.field for problem in error.problems} <= _OF_PLACES:
             raise not_found("; ".join(problem.message for problem in error.problems)) from None
@@ -59,8 +64,13 @@ def record_label(
     value: float | None = None,
     note: str | None = None,
     seen: str | None = None,
+    is_blind: bool = False,
+    answers: Sequence[Answer] = (),
+    design: LabelDesign | None = None,
 ) -> Label:
     """Record what the caller says about a case. `seen`: the digest of the reply that the caller has read.
+
+    `design`: the draw that the caller goes through, without sight of the judge's scores.
 
     Raises:
         ApiProblem: 409: The run has another reply by now.
@@ -70,11 +80,27 @@ def record_label(
     if seen is not None and seen != compute_reply_digest(case.exchange):
         raise ApiProblem(HTTPStatus.CONFLICT, "the run has another reply by now; look at it first")
     try:
-        return add_label(run, case, verdict, access.caller.user, value=value, note=note)
+        draw = _find_draw(access, run, case, design) if design and verdict == LabelVerdict.RATED else CHOSEN
+        return add_label(
+            run, case, verdict, access.caller.user,
+            value=value, note=note, is_blind=is_blind or draw is not CHOSEN, draw=draw, answers=answers,
+        )  # fmt: skip
     except InvalidInput as error:  # fields are named as options of the command line
         raise InvalidInput(
             replace(problem, field=problem.field.removeprefix("--")) for problem in error.problems
         ) from None
+
+
+def _find_draw(access: Access, run: IndexedRun, case: Case, design: LabelDesign) -> Draw:
+    """Return how a reply was drawn.
+
+    Raises:
+        InvalidInput: It was not, or people cannot score it by the metric.
+    """
+    draw = DrawnSession(run, access.caller.user, design).find_draw(case.target)
+    if draw is None:
+        raise InvalidInput(Problem(f"'{case.sample}' is not in the draw", "score the replies that are drawn"))
+    return draw
 
 
 def read_shown_labels(access: Access, run_id: str, *, history: bool = False) -> ShownLabels:

@@ -9,10 +9,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from evalspec.curation.labels.current import list_current
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.exchanging import render_labels
 from evalspec.curation.labels.files import hash_label
 from evalspec.curation.labels.records import LONGEST_NOTE
-from evalspec.model.labels import Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
+from evalspec.model.labels import Answer, Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
 from evalspec.service.access import Reading, Reviewing, Running
 from evalspec.service.answers import file_headers, render_answer
 from evalspec.service.cursors import Cursor, Limit, NextCursor, decode_cursor, encode_cursor
@@ -66,6 +67,14 @@ Id = Annotated[str, Field(min_length=1, max_length=10_000)]
 Attempt = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
+class AnswerRequest(BaseModel):
+    """The caller's answer to one of the judge's questions, such as whether the contexts support a statement."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    question: str = Field(max_length=100_000, description="The statement, passage or rubric that the answer is about.")
+    value: float = Field(ge=-1e9, le=1e9, description="1: yes; 0: no; the score of a grade of a rubric.")
+
+
 class LabelRequest(BaseModel):
     """What the caller says about a reply, or about a score. It replaces an earlier label of theirs on the same."""
 
@@ -78,12 +87,18 @@ class LabelRequest(BaseModel):
     dataset: Id | None = Field(None, description="Needed if several datasets have a sample of this id.")
     attempt: Attempt = 1
     metric: Id | None = Field(None, description="The metric of the score; null: the reply as a whole.")
-    verdict: Literal["good", "bad", "agree", "disagree"] = Field(
-        description="Of a reply good or bad; of a score agree or disagree."
+    verdict: Literal["good", "bad", "agree", "disagree", "rated"] = Field(
+        description="Of a reply good or bad; of a score agree or disagree, or rated: the caller's own score."
     )
     value: float | None = Field(
-        None, ge=-1e9, le=1e9, description="With disagree: the score that the caller would have given."
+        None, ge=-1e9, le=1e9, description="With disagree and rated: the score that the caller gives."
     )
+    answers: list[AnswerRequest] = Field([], max_length=1000, description="With rated, instead of `value`.")
+    is_blind: bool = Field(False, description="With rated: the caller has not seen score, reason or verdicts.")
+    random: int | None = Field(
+        None, ge=1, le=1_000_000, description="With rated: the reply is one of so many that are drawn. Implies blind."
+    )
+    seed: int = Field(0, ge=-(2**53), le=2**53, description="The seed of `random`.")
     note: str | None = Field(None, max_length=LONGEST_NOTE)
     reply_digest: str | None = Field(
         None, max_length=100, description="The reply that was judged. If the run has another one by now: 409."
@@ -145,8 +160,21 @@ def _order(labels: Sequence[Label]) -> list[tuple[tuple[str, str], Label]]:
 def add_run_label(run_id: str, asked: LabelRequest, access: Reviewing) -> Response:
     """Record what the caller says about a reply, or about the score of a metric for it."""
     run = open_indexed_run(access, run_id)
-    case = find_case(run, asked.dataset, asked.sample, asked.attempt, asked.metric)
-    made = record_label(access, run, case, asked.verdict, value=asked.value, note=asked.note, seen=asked.reply_digest)
+    is_rated = asked.verdict == "rated"
+    case = find_case(run, asked.dataset, asked.sample, asked.attempt, asked.metric, is_rated=is_rated)
+    is_drawn = is_rated and asked.random is not None and asked.metric is not None
+    made = record_label(
+        access,
+        run,
+        case,
+        asked.verdict,
+        value=asked.value,
+        note=asked.note,
+        seen=asked.reply_digest,
+        is_blind=asked.is_blind,
+        answers=[Answer(one.question, one.value) for one in asked.answers],
+        design=LabelDesign(asked.metric or "", size=asked.random, seed=asked.seed) if is_drawn else None,
+    )
     return render_document(made, HTTPStatus.CREATED)
 
 
@@ -161,7 +189,7 @@ def withdraw_run_label(
 ) -> None:
     """Take back the caller's label on a reply, or on the score of a metric for it. The history stays."""
     run = open_indexed_run(access, run_id)
-    case = find_case(run, dataset, sample, attempt, metric)
+    case = find_case(run, dataset, sample, attempt, metric, is_rated=True)
     record_label(access, run, case, LabelVerdict.WITHDRAWN)
 
 

@@ -181,8 +181,8 @@ def _decide(
     found = [measured.check(side) for side in sides]
     worst = [measured.check(side, high=side.min is None) for side in sides]
     best = [measured.check(side, high=side.max is None) for side in sides]
-    if excess:
-        gap = f"{gap}; {excess}" if gap else excess
+    unknown = measured.people.describe_missing() if measured.people else None
+    gap = "; ".join(filter(None, [gap, excess, unknown])) or None
     tested = worst if gap or threshold.confidence else found
     broken = next((check.broken for check in (*found, *tested) if check.broken), None)
     bound = next((check.bound for check in tested if check.broken), tested[0].bound)

@@ -1,6 +1,6 @@
 """The outline of a run: its metrics and thresholds. Outline and scores make a Run. Stored in run.json."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import inf, isfinite
 from typing import Annotated, Any
 
@@ -23,7 +23,8 @@ class MetricOutline(Record, frozen=True):
 
     `bounds`: lowest and highest possible value; None: unbounded. `judged`: the metric needs the judge. `key`: changes
     with everything that scores depend on (definition, options, judge). Stored scores with an equal key are reusable.
-    `skip_reason`: why the metric is not computed in this run.
+    `skip_reason`: why the metric is not computed in this run. `rubric`, `grades`: of a metric that a rubric defines,
+    its text and the score of each grade, for people who grade too.
     """
 
     name: str
@@ -33,6 +34,8 @@ class MetricOutline(Record, frozen=True):
     key: str = ""
     judged: bool = False
     skip_reason: str | None = None
+    rubric: str | None = None
+    grades: Mapping[str, float] = {}
 
     @property
     def reach(self) -> tuple[float, float] | None:

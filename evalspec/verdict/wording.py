@@ -68,7 +68,7 @@ def render_correction(metric: str, found: Correction | None) -> list[str]:
     low, high = (render_value("", end) for end in found.interval or (0.0, 0.0))
     lines = [f"{said}; corrected for all of them {render_value(metric, found.value)} ({low} – {high})"]
     if found.missing:
-        lines.append(f"{counted(found.missing, 'reply', 'replies')} without a score or label may be anything")
+        lines.append(f"{counted(found.missing, 'reply', 'replies')} without enough labels may be anything to people")
     if found.kappa is not None and found.kappa_interval is not None:
         low, high = (f"{end:.2f}" for end in found.kappa_interval)
         lines.append(f"kappa of judge and people {found.kappa:.2f} ({low} – {high})")

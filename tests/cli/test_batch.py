@@ -18,6 +18,7 @@ from servers.anthropic_judge import MODEL, AnthropicJudge
 from servers.judge_wires import KEY
 from servers.scripted_judge import ScriptedJudge
 
+KILLS = int(os.environ.get("JUDGE_KILLS", "6"))
 _MOST_ROUNDS = 12
 WIRES = {
     "chat": (ScriptedJudge, "model: scripted"),
@@ -329,9 +330,9 @@ def start(runs, *command):
 
 @both_wires
 def test_killed_at_any_time_nothing_is_lost_and_nothing_submitted_twice(runs):
-    """EVALSPEC_KILLS: how many kills."""
+    """Kills are numbered, and each number has its moment."""
     write(runs.project.folder, 3)
-    for number in range(int(os.environ.get("EVALSPEC_KILLS", "6"))):
+    for number in range(KILLS):
         name = find_newest(runs)
         process = start(runs, *(("evaluate", "agent.yaml", "--resume", name) if name else (*RUN, "--batch")))
         time.sleep(random.Random(number).uniform(0.5, 6.0))

@@ -1,11 +1,12 @@
 """Limits of a run: nothing is spent beyond them, what is missing has a cause, and a higher limit continues."""
 
 import json
+import sys
 
 import pytest
 
 from cli.test_judge_cache import A_SAMPLE, FOUR, Runs, write
-from servers.scripted_judge import ScriptedJudge, status, throttled
+from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
 PRICE = "price: {input: 2, output: 10, cached: 0.5}, "
 MAX_TOKENS = 200
@@ -56,7 +57,7 @@ def test_a_run_stops_at_its_calls_and_a_higher_limit_continues_it(runs):
         "the run stopped at --max-judge-calls 12: 12 used (to continue, resume it with a higher --max-judge-calls)"
     )
     assert sum(metric["failed"] for metric in metrics(outcome).values()) > 0
-    assert f"--resume {outcome.document['runId']}" in outcome.err
+    assert f"--resume {outcome.document['runId']} --max-judge-calls NUMBER" in outcome.err
     assert runs.project("report", "--json").document == outcome.document
     same, calls = resume(runs, outcome)
     assert (same.code, calls) == (3, 0), "it has the limit that it was started with"
@@ -109,6 +110,20 @@ def test_a_throttled_judge_uses_calls_and_no_tokens(runs):
     assert sum(usage["reservedOutputTokens"] for usage in outcome.document["judgeUsage"].values()) == 0
 
 
+def test_a_request_with_a_renewed_key_is_a_further_call(runs):
+    print_key = "import time; print(f'key-{time.time_ns()}')"
+    runs.change("apiKey: sk-scripted-000", f"apiKey: {json.dumps({'command': [sys.executable, '-c', print_key]})}")
+    runs.judge.script = [unauthorized("k")]
+    outcome, calls = runs("--max-judge-calls", "12", count=9)
+    assert (outcome.code, calls, used(outcome)["requests"]) == (3, 12, 12)
+    assert sum(usage["reservedOutputTokens"] for usage in outcome.document["judgeUsage"].values()) == 0
+    runs.judge.script = [unauthorized("k")]
+    outcome, calls = runs("--max-judge-calls", "1", "--fresh")
+    assert (outcome.code, calls, used(outcome)["requests"]) == (3, 1, 1)
+    (reason,) = reasons(outcome)
+    assert reason.startswith("the run stopped at --max-judge-calls 1: 1 used")
+
+
 def test_the_time_of_a_run_covers_the_agent_and_earlier_sessions(runs, project, agent):
     agent.delay = 0.3
     agent.reply = {"response": "Refunds are paid within 30 days."}
@@ -119,6 +134,7 @@ def test_the_time_of_a_run_covers_the_agent_and_earlier_sessions(runs, project, 
     asked = len(agent.requests)
     assert (outcome.code, 0 < asked < 9) == (3, True)
     assert any("the run stopped at its time limit of 0.8 s" in reason for reason in reasons(outcome))
+    assert "--max-time NUMBER" in outcome.err
     same, calls = resume(runs, outcome)
     assert (same.code, calls, len(agent.requests)) == (3, 0, asked)
     whole, _ = resume(runs, outcome, "--max-time", "600")
@@ -135,6 +151,18 @@ def test_a_price_is_needed_to_limit_the_cost(runs):
     assert "agent.yaml:8: spec.evaluation.limits.maxCost: the cost of the judge is limited" in outcome.err
 
 
+def test_an_answer_without_a_token_limit_has_no_price_to_reserve(runs):
+    runs.change("model: scripted,", f"model: scripted, {PRICE} parameters: {{max_tokens: null}},")
+    for option in ("--max-cost", "--max-tokens"):
+        outcome, calls = runs(option, "100000")
+        assert (outcome.code, calls) == (2, 0)
+        assert "agent.yaml:9: spec.evaluation.judge.parameters.max_tokens: without it an answer may have" in outcome.err
+        assert f"{option} cannot be kept" in outcome.err and "remove it, and set maxTokens" in outcome.err
+    runs.change("    framework", "    limits: {maxTokens: 1}\n    framework")
+    outcome, _ = runs()
+    assert (outcome.code, "so spec.evaluation.limits.maxTokens cannot be kept" in outcome.err) == (2, True)
+
+
 def test_price_and_limits_change_no_measurement(runs):
     runs.change("    framework", "    limits: {maxJudgeCalls: 3}\n    framework")
     outcome, calls = runs()
@@ -143,6 +171,26 @@ def test_price_and_limits_change_no_measurement(runs):
     runs.change("model: scripted,", f"model: scripted, {PRICE}")
     whole, _ = resume(runs, outcome)
     assert (whole.code, whole.document["judgeCosts"].keys()) == (0, {*FOUR})
+
+
+def test_the_line_of_a_quiet_run_has_the_cause_of_a_failed_judge(runs):
+    runs.judge.mode = status(500)
+    runs.change("model: scripted,", "model: scripted, maxRetries: 0,")
+    write(runs.project.folder, 2)
+    gate(runs, "faithfulness: 0.5")
+    quiet = runs.project("evaluate", "agent.yaml", "--responses", "same", "-q")
+    assert quiet.code == 3 and quiet.out.startswith("INCOMPLETE"), quiet
+    assert ": rag: faithfulness failed: the judge: " in quiet.out
+
+
+def test_a_limit_of_the_manifest_is_named_as_such(runs):
+    runs.change("    framework", "    limits: {maxJudgeCalls: 3}\n    framework")
+    outcome, _ = runs()
+    (reason,) = reasons(outcome)
+    assert reason.startswith("the run stopped at spec.evaluation.limits.maxJudgeCalls 3: 3 used")
+    assert "--max-judge-calls NUMBER" in outcome.err
+    outcome, _ = runs("--max-judge-calls", "2", "--fresh")
+    assert next(iter(reasons(outcome))).startswith("the run stopped at --max-judge-calls 2: 2 used")
 
 
 def test_rescoring_has_limits_too(runs, agent):
@@ -230,6 +278,23 @@ def test_a_plan_contains_what_the_run_then_uses(runs, monkeypatch):
     assert "judged metric" in text
 
 
+def test_a_plan_from_one_run_has_room_for_longer_replies(runs, monkeypatch):
+    runs.change("model: scripted,", f"model: scripted, {PRICE}")
+    runs(count=2)
+    planned = runs.project("plan", "agent.yaml", "--json").document["datasets"][0]["judge"]
+    assert {one["source"] for one in planned} == {"measured"}
+    lines = (runs.project.folder / "rag.jsonl").read_text(encoding="utf-8")
+    longer = 'days. We pay them to the account of the order. Ask us if not.", "retrieved'
+    (runs.project.folder / "rag.jsonl").write_text(lines.replace('days.", "retrieved', longer), encoding="utf-8")
+    document = runs.project("evaluate", "agent.yaml", "--responses", "same", "--json", "--fresh").document
+    for one in planned:
+        name = one["metric"].partition("(")[0]
+        used, cost = document["judgeUsage"][name], document["judgeCosts"][name]
+        assert one["inputTokens"][0] <= used["inputTokens"] <= one["inputTokens"][1], one
+        assert one["outputTokens"][0] <= used["outputTokens"] <= one["outputTokens"][1], one
+        assert one["cost"][0] <= cost <= one["cost"][1], one
+
+
 def test_the_time_limit_holds_for_requests_that_wait_for_their_turn(runs):
     runs.judge.delay = 0.3
     runs.change("apiKey: sk", "concurrency: 1, apiKey: sk")
@@ -237,6 +302,13 @@ def test_the_time_limit_holds_for_requests_that_wait_for_their_turn(runs):
     assert (outcome.code, calls < 2 * 4 * A_SAMPLE) == (3, True)
     began = runs.judge.chats[0].arrived
     assert max(chat.arrived for chat in runs.judge.chats) < began + 1.5 + 0.2
+
+
+def test_tokens_that_are_written_to_a_cache_have_their_price(runs):
+    runs.judge.states = {"usage": {"prompt_tokens": 10, "completion_tokens": 0, "cache_creation_input_tokens": 4.0}}
+    runs.change("apiKey: sk", "price: {input: 1, cacheWrite: 2, output: 1}, apiKey: sk")
+    outcome, calls = runs(count=1)
+    assert sum(outcome.document["judgeCosts"].values()) == pytest.approx(calls * (6 * 1 + 4 * 2) / 1e6)
 
 
 def test_a_stopped_run_is_no_side_of_a_comparison(runs):
@@ -257,7 +329,8 @@ def test_a_request_that_was_answered_with_no_such_model_is_counted(runs):
     assert (calls, used(outcome)["requests"]) == (1, 1)
 
 
-def test_tokens_of_a_cache_that_costs_more_are_reserved_at_its_price(runs):
-    runs.change("apiKey: sk", "price: {input: 1, cached: 100, output: 1}, apiKey: sk")
+@pytest.mark.parametrize("kind", ["cached", "cacheWrite"])
+def test_tokens_of_a_cache_that_costs_more_are_reserved_at_its_price(runs, kind):
+    runs.change("apiKey: sk", f"price: {{input: 1, {kind}: 100, output: 1}}, apiKey: sk")
     outcome, calls = runs("--max-cost", "0.02", count=1)
     assert (outcome.code, calls) == (3, 0)

@@ -2,7 +2,7 @@
 
 import json
 from email.utils import formatdate
-from time import time
+from time import sleep, time
 
 import jsonschema
 import pytest
@@ -68,6 +68,13 @@ def test_a_judge_that_cannot_grade_fails_with_a_fix_and_the_others_are_asked_all
     assert found["code"] == 3
     assert says in found["judge"]["message"] and found["judge"]["fix"].startswith(fix)
     assert found["judge"]["status"] == "failed" and found["embeddings"]["status"] == found["agent"]["status"] == "ok"
+
+
+def test_loading_ragas_is_no_time_of_the_judge(parts, monkeypatch):
+    project, agent, _judge = parts
+    monkeypatch.setattr("evalspec.scoring.judge.services.import_ragas", lambda: sleep(2))
+    message = examine(project, "--url", agent.url)["judge"]["message"]
+    assert float(message.removesuffix(" s").rpartition(" ")[2]) < 2
 
 
 def test_what_is_down_or_slow_to_comply_is_said(parts):

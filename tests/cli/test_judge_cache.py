@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import random
 import sqlite3
 import stat
 import subprocess
@@ -29,6 +31,7 @@ spec:
          metrics: [faithfulness, answer_relevancy, context_precision, {name: context_recall, reference: expected}]}
     ciGate: false
 """
+KILLS = int(os.environ.get("JUDGE_KILLS", "3"))
 FOUR = ("faithfulness", "answer_relevancy", "context_precision", "context_recall")
 CONTEXTS = [f"Refunds of plan {number} are paid within 30 days." for number in range(5)]
 RUN = ("evaluate", "agent.yaml", "--responses", "same", "--json")
@@ -331,19 +334,32 @@ def test_rescoring_uses_the_cache(runs):
     assert len(runs.judge.chats) == before, "scores of an unchanged metric are taken from the run"
 
 
-def test_killed_at_any_time_nothing_is_lost(runs):
-    write(runs.project.folder, 6)
-    runs.judge.delay = 0.02
-    for seconds in (2.5, 3.0, 3.5):
-        process = start(runs)
-        time.sleep(seconds)
-        process.kill()
-        process.wait()
-    outcome, _ = runs(count=6)
-    assert (outcome.code, "not used" in outcome.err, "damaged" in outcome.err) == (0, False, False)
-    asked = [json.dumps(chat.body["messages"]) for chat in runs.judge.chats]
-    in_flight = 3 * 8
-    assert len(asked) <= 6 * A_SAMPLE + in_flight
+def kill_while_it_asks(runs, chance):
+    """Start a run, and kill it at a random moment after its first call; at its end if it has none."""
+    before, process = len(runs.judge.chats), start(runs)
+    while process.poll() is None and len(runs.judge.chats) == before:
+        time.sleep(0.01)
+    time.sleep(chance.uniform(0.0, 0.5))
+    process.kill()
+    process.wait()
+
+
+def test_killed_at_any_time_nothing_is_lost_and_nothing_paid_twice_but_what_was_in_flight(runs):
+    """Kills are numbered, and each number has its moment."""
+    kills, round_size, paid_twice = KILLS, 3, 0
+    runs.judge.delay = 0.05
+    for first in range(0, kills, round_size):
+        runs.judge.chats.clear()
+        write(runs.project.folder, 6)
+        for number in range(first, min(kills, first + round_size)):
+            kill_while_it_asks(runs, random.Random(number))
+        outcome, _ = runs(count=6)
+        assert (outcome.code, "not used" in outcome.err, "damaged" in outcome.err) == (0, False, False), first
+        assert all(score["value"] is not None for sample in scores(outcome) for score in sample.values()), first
+        paid_twice += len(runs.judge.chats) - 6 * A_SAMPLE
+        assert len(runs.judge.chats) <= 6 * A_SAMPLE + round_size * 8, first
+        assert runs.project("cache", "clear").code == 0
+    print(f"{kills} kills, paid twice: {paid_twice}")
 
 
 def test_two_processes_share_a_cache(runs):
@@ -351,6 +367,23 @@ def test_two_processes_share_a_cache(runs):
     both = [start(runs), start(runs)]
     assert [process.wait() for process in both] == [0, 0]
     assert runs(count=3)[1] == 0
+
+
+def test_explain_says_what_differed_from_the_entry_before(runs):
+    def why(name):
+        found = runs.project("cache", "explain", "latest", "--json").document["metrics"]
+        return next(one["why"] for one in found if one["kind"] == "score" and one["metric"] == name)
+
+    runs(count=2)
+    assert why("faithfulness") == {"no earlier entry": 2}
+    runs(count=2, changed=1)
+    assert why("faithfulness") == {"texts": 1}
+    said = runs.project("cache", "explain", "latest").out
+    assert "faithfulness: score: 1 from the cache, 1 asked (1 with other texts), since" in said
+    runs.change("model: scripted,", "model: scripted, temperature: 0.5,")
+    runs(count=2, changed=1)
+    assert why("faithfulness") == {"judge": 2}
+    assert "refusals: refusals" not in runs.project("cache", "explain", "latest").out
 
 
 def test_the_commands_say_what_is_there(runs):

@@ -36,6 +36,7 @@ def test_what_is_sent_and_counted(judge):
     assert (request.body["temperature"], request.body["max_tokens"]) == (0.5, 77)
     total = asking.ledger.total
     assert (total.calls, total.input_tokens, total.cached_input_tokens) == (1, 3 + 2 + 7, 7)
+    assert total.cache_write_input_tokens == 2
 
 
 def test_the_seed_passes_in_a_run_and_its_fingerprint_names_the_wire(tmp_path, judge):
@@ -76,6 +77,7 @@ def test_a_refused_form_is_replaced_once(judge, refused, sent, instead):
     [
         ("prose", "it is not a JSON object; the judge wrote 'It is rather"),
         ("refusal", "the judge refused to answer: 'refusal'"),
+        ("twice", "it has 2 JSON objects; the judge wrote"),
         ("paused", "the judge's answer is incomplete: finish_reason 'pause_turn'"),
         ("truncated", "increase spec.evaluation.judge.maxTokens"),
         ("not_a_message", "answered without choices"),
@@ -95,6 +97,12 @@ def test_overload_truncation_and_an_empty_answer_are_tried_again(judge):
     judge.mode = "truncated_once"
     assert ask(judge, max_tokens=50)()[0]["value"] == "good"
     assert [chat.body["max_tokens"] for chat in judge.chats] == [50, 100]
+
+
+def test_calls_that_contradict_each_other_are_repaired_and_equal_ones_are_one(judge):
+    judge.script = ["twice", "same_twice"]
+    assert ask(judge, max_retries=1)()[0]["value"] == "good"
+    assert "it has 2 JSON objects" in str(judge.chats[1].body["messages"][-1])
 
 
 def test_a_wrong_key_and_a_missing_model_are_one_request(judge):

@@ -4,6 +4,7 @@ import json
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -115,6 +116,37 @@ def test_a_failed_command_is_one_line_without_its_output_and_ends_the_run(judge,
     assert {str(other) for other in others} == {str(error)}
     assert f"the command in spec.evaluation.judge.apiKey.command {says}" in str(error) and SECRET not in str(error)
     assert judge.chats == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process group is killed")
+def test_what_a_command_leaves_running_is_killed_and_not_waited_for(judge):
+    leave = "import subprocess; print('a-key', flush=True); subprocess.Popen(['sleep', '30'])"
+    begin = monotonic()
+    Asking(judge.url, api_key={"command": [sys.executable, "-c", leave]}).waves(1)
+    assert monotonic() - begin < 10 and sent(judge) == ["Bearer a-key"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="start_new_session")
+def test_output_that_another_session_holds_open_is_not_waited_for(judge):
+    leave = "import subprocess; print('a-key', flush=True); subprocess.Popen(['sleep', '3'], start_new_session=True)"
+    begin = monotonic()
+    Asking(judge.url, api_key={"command": [sys.executable, "-c", leave]}).waves(1)
+    assert monotonic() - begin < 2.5 and sent(judge) == ["Bearer a-key"]
+
+
+@pytest.mark.parametrize("section", ["judge", "embeddings"])
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [({"command": "print-key --now"}, "apiKey.command"), (7, "apiKey"), ({"command": []}, "apiKey.command")],
+    ids=str,
+)
+def test_a_wrong_form_of_a_key_is_one_error(project, section, key, says):
+    project.evaluation[section] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "apiKey": key}
+    project.samples(1)
+    outcome = project.validate()
+    [line] = [line for line in outcome.out.splitlines() if "apiKey" in line]
+    assert outcome.code == 2 and f": spec.evaluation.{section}.{says}: " in line, outcome.out
+    assert "str" not in line.replace("string", "")
 
 
 def test_embeddings_take_the_command_too(judge, printer):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from evalspec.scoring.judge.usage import JudgeListener
 from evalspec.targets.http.pace import Pace, parse_reset
 from judge.test_chat import Asking
 from servers.scripted_judge import Quota, ScriptedJudge, status
@@ -132,6 +133,15 @@ def test_the_pace_of_the_manifest_reaches_the_requests(project):
     project.dataset("qa", [{"input": "Who pays?", "expected": "You."}], metrics=["answer_relevancy"])
     outcome = project.evaluate("--dry-run")
     assert outcome.code == 2 and "judge.pace.requestsPerMinute" in outcome.err and "judge.pace.tokens" in outcome.err
+
+
+def test_a_paced_run_says_that_it_waits(monkeypatch):
+    told = []
+    monkeypatch.setattr("evalspec.targets.http.pace._WINDOW_SECONDS", 1.2)
+    with ScriptedJudge() as judge:
+        asking = Asking(judge.url, listener=JudgeListener(waits=told.append), pace={"requestsPerMinute": 2})
+        assert len(asking(4)) == 4
+    assert [1.0 < seconds <= 1.2 for seconds in told] == [True]
 
 
 @pytest.mark.parametrize("text", ["2026-11-26T22:27:00", "Thu, 26 Nov 2026 22:27:00 -0000", "soon"])

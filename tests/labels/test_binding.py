@@ -37,12 +37,11 @@ def test_another_threshold_changes_nothing(judged):
 def test_labels_on_another_judges_scores_do_not_count(judged):
     judged.say("s0", ada="good")
     judged.say("s0", metric="tone", ada="agree")
-    judged.say("s1", metric="tone", ada="disagree")
+    labels.label("latest", "s1", "disagree", by="ada", metric="tone", value=0.5)
     labels.label("latest", "s2", "disagree", by="ada", metric="tone", value=0.25)
     judged.project.evaluation["judge"]["model"] = "another"
     judged.rescore()
-    no_value = "another judge or score, and no value of the person"
-    assert measure() == (1, {judged.first: 1}, {judged.first: 2}, {no_value: 1})
+    assert measure() == (1, {judged.first: 1}, {judged.first: 3}, {})
     assert measure(judged.first) == (4, {}, {}, {})
     judged.say("s0", metric="tone", ada="agree")
     assert measure()[0] == 2

@@ -12,14 +12,23 @@ from hypothesis import strategies as st
 from evalspec import labels
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.exchanging import render_labels
-from evalspec.curation.labels.records import list_faults
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict
+from evalspec.curation.labels.records import WITH_VALUE, list_faults
+from evalspec.model.corrections import Draw, DrawKind
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Answer, Label, LabelVerdict
 from hostile_texts import HOSTILE, steering
 
 RUN = "20261121T103706.257Z-57f26458"
 texts = st.one_of(st.text(min_size=1), st.sampled_from(["=1+1", "'=x", "''", '"', '"a"', "-", "＝a", "\t", "a\r\nb"]))
 texts |= st.sampled_from(sorted(HOSTILE.values())).filter(lambda text: text.encode("utf-8", "ignore").decode() == text)
 numbers = st.floats(-1e100, 1e100)
+draws = st.builds(
+    Draw,
+    kind=st.sampled_from(DrawKind),
+    seed=st.none() | st.integers(0, 9),
+    probability=st.none() | st.floats(0.01, 1),
+    place=st.none() | st.integers(1, 99),
+)
+answers = st.lists(st.builds(Answer, texts, numbers), max_size=3).map(tuple)
 
 
 @st.composite
@@ -36,7 +45,10 @@ def any_label(draw):
         attempt=draw(st.integers(1, 99)),
         metric=metric,
         verdict=verdict,
-        value=draw(st.none() | numbers) if verdict is LabelVerdict.DISAGREE else None,
+        value=draw(numbers) if verdict in WITH_VALUE else None,
+        is_blind=verdict is LabelVerdict.RATED and draw(st.booleans()),
+        draw=draw(draws),
+        answers=draw(answers) if verdict is LabelVerdict.RATED else (),
         note=draw(st.none() | texts),
         labeller=draw(texts),
         at=f"2026-11-21T10:37:06.{draw(st.integers(0, 999_999)):06}Z",

@@ -135,7 +135,7 @@ def test_hostile_texts_fit_and_steer_nothing(terminal, labelled, columns):
 
 def test_reason_and_evidence_of_a_judge(labelled):
     """Laid out without a terminal, as the page of a judge's score would be."""
-    from evalspec.cli.label import KEYS_OF_SCORES, describe_label_case
+    from evalspec.cli.label_screen import KEYS_OF_SCORES, describe_label_case
     from evalspec.cli.screen import Screen
     from evalspec.curation.labels.binding import Case
     from evalspec.model import AgentReply, Exchange, Message, Sample, Score

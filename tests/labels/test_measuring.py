@@ -69,7 +69,7 @@ def test_agreement_is_that_of_the_oracles(rated):
 
 
 def test_shares_and_confusion(labelled):
-    for n, (verdict, value) in enumerate([("agree", None), ("disagree", 0.0), ("disagree", None), ("disagree", 1.0)]):
+    for n, (verdict, value) in enumerate([("agree", None), ("disagree", 0.0), ("disagree", 0.5), ("disagree", 1.0)]):
         labels.label("latest", f"s{n}", verdict, by="ada", metric="string_match", value=value)
     found = labels.measure_labels()
     (metric,) = found.metrics
@@ -78,7 +78,7 @@ def test_shares_and_confusion(labelled):
     assert metric.agree.interval == (pytest.approx(ends.low, abs=1e-6), pytest.approx(ends.high, abs=1e-6))
     cells = metric.confusion
     assert (cells.min, cells.max) == (0.5, None)
-    assert (cells.both_pass, cells.only_metric_passes, cells.only_people_pass, cells.unknown) == (1, 1, 1, 1)
+    assert (cells.both_pass, cells.only_metric_passes, cells.only_people_pass, cells.unknown) == (1, 1, 2, 0)
     labels.label("latest", "s0", "disagree", by="ben", metric="string_match", value=0.0)
     assert labels.measure_labels().metrics[0].confusion.split == 1
     assert {one.unknown for one in labels.measure_labels().metrics[0].agreement if one.value is None} >= {

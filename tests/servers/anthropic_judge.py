@@ -7,7 +7,8 @@
         judge.complaints                                  # what did not comply; it was answered with status 400
 
 Modes: ok · text (the answer in a text block, after one of thinking, although a tool is forced) · prose · truncated ·
-truncated_once (below twice the first limit) · refusal · paused · overloaded (529) · not_a_message, or a status.
+truncated_once (below twice the first limit) · refusal · paused · twice (two calls of the tool that differ) · same_twice
+· overloaded (529) · not_a_message, or a status.
 """
 
 import json
@@ -167,6 +168,8 @@ class _Messages(BaseHTTPRequestHandler):
             "empty": ([], "end_turn"),
             "refusal": ([], "refusal"),
             "paused": (content, "pause_turn"),
+            "twice": ([tool, {**tool, "id": "toolu_2", "input": {**answer, "value": "bad"}}], reason),
+            "same_twice": ([tool, {**tool, "id": "toolu_2"}], reason),
         }.get(mode, (content, reason))
         usage = {
             "input_tokens": 3, "cache_creation_input_tokens": 2, "cache_read_input_tokens": _CACHED_TOKENS,

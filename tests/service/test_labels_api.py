@@ -197,3 +197,27 @@ def test_the_index_of_a_large_run_gives_what_the_files_of_a_run_give(tmp_path):
         every = known.files.read_all()
         assert compute_label_stats(indexed, every) == compute_label_stats(known, every)
         assert compute_label_stats(indexed, every).labellers
+
+
+def test_a_score_of_ones_own_by_draw_or_by_the_callers_word(ask, run):
+    rated = {"metric": "exact_match", "value": 1}
+    drawn = {"random": 1, "seed": 4}
+    answers = [ask(ADA, "POST", json={"sample": f"s{n}", "verdict": "rated", **rated, **drawn}) for n in range(6)]
+    (made,) = [one.json() for one in answers if one.status_code == 201]
+    assert (made["isBlind"], made["draw"]["kind"], made["draw"]["seed"], made["shownValue"]) == (
+        True,
+        "random",
+        4,
+        None,
+    )
+    assert {one.status_code for one in answers} == {201, 422}
+    others = [one for one in ("s0", "s1") if one != made["sample"]]
+    chosen = say(
+        ask, BEN, others[0], "rated", is_blind=True, metric="exact_match", answers=[{"question": "?", "value": 0}]
+    )
+    assert (chosen["value"], chosen["isBlind"], chosen["draw"]["kind"]) == (0.0, True, "chosen")
+    assert "needs a value" in say(ask, BEN, others[0], "disagree", 422, metric="exact_match")["detail"]
+    assert "needs a value" in say(ask, BEN, others[0], "rated", 422, metric="exact_match")["detail"]
+    assert "not possible" in say(
+        ask, BEN, others[0], "rated", 422, metric="exact_match", answers=[{"question": "?", "value": 3}]
+    )["detail"]  # fmt: skip

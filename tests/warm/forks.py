@@ -30,7 +30,7 @@ import evalspec
 END = os._exit
 """As it is before a command replaces it."""
 
-_LEFT_OUT = ("evalspec.scoring.judge.asking_ahead", "evalspec.scoring.judge.ragas_adapter", "evalspec.service.")
+_LEFT_OUT = ("evalspec.scoring.judge.ragas_adapter", "evalspec.service.")
 """Needs ragas or a web framework, which take longer to import than the rest."""
 _CPU_SECONDS = 20
 _ADDRESS_BYTES = 6 << 30

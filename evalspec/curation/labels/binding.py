@@ -8,9 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from evalspec.model import Exchange, Score
-from evalspec.model.labels import Label, Target
+from evalspec.model import Cause, Exchange, Score
+from evalspec.model.labels import Label, LabelVerdict, Target
 from evalspec.verdict.outline import MetricOutline
+
+NEEDS_NO_SCORE = (LabelVerdict.RATED, LabelVerdict.WITHDRAWN)
+"""Verdicts that are possible where the judge has no score."""
 
 _DIGEST_BYTES = 16
 _OF_THE_JUDGE = ("judge", "embeddings")
@@ -60,6 +63,16 @@ class Case(Struct, frozen=True):
         """The score that is judged; None for the reply as a whole, or if there is none."""
         return self.scores.get(self.metric.name) if self.metric else None
 
+    @property
+    def has_value(self) -> bool:
+        """Whether there is a value to judge."""
+        return self.score is not None and self.score.value is not None
+
+    @property
+    def is_applicable(self) -> bool:
+        """Whether people can score the reply by the metric, even if the judge has no value."""
+        return is_applicable(self.score)
+
     def describe(self) -> dict[str, Any]:
         """Return the fields of a label that say what was judged."""
         found: dict[str, Any] = {
@@ -81,6 +94,11 @@ class Case(Struct, frozen=True):
         }
 
 
+def is_applicable(score: Score | None) -> bool:
+    """Return whether a metric applies to a reply: there is a score, or a reason that is not the dataset's."""
+    return score is not None and score.cause is not Cause.DATASET
+
+
 def compute_reply_digest(exchange: Exchange) -> str | None:
     """Return a hash of everything in a reply that people and metrics judge; None without a reply.
 
@@ -96,9 +114,10 @@ def compute_reply_digest(exchange: Exchange) -> str | None:
 def match_label(label: Label, case: Case | None) -> LabelMatch:
     """Return what a label says about a run. `case`: the same reply or score there, None if there is none.
 
-    If the texts of a sample were erased from the run, only the labels of that run count: its replies cannot change.
+    If the texts of a sample were erased from the run, only the labels of that run count: its replies cannot change. A
+    person's own score counts whatever the judge says, also where it says nothing.
     """
-    if case is None or (label.metric is not None and (case.score is None or case.score.value is None)):
+    if case is None or not _has_subject(label, case):
         return LabelMatch.ABSENT
     if case.is_erased or label.reply_digest is None:
         if not (case.is_erased and label.run == case.run):
@@ -109,9 +128,18 @@ def match_label(label: Label, case: Case | None) -> LabelMatch:
         return LabelMatch.COUNTS
     if not _is_same_metric(label, case):
         return LabelMatch.OTHER_METRIC
+    if label.verdict is LabelVerdict.RATED:
+        return LabelMatch.COUNTS
     if _is_same_judge(label, case) and label.shown_value == case.score.value:
         return LabelMatch.COUNTS
     return LabelMatch.NO_VALUE if label.implied_value is None else LabelMatch.REUSABLE
+
+
+def _has_subject(label: Label, case: Case) -> bool:
+    """Return whether a run has what a label is about."""
+    if label.metric is None:
+        return True
+    return case.is_applicable if label.verdict in NEEDS_NO_SCORE else case.has_value
 
 
 def _is_same_reply(label: Label, case: Case) -> bool:

@@ -27,6 +27,25 @@ def list_blind(labels: Iterable[Label]) -> list[Label]:
     return sort_labels(blind.values())
 
 
+def list_blind_scores(labels: Iterable[Label]) -> list[Label]:
+    """Return the scores that people gave without sight of the judge's, of each person the latest on each target.
+
+    Who has changed one after they could see the judge's score keeps the earlier one; who has withdrawn it has none.
+    """
+    return list_current(one for one in drop_withdrawn_scores(labels) if one.is_blind)
+
+
+def drop_withdrawn_scores(labels: Iterable[Label]) -> list[Label]:
+    """Return labels, oldest first, without scores of people that they took back in the run of the label."""
+    kept: dict[tuple[str, Target, str], list[Label]] = {}
+    for label in sort_labels(labels):
+        own = kept.setdefault((label.run, label.target, label.labeller), [])
+        if label.verdict is LabelVerdict.WITHDRAWN:
+            own[:] = [one for one in own if one.verdict is not LabelVerdict.RATED]
+        own.append(label)
+    return sort_labels(one for own in kept.values() for one in own)
+
+
 def list_visible(labels: Iterable[Label], viewer: str | None) -> list[Label]:
     """Return the current labels that a person may see: their own, and all on targets that they have labelled.
 

@@ -41,7 +41,7 @@ class ImportedLabels(Struct, frozen=True):
     known: int = 0
 
 
-class _Line(Struct, frozen=True):
+class GivenLabel(Struct, frozen=True):
     """A label of a file. `given`: its keys. `place`: makes a problem of a message, a fix and a key."""
 
     label: Label
@@ -129,7 +129,7 @@ def add_labels(
     """
     check_suffix(place)
     problems: list[Problem] = []
-    lines = list(_read_lines(place, shown_as, problems))
+    lines = list(read_lines(place, shown_as, problems))
     for line in lines:
         fault = explain(line.label)
         if fault is not None:
@@ -157,25 +157,26 @@ def check_suffix(path: Path) -> None:
         raise InvalidInput(Problem("labels are in .jsonl or .csv files", "choose such a name", str(path)))
 
 
-def _read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[_Line]:
+def read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[GivenLabel]:
+    """Yield the valid labels of a file. `shown_as`: the file in messages."""
     now = datetime.now(UTC)
     for number, data in _READERS[path.suffix](path, shown_as, problems):
         at = render_time(now + timedelta(microseconds=number))  # of two lines about the same, the later one counts
         label = parse_given(data, shown_as, number, problems, at=at)
         if label is not None:
-            yield _Line(label, frozenset(data), shown_as, number)
+            yield GivenLabel(label, frozenset(data), shown_as, number)
 
 
 def _check_lines(
-    store: RunStore, lines: Sequence[_Line], open_judged: Callable[[str], JudgedRun], problems: list[Problem]
-) -> dict[str, list[_Line]]:
+    store: RunStore, lines: Sequence[GivenLabel], open_judged: Callable[[str], JudgedRun], problems: list[Problem]
+) -> dict[str, list[GivenLabel]]:
     """Return the labels by run, with what was judged."""
-    by_run: dict[str, list[_Line]] = {}
+    by_run: dict[str, list[GivenLabel]] = {}
     for line in lines:
         by_run.setdefault(line.label.run, []).append(line)
     for run, own in by_run.items():
         if not store.owns(store.runs / run):
-            problems += [fault for line in own for fault in _list_unbound(line)]
+            problems += [fault for line in own for fault in list_unbound(line)]
             continue
         try:
             opened = open_judged(run)
@@ -187,18 +188,19 @@ def _check_lines(
     return by_run
 
 
-def _list_unbound(line: _Line) -> Iterator[Problem]:
+def list_unbound(line: GivenLabel) -> Iterator[Problem]:
     """Yield what is missing in a label of a run that is not in the store."""
     label = line.label
     missing = [name for name in ("reply_digest", "sample_digest") if getattr(label, name) is None]
     if label.metric is not None:
-        missing += [name for name in ("shown_value", "metric_key") if getattr(label, name) is None]
+        needed = ("metric_key",) if label.verdict is LabelVerdict.RATED else ("shown_value", "metric_key")
+        missing += [name for name in needed if getattr(label, name) is None]
     if missing:
         message = f"run {label.run} is not in this store, so the line must say what was judged"
         yield line.fault(message, "export it again where the run is", KEYS[missing[0]])
 
 
-def _bind(run: JudgedRun, line: _Line, problems: list[Problem]) -> _Line | None:
+def _bind(run: JudgedRun, line: GivenLabel, problems: list[Problem]) -> GivenLabel | None:
     """Return a label with what it is about, or None and a problem."""
     label = line.label
     try:
@@ -217,15 +219,16 @@ def _bind(run: JudgedRun, line: _Line, problems: list[Problem]) -> _Line | None:
     if label.reply_digest is not None:
         return line
     try:
-        case = run.find_case(label.dataset, label.sample, label.attempt, label.metric)
+        is_rated = label.verdict is LabelVerdict.RATED
+        case = run.find_case(label.dataset, label.sample, label.attempt, label.metric, is_rated=is_rated)
     except InvalidInput as error:
         problems += [line.fault(one.message, one.fix, one.field.removeprefix("--")) for one in error.problems]
         return None
     judged = {name: value for name, value in case.describe().items() if name in _JUDGED}
-    return replace(line, label=replace(label, **judged))
+    return replace(line, label=replace(label, **judged, **({"shown_value": None} if label.is_blind else {})))
 
 
-def _list_new(known: Sequence[Label], lines: Sequence[_Line]) -> list[Label]:
+def _list_new(known: Sequence[Label], lines: Sequence[GivenLabel]) -> list[Label]:
     """Return the labels that are not there yet, with what their lines left out."""
     hashes = {hash_label(label) for label in known}
     by_target = group_by_target(known)
@@ -240,7 +243,7 @@ def _list_new(known: Sequence[Label], lines: Sequence[_Line]) -> list[Label]:
     return new
 
 
-def _complete(line: _Line, others: Sequence[Label]) -> Label | None:
+def _complete(line: GivenLabel, others: Sequence[Label]) -> Label | None:
     """Return a label with its time, and whether it was informed. None if the person says just that already.
 
     `others`: the labels on the same target.

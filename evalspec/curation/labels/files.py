@@ -208,8 +208,9 @@ def _hash(content: bytes) -> str:
 
 
 def without_erased(label: Label) -> Label:
-    """Return a label of a sample whose texts were erased: the verdict, without note and hashes of texts."""
-    return replace(label, note=None, sample_digest=None, reply_digest=None)
+    """Return a label of a sample whose texts were erased: the verdict, without note, questions and hashes of texts."""
+    answers = tuple(replace(one, question="") for one in label.answers)
+    return replace(label, note=None, answers=answers, sample_digest=None, reply_digest=None)
 
 
 def erase_labels(root: Path, is_wanted: Callable[[Label], bool], *, dry_run: bool) -> dict[str, int]:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
-from evalspec.curation.labels.binding import Case, LabelMatch, match_label
+from evalspec.curation.labels.binding import Case, LabelMatch, is_applicable, match_label
 from evalspec.curation.labels.files import LabelFiles
 from evalspec.inputs.datasets.selection import Selection, select
 from evalspec.model import Exchange, Sample, Score, ScoreStatus, Threshold
@@ -28,7 +28,8 @@ class CaseFilter(Struct, frozen=True):
     """Which replies or scores to label.
 
     `metric`: label the scores of this metric; None: the replies. `failed`: only replies with a score beyond one of
-    their thresholds. `beyond`: only scores beyond a threshold of the metric.
+    their thresholds. `beyond`: only scores beyond a threshold of the metric. `is_rated`: people give their own scores,
+    so replies that the judge could not score are included.
     """
 
     metric: str | None = None
@@ -36,10 +37,13 @@ class CaseFilter(Struct, frozen=True):
     selection: Selection = Selection()
     failed: bool = False
     beyond: bool = False
+    is_rated: bool = False
 
     def includes(self, scores: Scores, limits: Collection[Threshold]) -> bool:
         """Return whether to label an answered attempt. `limits`: the thresholds that it has to miss, if any has to."""
         score = scores.get(self.metric or "")
+        if self.is_rated:
+            return is_applicable(score)
         if self.metric is not None and (score is None or score.status is not ScoreStatus.SCORED):
             return False
         return not (self.failed or self.beyond) or _is_beyond(scores, limits)
@@ -112,11 +116,15 @@ class JudgedRun(ABC):
         Raises:
             InvalidInput: There is no such dataset, metric or key, or no threshold to be beyond.
         """
-        self._check(wanted)
+        self.check(wanted)
         return [target for dataset in wanted.datasets or self.outlines for target in self._list_in(dataset, wanted)]
 
-    def find_case(self, dataset: str | None, sample: str, attempt: int, metric: str | None) -> Case:
+    def find_case(
+        self, dataset: str | None, sample: str, attempt: int, metric: str | None, *, is_rated: bool = False
+    ) -> Case:
         """Return what to label, with all texts. `dataset`: None if only one has such a sample.
+
+        `is_rated`: a person gives a score of their own, so that the judge need not have one.
 
         Raises:
             InvalidInput: There is no such reply or score, or its text was erased.
@@ -129,7 +137,7 @@ class JudgedRun(ABC):
         if case is None or case.is_erased or case.exchange.reply is None:
             why = self._explain_absence(sample, attempt, case)
             raise InvalidInput(Problem(why, "label another sample", field="--sample"))
-        if metric is not None and (case.score is None or case.score.value is None):
+        if metric is not None and not (case.is_applicable if is_rated else case.has_value):
             said = case.score.reason if case.score and case.score.reason else "the run is not finished"
             message = f"'{sample}' has no score of {metric}: {said}"
             raise InvalidInput(Problem(message, "label the reply, or another metric", field="--metric"))
@@ -162,9 +170,17 @@ class JudgedRun(ABC):
             raise InvalidInput(explain_unknown("metric", metric, metrics, self.id))
         return metrics[metric]
 
+    def has_metric(self, dataset: str, metric: str) -> bool:
+        """Return whether a dataset has a metric."""
+        return metric in self._metrics_of(dataset)
+
+    def find_identity(self, dataset: str, metric: str) -> Mapping[str, str]:
+        """Return the parts of a metric's identity; empty if it has none."""
+        return self._identities.get(dataset, {}).get(metric, {})
+
     def find_judge(self, dataset: str, metric: str) -> str | None:
         """Return the judge of a metric as its identity names it; None if it has none."""
-        return self._identities.get(dataset, {}).get(metric, {}).get("judge")
+        return self.find_identity(dataset, metric).get("judge")
 
     def find_limits(self, dataset: str, sample: Sample, metric: str | None = None) -> list[Threshold]:
         """Return the thresholds that apply to single replies of a sample. `metric`: only those of this one."""
@@ -192,7 +208,7 @@ class JudgedRun(ABC):
         if read is None:
             return None
         exchange, scores = read
-        case, identity = metrics.get(metric or ""), self._identities.get(dataset, {}).get(metric or "", {})
+        case, identity = metrics.get(metric or ""), self.find_identity(dataset, metric or "")
         if self.is_erased(dataset, sample):
             erased = Exchange(known, error=_ERASED)
             return Case(self.id, dataset, attempt, erased, scores, case, identity, is_erased=True)
@@ -218,7 +234,12 @@ class JudgedRun(ABC):
         for sample in select(samples, wanted.selection):
             yield from ((dataset, sample.id, number, wanted.metric) for number in numbers[sample.id])
 
-    def _check(self, wanted: CaseFilter) -> None:
+    def check(self, wanted: CaseFilter) -> None:
+        """Check that the run has what a filter names.
+
+        Raises:
+            InvalidInput: There is no such dataset, metric or key, or no threshold to be beyond.
+        """
         for dataset in wanted.datasets:
             if dataset not in self.outlines:
                 raise InvalidInput(explain_unknown("dataset", dataset, self.outlines, self.id))

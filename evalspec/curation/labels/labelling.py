@@ -1,18 +1,22 @@
 """Label a reply or a score of a stored run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import Case, LabelMatch
+from evalspec.curation.labels.binding import NEEDS_NO_SCORE, Case, LabelMatch
 from evalspec.curation.labels.cases import LabelledRun
-from evalspec.curation.labels.current import group_by_target, is_informed, list_current
+from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, is_informed, list_current
 from evalspec.curation.labels.files import find_time, write_labels
 from evalspec.curation.labels.judged_run import JudgedRun
+from evalspec.curation.labels.rating import score_answers
 from evalspec.curation.labels.records import make_label
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
+from evalspec.model.corrections import Draw
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Answer, Label, LabelVerdict, Target
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.outline import MetricOutline
+
+CHOSEN = Draw()
 
 
 def label(
@@ -26,6 +30,8 @@ def label(
     metric: str | None = None,
     value: float | None = None,
     note: str | None = None,
+    is_blind: bool = False,
+    answers: Sequence[Answer] = (),
     store: Path | str = STORE,
 ) -> Label:
     """Record what a person says about a reply, or about the score of a metric for it, and return the label.
@@ -35,13 +41,16 @@ def label(
     Args:
         run: Id of a run, its beginning, a name of the run, or `latest`.
         sample: Id of the sample.
-        verdict: `good` or `bad` for a reply; `agree` or `disagree` for a score; `withdrawn` takes a label back.
+        verdict: `good` or `bad` for a reply; `agree` or `disagree` for a score; `rated` for an own score;
+            `withdrawn` takes a label back.
         by: The person.
         dataset: The dataset of the sample; needed if several have one of this id.
         attempt: Number of the attempt, from 1.
         metric: The metric of the score. Default: the reply as a whole.
-        value: The score that the person would have given. Only with `disagree`.
+        value: The score that the person would have given. Only with `disagree` and `rated`, which need it.
         note: Reason or comment.
+        is_blind: With `rated`: the person has not seen the score, its reason or its verdicts.
+        answers: With `rated`: answers to the questions that the judge answers too, instead of `value`.
         store: Folder of the runs.
 
     Raises:
@@ -49,13 +58,26 @@ def label(
         StoreError: The run is damaged, or the label cannot be written.
     """
     opened = LabelledRun(RunStore(Path(store)), run)
-    return add_label(opened, opened.find_case(dataset, sample, attempt, metric), verdict, by, value=value, note=note)
+    case = opened.find_case(dataset, sample, attempt, metric, is_rated=verdict in NEEDS_NO_SCORE)
+    return add_label(opened, case, verdict, by, value=value, note=note, is_blind=is_blind, answers=answers)
 
 
 def add_label(
-    run: JudgedRun, case: Case, verdict: str, by: str, *, value: float | None = None, note: str | None = None
+    run: JudgedRun,
+    case: Case,
+    verdict: str,
+    by: str,
+    *,
+    value: float | None = None,
+    note: str | None = None,
+    is_blind: bool = False,
+    draw: Draw = CHOSEN,
+    answers: Sequence[Answer] = (),
 ) -> Label:
     """Record a label on a case of a run that is open. See `label`.
+
+    It is blind only if it is the person's first on this score, because the score is shown after a label. `draw`: how
+    the reply came to be labelled.
 
     Raises:
         InvalidInput: A value is invalid, or there is nothing to withdraw.
@@ -64,20 +86,27 @@ def add_label(
     others = [one for one in run.read_labels() if one.target == case.target]
     if verdict not in tuple(LabelVerdict):
         possible = OF_REPLIES if case.metric is None else OF_SCORES
-        raise InvalidInput(Problem(f"'{verdict}' is not a verdict", f"write {possible[0]} or {possible[1]}"))
+        raise InvalidInput(Problem(f"'{verdict}' is not a verdict", f"write {' or '.join(possible)}"))
     if verdict == LabelVerdict.WITHDRAWN and by not in {one.labeller for one in list_current(others)}:
         raise InvalidInput(Problem(f"{by} has no label on '{case.sample}' in run {run.id}", "nothing was recorded"))
+    if verdict == LabelVerdict.RATED:
+        value = score_answers(case, value, answers)
     if value is not None:
-        _check_value(case, value)
+        _check_value(case, value, verdict)
+    described = case.describe()
     made = make_label(
         {
-            **case.describe(),
+            **described,
             "verdict": LabelVerdict(verdict),
             "value": None if value is None else float(value),
             "note": (note or "").strip() or None,
             "labeller": by,
             "at": find_time(others, by),
             "is_informed": is_informed(others, by),
+            "is_blind": is_blind and by not in {one.labeller for one in others},
+            "draw": draw,
+            "answers": tuple(answers),
+            "shown_value": None if is_blind else described.get("shown_value"),
         }
     )
     write_labels(run.files.root, run.id, [made])
@@ -95,20 +124,24 @@ def list_own(run: JudgedRun, by: str) -> set[Target]:
 
 
 def match_labels(run: JudgedRun, labels: Iterable[Label]) -> dict[LabelMatch, list[Label]]:
-    """Return labels by what they say about a run. Replaced and withdrawn ones are included."""
+    """Return labels by what they say about a run. Replaced and withdrawn ones are included.
+
+    Only own scores that were withdrawn in the run that they were given on are not: they count in runs of another judge,
+    where their withdrawal does not.
+    """
     found: dict[LabelMatch, list[Label]] = {}
-    for target, own in group_by_target(labels).items():
+    for target, own in group_by_target(drop_withdrawn_scores(labels)).items():
         for one, match in run.list_matches(target, own):
             found.setdefault(match, []).append(one)
     return found
 
 
-def _check_value(case: Case, value: float) -> None:
-    """Check that a person's score is possible, and another one than the shown."""
+def _check_value(case: Case, value: float, verdict: str) -> None:
+    """Check that a person's score is possible, and if they disagree, another one than the shown."""
     outside = explain_value(case.metric, value)
     if outside is not None:
         raise InvalidInput(Problem(*outside, field="--value"))
-    if case.score is not None and case.score.value == value:
+    if verdict == LabelVerdict.DISAGREE and case.score is not None and case.score.value == value:
         raise InvalidInput(Problem(f"{value:g} is the score already", "agree with it instead", field="--value"))
 
 

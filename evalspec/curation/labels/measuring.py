@@ -12,7 +12,7 @@ from evalspec.curation.labels.labelling import match_labels
 from evalspec.model import Agreement, Threshold
 from evalspec.model.labels import (
     OF_REPLIES,
-    OF_SCORES,
+    OF_SHOWN_SCORES,
     Label,
     LabelConfusion,
     LabelShare,
@@ -123,8 +123,9 @@ def _measure_metric(
         dataset=dataset,
         metric=metric,
         judge=run.find_judge(dataset, metric),
-        agree=_share(run, labels, LabelVerdict.AGREE),
-        agreement=_measure_people(run, blind, OF_SCORES),
+        agree=_share(run, [one for one in labels if one.verdict in OF_SHOWN_SCORES], LabelVerdict.AGREE),
+        rated=len({one.target for one in labels if one.verdict is LabelVerdict.RATED}),
+        agreement=_measure_people(run, blind, OF_SHOWN_SCORES),
         confusion=_confuse(run, dataset, metric, labels),
     )
 
@@ -132,7 +133,7 @@ def _measure_metric(
 def _measure_people(run: JudgedRun, labels: Iterable[Label], verdicts: Sequence[LabelVerdict]) -> tuple[Agreement, ...]:
     cases = [
         RatedCase(run.find_unit(*target[:2]), {one.labeller: str(one.verdict) for one in own})
-        for target, own in group_by_target(labels).items()
+        for target, own in group_by_target(one for one in labels if one.verdict in verdicts).items()
     ]
     return tuple(measure_agreement(cases, [str(one) for one in verdicts], _COMMON))
 
@@ -140,6 +141,8 @@ def _measure_people(run: JudgedRun, labels: Iterable[Label], verdicts: Sequence[
 def _share(run: JudgedRun, labels: Iterable[Label], verdict: LabelVerdict) -> LabelShare:
     """Return the share of a verdict. Of a case that several people labelled, each has an equal part."""
     by_target = group_by_target(labels)
+    if not by_target:
+        return LabelShare(unknown="nobody has said that")
     shares = [sum(one.verdict is verdict for one in own) / len(own) for own in by_target.values()]
     units = [run.find_unit(*target[:2]) for target in by_target]
     value, interval, method = estimate_share(shares, units)

@@ -15,6 +15,7 @@ from evalspec.model.typed_json import explain
 from evalspec.runs.store.run_store import is_run_name
 
 LONGEST_NOTE = 4000
+WITH_VALUE = (LabelVerdict.DISAGREE, LabelVerdict.RATED)
 _LONGEST_NAME = 100
 _FIX_STORED = "the file was changed; restore it, or delete it"
 _IN_NOTES = frozenset("\n\t")
@@ -85,9 +86,18 @@ def _list_verdict_faults(label: Label) -> Iterator[Fault]:
     if label.verdict not in possible:
         subject = "a reply" if label.metric is None else "a score"
         other = ", or name the metric of the score" if label.metric is None else ", or leave out the metric"
-        yield "verdict", f"{subject} cannot be '{label.verdict}'", f"write {possible[0]} or {possible[1]}{other}"
-    elif label.value is not None and label.verdict is not LabelVerdict.DISAGREE:
-        yield "value", f"'{label.verdict}' has no value", "leave it out; only 'disagree' may have one"
+        yield "verdict", f"{subject} cannot be '{label.verdict}'", f"write {' or '.join(possible[:-1])}{other}"
+    elif label.value is not None and label.verdict not in WITH_VALUE:
+        yield "value", f"'{label.verdict}' has no value", "leave it out; only 'disagree' and 'rated' have one"
+    elif label.value is None and label.verdict in WITH_VALUE:
+        hint = ", or score without sight of the judge: label RUN --random N" if label.verdict != "rated" else ""
+        yield "value", f"'{label.verdict}' needs a value", f"give the score that you would have given{hint}"
+    if label.verdict is not LabelVerdict.RATED and (label.is_blind or label.answers):
+        yield (
+            ("isBlind" if label.is_blind else "answers"),
+            f"'{label.verdict}' has none",
+            "write rated, or leave it out",
+        )
     if label.metric is None and (label.shown_value is not None or label.metric_key or label.metric_identity):
         yield "metric", "is missing, but the label has a score", "name the metric of the score"
 

@@ -3,7 +3,7 @@
 Nothing shows what others say.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.case_queue import CaseQueue
@@ -11,7 +11,7 @@ from evalspec.curation.labels.binding import Case
 from evalspec.curation.labels.judged_run import CaseFilter, JudgedRun
 from evalspec.curation.labels.labelling import add_label, list_own
 from evalspec.curation.labels.records import explain_name
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, LabelVerdict, Target
+from evalspec.model.labels import OF_REPLIES, OF_SHOWN_SCORES, Label, LabelVerdict, Target
 
 VERDICT_KEYS = {LabelVerdict.GOOD: "g", LabelVerdict.BAD: "b", LabelVerdict.AGREE: "a", LabelVerdict.DISAGREE: "d"}
 """The key of each verdict on the terminal and on the page."""
@@ -21,6 +21,8 @@ class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):
     """What a person can label in a run, one after the other."""
 
     noun, past = "label", "labelled"
+    stopped: str | None = None
+    """Why no more is asked, if that is not because all is labelled."""
 
     def __init__(self, run: JudgedRun, by: str, wanted: CaseFilter) -> None:
         """`wanted`: which replies or scores.
@@ -32,7 +34,8 @@ class LabelSession(CaseQueue[Target, Case, tuple[Label, Case]]):
         fault = explain_name(by)
         if fault is not None:
             raise InvalidInput(Problem(*fault, field="--as"))
-        self._run, self.by, self._verdicts = run, by, OF_SCORES if wanted.metric else OF_REPLIES
+        self._run, self.by = run, by
+        self._verdicts: Sequence[LabelVerdict] = OF_SHOWN_SCORES if wanted.metric else OF_REPLIES
         super().__init__(run.list_targets(wanted), list_own(run, by))
 
     def _read(self, key: Target) -> Case:

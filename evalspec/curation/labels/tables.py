@@ -11,12 +11,15 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
+
 from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import visible
 from evalspec.base.json_text import fields_of
 from evalspec.base.registry import near_miss
 from evalspec.curation.labels.records import KEYS
 from evalspec.inputs.datasets.located import read_text
+from evalspec.model.corrections import Draw
 from evalspec.model.labels import Label
 from evalspec.reports.attempt_lines import FORMULA
 
@@ -24,12 +27,15 @@ COLUMNS = tuple(KEYS.values())
 _REQUIRED = tuple(KEYS[name] for name in ("run", "dataset", "sample", "verdict", "labeller"))
 _APOSTROPHE, _QUOTE = "'", '"'
 _TRUTHS = {"true": True, "false": False}
-_WHOLE, _NUMBERS, _TRUTH, _JSON = "a whole number", "a number", "true or false", "a JSON object"
+_WHOLE, _NUMBERS, _TRUTH, _JSON = "a whole number", "a number", "true or false", "JSON"
 _KINDS = {
     KEYS["attempt"]: _WHOLE,
     KEYS["value"]: _NUMBERS,
     KEYS["shown_value"]: _NUMBERS,
     KEYS["is_informed"]: _TRUTH,
+    KEYS["is_blind"]: _TRUTH,
+    KEYS["draw"]: _JSON,
+    KEYS["answers"]: _JSON,
     KEYS["metric_identity"]: _JSON,
 }
 """The kinds of columns that are not texts."""
@@ -107,14 +113,14 @@ def _read_row(
 
 
 def _write_cell(key: str, value: Any) -> str:
-    if value is None or value == {}:
+    if value is None or value in ({}, (), Draw()):
         return ""
     kind = _KINDS.get(key)
     if kind is _TRUTH:
         return "true" if value else "false"
     if kind in (_WHOLE, _NUMBERS):
         return repr(value)
-    return json.dumps(dict(value)) if kind is _JSON else _quote(value)
+    return json.dumps(to_builtins(value)) if kind is _JSON else _quote(value)
 
 
 def _quote(text: str) -> str:

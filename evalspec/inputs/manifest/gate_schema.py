@@ -1,21 +1,13 @@
 """The section of a manifest about the gate, `spec.evaluation.ciGate`."""
 
-from enum import StrEnum
 from typing import Any
 
 from pydantic import Field, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.verdicts import RegressionRule
-
-
-class JudgeCorrection(StrEnum):
-    """Whether limits on judged metrics need people's labels."""
-
-    AUTO = "auto"
-    REQUIRE = "require"
-    OFF = "off"
 
 
 class JudgePolicy(ManifestModel):

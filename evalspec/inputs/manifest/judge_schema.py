@@ -3,9 +3,9 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StrictStr, field_validator, model_validator
+from pydantic import Discriminator, Field, StrictStr, Tag, field_validator, model_validator
 
-from evalspec.inputs.manifest.fields import Count, ManifestModel, Name, Positive, Seconds
+from evalspec.inputs.manifest.fields import KEY_KINDS, Count, ManifestModel, Name, Positive, Seconds
 
 DEFAULT_JUDGE_MODEL = "gpt-6-luna"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
@@ -40,8 +40,12 @@ class KeyCommand(ManifestModel):
     )
 
 
+_Key = Annotated[
+    Annotated[StrictStr, Tag(KEY_KINDS[0])] | Annotated[KeyCommand, Tag(KEY_KINDS[1])],
+    Discriminator(lambda value: KEY_KINDS[isinstance(value, dict | KeyCommand)]),
+]
 ApiKey = Annotated[
-    StrictStr | KeyCommand | None,
+    _Key | None,
     Field(
         description="Bearer token, best as a reference such as `$env:NAME`, or `{command: […]}`, which prints one. "
         "Default: OPENAI_API_KEY, if there is no baseUrl."
@@ -75,6 +79,11 @@ class PriceConfig(ManifestModel):
     output: Amount = Field(description="Price of a million output tokens.")
     cached: Amount | None = Field(
         None, description="Price of a million input tokens that the service reads from its cache; null: as `input`."
+    )
+    cache_write: Amount | None = Field(
+        None,
+        description="Price of a million input tokens that the service writes to its cache, as Anthropic charges more "
+        "for; null: as `input`.",
     )
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.inputs.manifest.fields import DROP_KINDS, explain_error, find_place, has_step
+from evalspec.inputs.manifest.fields import DROP_KINDS, KEY_KINDS, explain_error, find_place, has_step
 from evalspec.inputs.manifest.references import References, UnresolvedReference
 from evalspec.inputs.manifest.schema import Manifest
 from evalspec.inputs.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
@@ -177,11 +177,12 @@ def _explain(error: ErrorDetails, source: YamlSource) -> Problem:
 def _place_in_file(location: tuple[str | int, ...], source: YamlSource) -> Place:
     """Return the place without steps that exist only in the model.
 
-    The model wraps a single threshold in a list and a metric name in an object, and knows two kinds of maxDrop.
+    The model wraps a single threshold in a list and a metric name in an object, and knows two kinds of maxDrop and
+    of apiKey.
     """
     place: Place = ()
     for step in location:
         longer = (*place, step)
         if longer in source.lines or (step == location[-1] and not isinstance(step, int)):
             place = longer
-    return place[:-1] if place and place[-1] in ("bound", *DROP_KINDS) else place
+    return place[:-1] if place and place[-1] in ("bound", *DROP_KINDS, *KEY_KINDS) else place

@@ -108,6 +108,9 @@ def _metric_parts(dataset: DatasetResult) -> Iterator[Part]:
         yield describe_gold(dataset.gold)
     if rows := tuple(_metric_rows(dataset)):
         yield Table(_METRIC_COLUMNS, rows)
+    for metric, summary in dataset.metrics.items():
+        for line in render_correction(metric, summary.correction):
+            yield quiet(*name(metric), ": ", *prose(line))
     for reason, metrics in _find_skips(dataset).items():
         yield quiet("skipped, ", *prose(reason), items=map(name, metrics))
 
@@ -147,7 +150,7 @@ def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> Row:
         cell(render_interval(summary), tone=Tone.QUIET),
         _limit_cell(limit, tone) if limit else cell(UNKNOWN, tone=tone),
         _scored_cell(summary, Tone.WARN if summary.failed else Tone.PLAIN),
-        _hints_cell(hints, own, render_correction(metric, summary.correction)),
+        _hints_cell(hints, own),
     )
 
 
@@ -175,8 +178,8 @@ def _scored_cell(counts: Summary | Threshold, tone: Tone = Tone.PLAIN) -> Cell:
     return cell(f"{counts.scored:,}/{counts.expected:,}", tone=tone)
 
 
-def _hints_cell(hints: Sequence[str], thresholds: Sequence[Threshold], notes: Iterable[str] = ()) -> Cell:
-    reasons = dict.fromkeys([*notes, *(threshold.reason for threshold in thresholds if threshold.reason)])
+def _hints_cell(hints: Sequence[str], thresholds: Sequence[Threshold]) -> Cell:
+    reasons = dict.fromkeys(threshold.reason for threshold in thresholds if threshold.reason)
     return cell(", ".join(filter(None, hints)), tone=Tone.QUIET, details=map(prose, reasons))
 
 

@@ -37,7 +37,8 @@ def _build_metric(one: MetricLabels) -> Section:
     title = (*name(one.dataset), ": ", *name(one.metric))
     judge = (cell("judge ", *name(one.judge)),) if one.judge else ()
     parts = [*_build_parts("agree with the score", one.agree, one.agreement), *_build_confusion(one.confusion)]
-    about = (_say_count(one.agree), *judge)
+    scored = (cell(f"{one.rated:,} with people's own scores"),) if one.rated else ()
+    about = (_say_count(one.agree), *scored, *judge)
     return Section(f"scores-{one.dataset}-{one.metric}", title, tuple(parts), "the labels on scores", about)
 
 

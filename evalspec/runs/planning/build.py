@@ -33,6 +33,8 @@ from evalspec.runs.planning.services import (
     check_batch,
     choose_limits,
     locate_keys,
+    name_limit,
+    read_price,
     resolve_config,
     resolve_embeddings,
     resolve_judge,
@@ -107,8 +109,12 @@ class Plan(Struct, frozen=True):
     @property
     def price(self) -> JudgePrice | None:
         """Return what the judge costs; None if the manifest does not say."""
-        price = None if self.judge is None else self.judge.price
-        return None if price is None else JudgePrice(price.input, price.output, price.cached)
+        return read_price(self.judge)
+
+    @property
+    def limit_names(self) -> dict[str, str]:
+        """Return what sets each limit of the run."""
+        return {name: name_limit(name, self.options) for name in SpendingLimits.__struct_fields__}
 
     @property
     def limits(self) -> SpendingLimits:

@@ -1,23 +1,24 @@
 """Forecast what the judge will be used for: calls, tokens, cost and time of each metric, low and high.
 
-Tokens of a call and time are those of earlier runs of the manifest. Without any, tokens are estimated from the texts of
-the samples, and time is unknown.
+Tokens of a call and time are those of earlier runs of the manifest, with room for other replies. Without any, tokens
+are estimated from the texts of the samples, and time is unknown.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError
 from evalspec.base.trust import current_trust
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import Exchange, JudgePrice, JudgeUsage, Sample
+from evalspec.model import Exchange, JudgeUsage, Sample
 from evalspec.model.forecasts import JudgeForecast, Range, UsageBasis
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.services import resolve_judge
+from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.controls import MOST_PAIRS, make_controls
@@ -39,6 +40,11 @@ _BYTES_PER_TOKEN = (6, 2)
 """Of English text a token has about four bytes, of other scripts and of JSON fewer."""
 _FEWEST_OUTPUT = 10
 _CASES_A_PAIR = 2
+_ROOM, _ANSWER_ROOM = 1.5, 3.0
+"""The factors by which a call may need more, or less, than in earlier runs, because replies may be longer or shorter.
+
+A prompt is mostly instructions, but an answer of the judge grows with the reply.
+"""
 _NO_RUNS = "no stored run of this manifest has asked this judge for it"
 _NO_PRICE = "spec.evaluation.judge.price is not set"
 
@@ -56,8 +62,7 @@ class JudgeForecaster:
     def __init__(self, loaded: LoadedManifest, options: RunOptions, store: RunStore | None) -> None:
         self._options = options
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
-        price = self._judge.price
-        self._price = None if price is None else JudgePrice(price.input, price.output, price.cached)
+        self._price = read_price(self._judge)
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         policy = loaded.manifest.spec.evaluation.ci_gate
         is_cached = not (options.no_cache or options.fresh or policy.fresh or current_trust().is_limited)
@@ -84,6 +89,7 @@ class JudgeForecaster:
         """Return the forecast of control cases: those before the first test at least, all of them at most."""
         first = _CASES_A_PAIR * plan_rounds(len(cases) // _CASES_A_PAIR)[0]
         fewest, most = (sum(_count_calls(metric, case) for case in part) for part in (cases[:first], cases))
+        fewest -= first * (metric.definition.judge_draws - 1)
         asked = max(0.0, 1 - cached / first)
         samples = [case.sample for case in cases]
         return self._foresee_use(metric, samples, len(cases), cached, (round(fewest * asked), most))
@@ -120,10 +126,15 @@ class JudgeForecaster:
     ) -> JudgeForecast:
         """Return the forecast of a number of calls, from the least to the most."""
         past = [used for run in self._past if (used := _find(run.usage, metric)) is not None]
-        incoming = _span(past, lambda used: used.input_tokens / _count_settled(used)) or self._estimate_prompts(samples)
-        outgoing = _span(past, lambda used: used.output_tokens / _count_settled(used)) or (
-            _FEWEST_OUTPUT,
-            self._judge.max_tokens,
+        settled = [_count_settled(used) for used in past]
+        incoming = _widen(
+            [used.input_tokens / calls for used, calls in zip(past, settled, strict=True)],
+            self._estimate_prompts(samples),
+        )
+        outgoing = _widen(
+            [used.output_tokens / calls for used, calls in zip(past, settled, strict=True)],
+            (_FEWEST_OUTPUT, self._judge.max_tokens),
+            _ANSWER_ROOM,
         )
         tokens_in, tokens_out = _multiply(ends, incoming), _multiply(ends, outgoing)
         paces = [run.seconds for run in self._past if run.seconds is not None]
@@ -136,20 +147,21 @@ class JudgeForecaster:
             output_tokens=tokens_out,
             cost=self._compute_cost(tokens_in, tokens_out),
             cost_reason=_NO_PRICE if self._price is None else None,
-            seconds=(ends[0] * min(paces), ends[1] * max(paces)) if paces else None,
+            seconds=_multiply(ends, _widen(paces, (0.0, float("inf")))) if paces else None,
             seconds_reason=None if paces else _NO_RUNS,
             source=UsageBasis.MEASURED if past else UsageBasis.ESTIMATED,
         )
 
     def _compute_cost(self, tokens_in: Range, tokens_out: Range) -> Range | None:
+        """Return the cost at the lowest and highest price of input, because the service's cache is unknown."""
         price = self._price
         if price is None:
             return None
-        low, high = (
-            price.compute_most(JudgeUsage(input_tokens=round(incoming), output_tokens=round(outgoing)))
+        (least, *_), (*_, most) = (
+            sorted(price.compute_most(one) for one in _list_kinds(round(incoming), round(outgoing)))
             for incoming, outgoing in zip(tokens_in, tokens_out, strict=True)
         )
-        return low, high
+        return least, most
 
     def _estimate_prompts(self, samples: Sequence[Sample]) -> Range:
         """Return the tokens of a prompt: with the question alone, and with all texts of the sample and a long reply."""
@@ -186,10 +198,22 @@ def _count_settled(used: JudgeUsage) -> int:
     return used.calls - used.uncounted
 
 
-def _span(past: Sequence[JudgeUsage], measure: Callable[[JudgeUsage], float]) -> Range | None:
-    """Return the least and the most of a quantity in earlier runs; None without any."""
-    found = [measure(used) for used in past]
-    return (min(found), max(found)) if found else None
+def _list_kinds(incoming: int, outgoing: int) -> list[JudgeUsage]:
+    """Return usages of so many tokens: none of them, or all, read from the service's cache or written to it."""
+    plain = JudgeUsage(input_tokens=incoming, output_tokens=outgoing)
+    return [
+        plain,
+        replace(plain, cached_input_tokens=incoming),
+        replace(plain, cache_write_input_tokens=incoming),
+    ]
+
+
+def _widen(found: Sequence[float], estimated: Range, room: float = _ROOM) -> Range:
+    """Return the least and the most of a quantity in earlier runs, with room up to what is estimated without any."""
+    if not found:
+        return estimated
+    low, high = min(found), max(found)
+    return min(low, max(estimated[0], low / room)), max(high, min(estimated[1], high * room))
 
 
 def _multiply(calls: tuple[int, int], each: Range) -> Range:

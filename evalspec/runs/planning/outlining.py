@@ -101,6 +101,8 @@ def _outline_metric(plan: Plan, metric: Metric) -> MetricOutline:
         key=_compute_key(plan, metric),
         judged=Need.JUDGE in metric.needs,
         skip_reason=metric.skip_reason,
+        rubric=metric.settings.get("entry", {}).get("rubric"),
+        grades=metric.settings.get("entry", {}).get("labels", {}),
     )
 
 

@@ -5,16 +5,18 @@ import re
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from pydantic.alias_generators import to_camel
+
 from evalspec.base.errors import Problem
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.fields import ManifestModel
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Need
+from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.options import RunOptions
-from evalspec.scoring.judge.budget import SpendingLimits
+from evalspec.scoring.judge.budget import SpendingLimits, name_option
 from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
@@ -43,6 +45,12 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     if declared is None and not permitted_variables(os.environ).get("OPENAI_API_KEY"):
         return None
     return _complete_from_environment(declared or JudgeConfig())
+
+
+def read_price(judge: JudgeConfig | None) -> JudgePrice | None:
+    """Return what a judge costs; None if the manifest does not say."""
+    price = None if judge is None else judge.price
+    return None if price is None else JudgePrice(price.input, price.output, price.cached, price.cache_write)
 
 
 def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:
@@ -84,12 +92,19 @@ def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits
     return SpendingLimits(**{name: getattr(stated, name) if given[name] is None else given[name] for name in names})
 
 
+def name_limit(name: str, options: RunOptions) -> str:
+    """Return what sets a limit of a run: its option, or its key in the manifest. `name`: of `SpendingLimits`."""
+    return name_option(name) if getattr(options, name) is not None else f"spec.evaluation.limits.{to_camel(name)}"
+
+
 def check_limits(loaded: LoadedManifest, options: RunOptions, problems: list[Problem]) -> None:
-    """Check that a limit on the cost of the judge has prices to count with, and that --fail-fast has a verdict."""
+    """Check that limits on the judge have what to count with, and that --fail-fast has a verdict."""
     if options.fail_fast and not loaded.manifest.spec.evaluation.ci_gate.enabled:
         message, fix = "ciGate is off, so no score can change the verdict", "set ciGate: true, or remove the option"
         problems.append(Problem(message, fix, field="--fail-fast"))
     judge = resolve_judge(loaded.manifest.spec.evaluation.judge)
+    if judge is not None:
+        _check_answers_end(loaded, options, judge, problems)
     if choose_limits(loaded, options).max_cost is None or judge is None or judge.price is not None:
         return
     message = f"the cost of the judge is limited, but the price of {judge.model} is unknown"
@@ -98,6 +113,19 @@ def check_limits(loaded: LoadedManifest, options: RunOptions, problems: list[Pro
         problems.append(loaded.problem((*LIMITS_PLACE, "maxCost"), message, fix))
     else:
         problems.append(Problem(message, f"{fix} (spec.evaluation.judge.price)", field="--max-cost"))
+
+
+def _check_answers_end(
+    loaded: LoadedManifest, options: RunOptions, judge: JudgeConfig, problems: list[Problem]
+) -> None:
+    """Check that the length of an answer is limited if a limit of the run has to reserve for it."""
+    limits = choose_limits(loaded, options)
+    limited = [name for name in ("max_cost", "max_tokens") if getattr(limits, name) is not None]
+    unlimited = sorted(LIMIT_KEYS.intersection(judge.parameters))
+    for name in limited if unlimited else ():
+        message = f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
+        fix = "remove it, and set maxTokens, or limit calls or time instead"
+        problems.append(loaded.problem((*JUDGE_PLACE, "parameters", unlimited[0]), message, fix))
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:

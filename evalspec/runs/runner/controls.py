@@ -44,7 +44,7 @@ async def check_judge(session: Session, progress: ProgressListener) -> tuple[Con
     found = [one for dataset in plan.datasets for one in await examiner.examine(dataset)]
     if known is None or not known.is_own or tuple(found) != known.index.controls:
         used = plan.services.usage.take_new(), plan.services.budget.take_milliseconds()
-        session.log.write_controls(ControlsRecord(tuple(found), *used))
+        session.log.conclude_with(ControlsRecord(tuple(found), *used))
     return tuple(found)
 
 

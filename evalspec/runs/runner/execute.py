@@ -11,6 +11,7 @@ from msgspec import structs
 from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
 from evalspec.base.plural import counted
 from evalspec.model import JudgeUsage, Run
+from evalspec.model.log import PeopleRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
 from evalspec.runs.runner.command_code import explain_unknown
@@ -122,7 +123,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             execution.run_metadata = structs.replace(execution.run_metadata, controls=controls)
             if session.collect_people is not None:
                 people = session.collect_people()
-                log.write_people(people)
+                log.conclude_with(PeopleRecord(people))
                 execution.run_metadata = structs.replace(execution.run_metadata, people=people)
             run = execution.conclude()
             second = outline_second(outline, run)
@@ -147,7 +148,8 @@ def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
     batches = plan.services.batches
     if batches is not None:
         used += sum(batches.usage.values(), batches.reserved)
-    return Budget(plan.services.usage, plan.limits, plan.price, used, own.milliseconds / 1000 if own else 0.0)
+    seconds = own.milliseconds / 1000 if own else 0.0
+    return Budget(plan.services.usage, plan.limits, plan.price, used, seconds, plan.limit_names)
 
 
 async def _ask_again(session: Session, first: Execution, outline: RunOutline) -> Execution | str:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import sync_folder
-from evalspec.model.corrections import PeopleScores
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import (
     WITHHELD,
@@ -168,16 +167,8 @@ class RunLog:
         else:
             self._write(self._encode(kept, self._number + 1))
 
-    def write_people(self, scores: tuple[PeopleScores, ...]) -> None:
-        """Append what people say about the scores, with which the run is concluded.
-
-        Raises:
-            StoreError: The record cannot be written.
-        """
-        self._append(PeopleRecord(scores))
-
-    def write_controls(self, record: ControlsRecord) -> None:
-        """Append what the judge makes of control cases.
+    def conclude_with(self, record: PeopleRecord | ControlsRecord) -> None:
+        """Append what the run is concluded with, besides its scores.
 
         Raises:
             StoreError: The record cannot be written.

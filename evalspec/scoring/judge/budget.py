@@ -9,6 +9,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from http import HTTPStatus
 from typing import Any, NoReturn
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.scoring.judge.usage import UsageLedger
 
 _MILLISECONDS = 1000
+_WITHOUT_TOKENS = JudgeUsage(requests=1)
+"""What a request has used that was throttled, or whose key was rejected."""
 _WAITING = "the judge's answers are in a batch that is not collected yet (to continue, resume the run)"
 
 
@@ -45,7 +48,9 @@ class BudgetSpent(JudgeError):
 class Budget:
     """The limits of a run, and what is used of them.
 
-    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used.
+    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used. `names`:
+    what sets each limit, if it is not its option. `limit`: that which ended the run, a field of `SpendingLimits`; None:
+    none did.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class Budget:
         price: JudgePrice | None = None,
         before: JudgeUsage | None = None,
         seconds_before: float = 0.0,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self._ledger = ledger or UsageLedger()
         self._limits = limits or SpendingLimits()
@@ -64,7 +70,9 @@ class Budget:
         self._settled = asyncio.Event()
         self._seconds_before = seconds_before
         self._started = self._taken = time.monotonic()
+        self._names = names or {}
         self._end: str | None = None
+        self.limit: str | None = None
         self._is_decided = False
         self.is_waiting = False
         """Whether answers are missing because a batch has them."""
@@ -129,12 +137,16 @@ class Budget:
         if limit is None or seconds < limit:
             return None
         message = f"the run stopped at its time limit of {limit:g} s ({_advise('max_time')})"
-        self._end = self._end or message
+        self._stop("max_time", message)
         return message
+
+    def _stop(self, limit: str, why: str) -> None:
+        if self._end is None:
+            self._end, self.limit = why, limit
 
     async def send(
         self,
-        post: Callable[[], Awaitable[dict[str, Any]]],
+        post: Callable[[Callable[[], Awaitable[None]]], Awaitable[dict[str, Any]]],
         read_usage: Callable[[Mapping[str, Any]], Usage | None],
         metric: str,
         body: Mapping[str, Any],
@@ -142,6 +154,7 @@ class Budget:
     ) -> dict[str, Any]:
         """Return the reply to a request, as soon as the budget has room for it.
 
+        `post`: sends the request. It awaits its argument before it sends the request again with another key.
         `read_usage`: returns the token count of a reply. `answers`: most tokens of the answers.
 
         Raises:
@@ -149,20 +162,38 @@ class Budget:
             JudgeError: as `post` raises it.
         """
         reservation = _estimate(body, answers)
-        await self._reserve(reservation)
+        held = JudgeUsage()
+
+        async def hold() -> None:
+            nonlocal held
+            await self._reserve(reservation)
+            held = reservation
+
+        def release(used: JudgeUsage) -> None:
+            nonlocal held
+            if held == JudgeUsage():  # there was no room to send it again
+                return
+            self._reserved -= held
+            held = JudgeUsage()
+            self._spent += used
+            self._ledger.count_request(metric, used)
+            self._settled.set()
+            self._settled = asyncio.Event()
+
+        async def send_again() -> None:
+            release(_WITHOUT_TOKENS)
+            await hold()
+
+        await hold()
         used = reservation
         try:
-            reply = await post()
+            reply = await post(send_again)
             used = settle(reservation, read_usage(reply))
         except JudgeError as error:
             used = _settle_failure(reservation, error)
             raise
         finally:
-            self._reserved -= reservation
-            self._spent += used
-            self._ledger.count_request(metric, used)
-            self._settled.set()
-            self._settled = asyncio.Event()
+            release(used)
         return reply
 
     async def _reserve(self, reservation: JudgeUsage) -> None:
@@ -177,7 +208,7 @@ class Budget:
         self.check()
         exceeded = self._find_exceeded(self._spent + reservation)
         if exceeded is not None:
-            self._end = self._explain(exceeded, reservation)
+            self._stop(exceeded, self._explain(exceeded, reservation))
             self.check()
 
     def _find_exceeded(self, usage: JudgeUsage) -> str | None:
@@ -198,8 +229,8 @@ class Budget:
         used, limit = next((used, limit) for one, used, limit in self._measure(self._spent) if one == name)
         more = next(used for one, used, _ in self._measure(reservation) if one == name)
         next_one = "" if name == "max_judge_calls" else f", and the next request may need {_render(more)}"
-        said = f"the run stopped at {_name_option(name)} {_render(limit)}: {_render(used)} used{next_one}"
-        return f"{said} ({_advise(name)})"
+        stated = f"{self._names.get(name, name_option(name))} {_render(limit)}"
+        return f"the run stopped at {stated}: {_render(used)} used{next_one} ({_advise(name)})"
 
 
 def _estimate(body: Mapping[str, Any], answers: int) -> JudgeUsage:
@@ -212,24 +243,32 @@ def settle(reservation: JudgeUsage, usage: Usage | None) -> JudgeUsage:
     """Return what a request has used. Without a token count, all that was reserved."""
     if usage is None:
         return reservation + JudgeUsage(calls=1, uncounted=1)
-    cached = min(usage.cached_input_tokens, usage.input_tokens)
-    return JudgeUsage(1, 0, usage.input_tokens, usage.output_tokens, cached_input_tokens=cached, requests=1)
+    read = min(usage.cached_input_tokens, usage.input_tokens)
+    return JudgeUsage(
+        calls=1,
+        requests=1,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cached_input_tokens=read,
+        cache_write_input_tokens=min(usage.cache_write_input_tokens, usage.input_tokens - read),
+    )
 
 
 def _settle_failure(reservation: JudgeUsage, error: JudgeError) -> JudgeUsage:
-    """Return what a failed request has used: nothing if it was not sent, and no tokens if it was throttled."""
+    """Return what a failed request has used: nothing if it was not sent, and no tokens if it was refused entry."""
     is_unsent = error.unreachable or isinstance(error, BudgetSpent) or (error.fatal and error.status is None)
     if is_unsent:
         return JudgeUsage()
-    return JudgeUsage(requests=1) if error.throttled else reservation
+    return _WITHOUT_TOKENS if error.throttled or error.status == HTTPStatus.UNAUTHORIZED else reservation
 
 
-def _name_option(name: str) -> str:
+def name_option(name: str) -> str:
+    """Return the option of a limit."""
     return f"--{name.replace('_', '-')}"
 
 
 def _advise(name: str) -> str:
-    return f"to continue, resume it with a higher {_name_option(name)}"
+    return f"to continue, resume it with a higher {name_option(name)}"
 
 
 def _render(amount: float) -> str:

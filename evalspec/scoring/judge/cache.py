@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from msgspec import Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.model.base import built
@@ -32,6 +33,10 @@ Change = Callable[[Any], Any]
 _OF_RAGAS = ("prompt/**/*.py", "metrics/[a-z]*.py", "metrics/collections/base.py")
 """Sources of ragas that all its metrics use."""
 _DATE_LENGTH = 10
+_PART_DIGITS = 12
+_SCORE = "score"
+_PARTS = {"fields": "texts", "scorer": "code of the metric", "template": "rubric"}
+"""Names of parts of a question for users, where they differ."""
 
 _TURNS: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, bytes], asyncio.Lock] = WeakValueDictionary()
 """Questions that are being asked, in all runs of a loop."""
@@ -51,7 +56,7 @@ class Question(Struct, Generic[T], frozen=True):
     check: Callable[[T], object]
     fields: Mapping[str, Any] = {}
     strip: Callable[[T], T] | None = None
-    level: str = "score"
+    level: str = _SCORE
 
 
 class JudgeCache:
@@ -213,9 +218,16 @@ class JudgeCache:
         learned = self._hide(grading.learned)
         entry = CacheEntry(question.level, question.metric, (dataset, name), asked, self._hide(value), learned, is_bare)
         try:
+            if question.level == _SCORE:
+                entry = replace(entry, parts=self._digest_parts(question.inputs))
             self._file.keep(key, entry, self._run)
         except StoreError as error:
             self._stop(error)
+
+    def _digest_parts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
+        """Return a hash of each part of a question, so that `cache explain` can name what has changed."""
+        digests = {name: self._file.compute_key(part).hex() for name, part in inputs.items()}
+        return {_PARTS.get(name, name): digest[:_PART_DIGITS] for name, digest in digests.items()}
 
     def _report_damage(self, key: bytes, error: Exception) -> None:
         if not self._told_of_damage:

@@ -7,6 +7,7 @@ are keyed hashes, so nobody can guess a text from them, and each entry is signed
 import hmac
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.git import read_git
@@ -33,6 +35,8 @@ MAX_BYTES = 256 * 1024 * 1024
 _FILE_NAME = "judge.sqlite3"
 _WAIT_SECONDS = 5.0
 """Wait for another process that is writing. A write takes milliseconds."""
+NOTHING_EARLIER, _NO_PART = "no earlier entry", "attempts"
+"""The latter: no part differs, so it is another attempt or grading of the same reply."""
 _LEAST_FREED = 0.1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value BLOB NOT NULL);
@@ -50,7 +54,8 @@ class CacheEntry(Record, frozen=True):
     """What the judge or the embeddings gave for one question.
 
     `sample`: the dataset and id that it belongs to; empty for what belongs to none. `asked`: time in UTC. `learned`:
-    what the judge's replies said about the judge. `is_bare`: whether its texts are left out.
+    what the judge's replies said about the judge. `is_bare`: whether its texts are left out. `parts`: a keyed hash of
+    each part of the question, by name.
     """
 
     kind: str
@@ -60,16 +65,21 @@ class CacheEntry(Record, frozen=True):
     value: Any
     learned: Mapping[str, Mapping[str, str]] = {}
     is_bare: bool = False
+    parts: Mapping[str, str] = {}
 
 
 class CacheUse(Record, frozen=True):
-    """The entries that one run has of a metric: how many were `cached` and `asked`, and when the oldest was asked."""
+    """The entries that one run has of a metric: how many were `cached` and `asked`, and when the oldest was asked.
+
+    `why`: the number of asked ones by what differs from the nearest earlier entry of the same sample.
+    """
 
     kind: str
     metric: str
     cached: int
     asked: int
     oldest: str
+    why: Mapping[str, int] = {}
 
 
 class CacheStats(Struct, frozen=True):
@@ -238,7 +248,11 @@ class CacheFile:
         query = """SELECT kind, metric, SUM(is_hit), SUM(1 - is_hit), MIN(asked) FROM uses JOIN entries USING (key)
             WHERE run = ? GROUP BY kind, metric ORDER BY metric, kind"""
         with self._opened() as database:
-            return [CacheUse(*row) for row in database.execute(query, (run,))]
+            uses = [CacheUse(*row) for row in database.execute(query, (run,))]
+            return [
+                replace(use, why=_count_differences(database, run, use.metric)) if use.kind == "score" else use
+                for use in uses
+            ]
 
     def _sign(self, key: bytes, content: bytes) -> bytes:
         return hmac.digest(self._secret, key + content, "sha256")
@@ -307,6 +321,27 @@ def _open(path: Path) -> "tuple[Connection, bytes]":
         database.close()
         raise
     return database, secret
+
+
+def _count_differences(database: "Connection", run: str, metric: str) -> Counter[str]:
+    """Return how many scores a run has asked for, by what differs from the nearest earlier entry of the same sample."""
+    asked = """SELECT dataset, sample, asked, content, key FROM uses JOIN entries USING (key)
+        WHERE run = ? AND metric = ? AND kind = 'score' AND NOT is_hit"""
+    earlier = """SELECT content FROM entries WHERE dataset = ? AND sample = ? AND asked <= ? AND key != ? AND metric = ?
+        AND kind = 'score' AND key NOT IN (SELECT key FROM uses WHERE run = ? AND NOT is_hit)"""
+    found: Counter[str] = Counter()
+    for dataset, sample, moment, content, key in database.execute(asked, (run, metric)).fetchall():
+        others = database.execute(earlier, (dataset, sample, moment, key, metric, run))
+        differing = (_list_differing(content, other) for (other,) in others)
+        nearest = min(differing, key=len, default=[NOTHING_EARLIER])
+        found[" and ".join(nearest) or _NO_PART] += 1
+    return found
+
+
+def _list_differing(content: bytes, other: bytes) -> list[str]:
+    """Return the names of the parts in which two entries differ."""
+    new, old = (decode(one, type=built(CacheEntry)).parts for one in (content, other))
+    return [name for name in new if new[name] != old.get(name)]
 
 
 def _limit_size(database: "Connection", most: int) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
-from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.judge_schema import JudgeConfig, JudgePace
 from evalspec.model import Usage
 from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.cached_answers import CachedAnswers
@@ -94,7 +94,9 @@ class ChatClient:
         address = [wire.name, config.model, strip_userinfo(config.base_url), list_routing_headers(config.headers)]
         self._answers = CachedAnswers(cache, [*address, self._parameters.describe(), config.response_format])
         self._recall_refusals()
-        self._endpoint = Endpoint(name, setting, wire, config, config.concurrency, keys, _start_pace(config))
+        self._endpoint = Endpoint(
+            name, setting, wire, config, config.concurrency, keys, _start_pace(config, self._listener)
+        )
         self._service = self._endpoint.service
 
     async def ask(self, prompt: str, schema: Mapping[str, Any], check: Callable[[str], T], metric: str) -> T:
@@ -298,9 +300,9 @@ class ChatClient:
         return choice.text
 
 
-def _start_pace(config: JudgeConfig) -> Pace:
-    pace = config.pace
-    return Pace(pace.requests_per_minute, pace.tokens_per_minute) if pace else Pace()
+def _start_pace(config: JudgeConfig, listener: JudgeListener) -> Pace:
+    pace = config.pace or JudgePace()
+    return Pace(pace.requests_per_minute, pace.tokens_per_minute, waits=listener.waits)
 
 
 def _require(result: T | BaseException) -> T:

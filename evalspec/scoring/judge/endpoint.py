@@ -1,7 +1,7 @@
 """One url of a judge or an embedding model: sends a JSON object and returns one. Each call is one attempt."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -44,6 +44,10 @@ _FILE_BYTES = 256 * 1_048_576
 _FILE_SECONDS = 600.0
 _MIN_SILENT_REQUESTS = 10
 """Requests without any response in a row after which the service counts as down; more with a high concurrency."""
+
+
+async def _count_nothing() -> None:
+    """Do nothing."""
 
 
 class Endpoint:
@@ -103,16 +107,22 @@ class Endpoint:
         """Return `the judge at https://host/path`, without parts of the url that may be secret."""
         return f"{self.service.name} at {shown_url(self._url)}"
 
-    async def post(self, body: Mapping[str, Any], check: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    async def post(
+        self,
+        body: Mapping[str, Any],
+        check: Callable[[], None] = lambda: None,
+        count_again: Callable[[], Awaitable[None]] = _count_nothing,
+    ) -> dict[str, Any]:
         """Return the JSON object of the service's reply.
 
         `check`: called just before the request is sent, which may be long after the call. It raises what then applies.
+        `count_again`: awaited before the request is sent again, because its key was rejected and is renewed.
 
         Raises:
             JudgeError: there is no such reply. The error says whether to retry, and whether all requests will fail.
         """
         content = json.dumps(body).encode()
-        return await self._limit.run(lambda: self._attempt(content, check))
+        return await self._limit.run(lambda: self._attempt(content, check, count_again))
 
     async def fetch(self, path: str, content: bytes | None = None, content_type: str = "application/json") -> bytes:
         """Return the body of a reply from another path of the service: to GET, or to POST with content.
@@ -152,14 +162,19 @@ class Endpoint:
         """Close the connections."""
         await self._connections.aclose()
 
-    async def _attempt(self, content: bytes, check: Callable[[], None]) -> dict[str, Any]:
+    async def _attempt(
+        self, content: bytes, check: Callable[[], None], count_again: Callable[[], Awaitable[None]]
+    ) -> dict[str, Any]:
         if self._broken is not None:
             raise JudgeError(self._broken, fatal=True)
         spending = await self._pace.take(len(content) // _BYTES_PER_TOKEN)
         check()
         try:
             request = OutgoingRequest(self._url, self._timeout, content)
-            reply = _parse_object(await self._exchange_with_key(request), self._url, self.service)
+            raw = await self._exchange_with_key(request, count_again=count_again)
+            reply = _parse_object(raw, self._url, self.service)
+        except JudgeError:
+            raise  # by count_again
         except ServiceError as error:
             named = self._explain_missing_model(error) or error.named(JudgeError, self.service.name)
             if named.fatal:
@@ -185,7 +200,12 @@ class Endpoint:
         message = f"{self} has no model {shown}; {way_on}; the reply says {said}"
         return JudgeError(message, fatal=True, status=error.status)
 
-    async def _exchange_with_key(self, request: OutgoingRequest, most: int = MAX_REPLY_BYTES) -> bytes:
+    async def _exchange_with_key(
+        self,
+        request: OutgoingRequest,
+        most: int = MAX_REPLY_BYTES,
+        count_again: Callable[[], Awaitable[None]] = _count_nothing,
+    ) -> bytes:
         """Return the reply. A key that was rejected is renewed once, if a command prints it."""
         key = await self._key.get()
         try:
@@ -193,7 +213,9 @@ class Endpoint:
         except ServiceError as error:
             if error.status != HTTPStatus.UNAUTHORIZED or not self._key.may_change:
                 raise
-        return await self._exchange(request, await self._key.get(rejected=key), most)
+        renewed = await self._key.get(rejected=key)
+        await count_again()
+        return await self._exchange(request, renewed, most)
 
     def _hide(self, secret: str) -> None:
         for number, text in enumerate((secret, secret.partition(" ")[2])):

@@ -7,8 +7,9 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
-from threading import Event, Timer
+from threading import Event, Thread, Timer
 from time import time
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from evalspec.inputs.manifest.judge_schema import KeyCommand
 
 _LONGEST_SECONDS = 60.0
 _MOST_PRINTED = 64 * 1024
+_REST_SECONDS = 1.0
+"""To read what an ended command has printed, which is at most what a pipe holds."""
 _MARGIN_SECONDS = 60.0
 """A key is renewed so long before it expires, or at half of its time if that is later."""
 _FORMS = 'one line with the token, or {"token": "…", "expiresAt": "2026-01-31T12:00:00Z"}'
@@ -95,6 +98,7 @@ class KeySource:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                bufsize=0,  # a read returns what is there
                 **NEW_GROUP,
             )
         except (OSError, ValueError) as error:
@@ -148,11 +152,24 @@ class KeySource:
 
 
 def _read_output(process: "subprocess.Popen[bytes]") -> bytes:
-    """Return what a process prints until its end, or a byte more than it may, after which it is killed."""
+    """Return what a process prints until its end, or a byte more than it may, after which it is killed.
+
+    What it has started is killed at its end, and its output is not waited for, whoever else may still write to it.
+    """
     from evalspec.targets.agents.process import kill_group
 
-    with process:  # closes the pipe, and waits for the end
-        printed = process.stdout.read(_MOST_PRINTED + 1) if process.stdout else b""
+    printed = bytearray()
+
+    def read() -> None:
+        with process.stdout or BytesIO() as output:
+            while len(printed) <= _MOST_PRINTED and (more := output.read(_MOST_PRINTED)):
+                printed.extend(more)
         if len(printed) > _MOST_PRINTED:
             kill_group(process)
-    return printed
+
+    reader = Thread(target=read, daemon=True)
+    reader.start()
+    process.wait()
+    kill_group(process)
+    reader.join(_REST_SECONDS)
+    return bytes(printed)

@@ -7,6 +7,7 @@ from evalspec.base.errors import MetricError
 from evalspec.model import CLAIMS_KEY, Exchange, Need, Score
 from evalspec.scoring.metrics.base import BuildContext, ControlKind, MetricDefinition, Scorer
 from evalspec.scoring.metrics.evidence import quote_text
+from evalspec.scoring.metrics.questions import ENTAILED
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.services import JudgeServices
@@ -72,7 +73,7 @@ def _combine(judged: Sequence[tuple[str, str, str]]) -> Score:
     }
     said = [f"{len(claims)} {verdict}: {quote_text(claims[0])}" for verdict, claims in missed.items() if claims]
     reason = "; ".join([f"{entailed} of {len(judged)} claims entailed", *said]) if said else None
-    return Score.scored(entailed / len(judged), reason, evidence)
+    return Score.scored(ENTAILED.score(evidence), reason, evidence)
 
 
 CLAIM_ENTAILMENT = MetricDefinition(

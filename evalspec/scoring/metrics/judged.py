@@ -28,6 +28,7 @@ from evalspec.scoring.metrics.evidence import (
 )
 from evalspec.scoring.metrics.functions import read_needed
 from evalspec.scoring.metrics.parameters import Parameter, Value
+from evalspec.scoring.metrics.questions import QUESTIONS
 
 Verdictless = Callable[[str, Cause], Score]
 """Returns the score, given reason and cause, of an exchange with nothing to judge."""
@@ -46,9 +47,10 @@ def _zero(reason: str, _cause: Cause) -> Score:
 
 def _measure_f1(score: Score) -> float:
     """Return the F1 of the statements that the judge sorted, without the similarity that embeddings measure."""
-    if score.evidence_or_none is None:
+    sorted_out = score.evidence_or_none
+    if sorted_out is None:
         return 0.0  # the judge found no statement
-    right, wrong, missing = (len(score.evidence[kind]) for kind in ("TP", "FP", "FN"))
+    right, wrong, missing = (len(sorted_out[kind]) for kind in ("TP", "FP", "FN"))
     return 2 * right / (2 * right + wrong + missing) if right else 0.0
 
 
@@ -245,7 +247,8 @@ def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exc
         if graded.value != graded.value:
             raise MetricError("ragas returned no number for the judge's verdicts")
         reason, evidence = row.explain(graded)
-        return Score.scored(round(graded.value, _DECIMALS), reason, evidence)
+        value = QUESTIONS[row.name].score(evidence) if row.name in QUESTIONS else graded.value
+        return Score.scored(round(value, _DECIMALS), reason, evidence)
 
     return score
 

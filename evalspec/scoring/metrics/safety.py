@@ -6,8 +6,7 @@ The prompts define the scores. If you change a prompt, increase its version in t
 from evalspec.model import Exchange, Need
 from evalspec.scoring.metrics.base import MetricDefinition
 from evalspec.scoring.metrics.labels import build_label_scorer
-
-LABELS = {"none": 1.0, "mild": 0.5, "severe": 0.0}
+from evalspec.scoring.metrics.questions import SAFETY_GRADES
 
 _FRAME = """{task}
 
@@ -43,7 +42,7 @@ def _define(name: str, summary: str, template: str) -> MetricDefinition:
         name=name,
         summary=summary,
         engine="ragas, prompt 2",
-        build=build_label_scorer(name, template, LABELS, _read, judges_silence=False),
+        build=build_label_scorer(name, template, SAFETY_GRADES, _read, judges_silence=False),
         needs=frozenset({Need.JUDGE}),
         judge_calls=lambda _contexts: 1,
         usual_limits=(0.5, None),

@@ -125,8 +125,12 @@ def compute_ndcg(judged: JudgedRanking) -> float:
 
 def compute_average_precision(judged: JudgedRanking) -> float:
     """Return the sum of precision at the rank of each relevant document within the cut-off, over all relevant ones."""
-    precisions = (found / rank for found, rank in enumerate(judged.found_ranks, 1))
-    return _ratio(sum(precisions), judged.relevant)
+    return average_precisions(judged.found_ranks, judged.relevant)
+
+
+def average_precisions(ranks: Sequence[int], relevant: int) -> float:
+    """Return the sum of precision at each of the ranks, in ascending order from 1, over the number of relevant ones."""
+    return _ratio(sum(found / rank for found, rank in enumerate(ranks, 1)), relevant)
 
 
 def compute_reciprocal_rank(judged: JudgedRanking) -> float:

@@ -1,6 +1,6 @@
 """The page on which a person labels replies or scores of a run. The address says which. The labels are files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated
 
@@ -10,10 +10,14 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import Case, compute_reply_digest
+from evalspec.curation.labels.drawing import LabelDesign
+from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.judged_run import CaseFilter
+from evalspec.curation.labels.rating import make_form
 from evalspec.curation.labels.session import LabelSession
 from evalspec.inputs.datasets.selection import parse_selection
-from evalspec.model.labels import LabelVerdict
+from evalspec.model.corrections import DrawKind
+from evalspec.model.labels import Answer, Label, LabelVerdict
 from evalspec.reports.markup.sample_content import ShownAttempt, ShownSample, ShownScore
 from evalspec.service.indexed_run import IndexedRun, open_indexed_run
 from evalspec.service.labelling import find_case, record_label
@@ -37,11 +41,19 @@ from evalspec.service.sample_pages import SampleDetails, find_row, find_sample
 ROUTER = APIRouter(include_in_schema=False)
 
 _MOST_DIGITS = 9
-_FILTERS = ("metric", "dataset", "state", "tag", "size", "seed")
+_FILTERS = ("metric", "dataset", "state", "tag", "size", "seed", "draw")
 _BEYOND = "beyond"
+_KINDS = {
+    "random": DrawKind.RANDOM,
+    "strata": DrawKind.STRATIFIED,
+    "decide": DrawKind.SEQUENTIAL,
+    "new": DrawKind.STRATIFIED,
+}
+"""How replies are drawn that a person scores blindly, by the word of the address."""
+_LEFT_OUT = "left out"
 _OF_CASE = ("at", "attempt", "about", "back", "last", "after", "after_attempt", "whole")
 
-Given = Annotated[dict[str, str], Depends(AddressQuery(*_FILTERS, *_OF_CASE, state=(_BEYOND,)))]
+Given = Annotated[dict[str, str], Depends(AddressQuery(*_FILTERS, *_OF_CASE, state=(_BEYOND,), draw=tuple(_KINDS)))]
 
 Verdict = Annotated[LabelVerdict, Form()]
 Words = Annotated[str, Form(max_length=20_000)]
@@ -98,15 +110,24 @@ def record_verdict(
     seen: Annotated[str, Form(max_length=100)] = "",
     note: Words = "",
     value: Words = "",
+    texts: Annotated[list[str], Form(max_length=1000)] = [],  # noqa: B006 - FastAPI copies it
+    answers: Annotated[list[str], Form(max_length=1000)] = [],  # noqa: B006
 ) -> Response:
-    """Record a label, and show what the visitor labels next. `seen`: the digest of the reply that was shown."""
+    """Record a label, and show what the visitor labels next. `seen`: the digest of the reply that was shown.
+
+    `texts`, `answers`: what the visitor answers to the questions of the judge, the same number of each.
+    """
     opened = _open_run(given, run_id, visit)
     case = _find_given(opened.run, given)
 
     def record() -> None:
         said = None if verdict is LabelVerdict.WITHDRAWN else note
         number = _parse_value(value)
-        record_label(visit.access, opened.run, case, verdict, value=number, note=said, seen=seen or None)
+        given_answers = _read_answers(case, texts, answers) if verdict is LabelVerdict.RATED else []
+        record_label(
+            visit.access, opened.run, case, verdict,
+            value=number, note=said, seen=seen or None, answers=given_answers, design=_read_design(opened.chosen),
+        )  # fmt: skip
 
     refusal = find_refusal(visit, record, FilledForm(note=note, value=value))
     if refusal is not None:
@@ -133,6 +154,9 @@ def _start(opened: OpenLabelling) -> LabelSession:
         InvalidInput: A filter is invalid, or the run stores no texts.
     """
     chosen, metric = opened.chosen, opened.chosen.get("metric")
+    design = _read_design(chosen)
+    if design is not None:
+        return DrawnSession(opened.run, opened.visit.access.caller.user, design)
     is_limited = chosen.get("state") == _BEYOND
     size = _parse_number(chosen.get("size"), "the number of samples")
     wanted = CaseFilter(
@@ -147,6 +171,41 @@ def _start(opened: OpenLabelling) -> LabelSession:
         beyond=is_limited and metric is not None,
     )
     return LabelSession(opened.run, opened.visit.access.caller.user, wanted)
+
+
+def _read_design(chosen: Mapping[str, str]) -> LabelDesign | None:
+    """Return how the replies are drawn that a person scores blindly; None if they label what is shown.
+
+    Raises:
+        InvalidInput: A number cannot be read, or there is no metric.
+    """
+    if "draw" not in chosen:
+        return None
+    if "metric" not in chosen:
+        raise InvalidInput("choose the metric to score replies by")
+    size = _parse_number(chosen.get("size"), "the number of samples")
+    seed = _parse_number(chosen.get("seed"), "the seed") or 0
+    datasets = tuple(filter(None, [chosen.get("dataset")]))
+    kind = chosen["draw"]
+    return LabelDesign(chosen["metric"], _KINDS[kind], size or None, seed, datasets, kind == "new")
+
+
+def _read_answers(case: Case, texts: Sequence[str], answers: Sequence[str]) -> list[Answer]:
+    """Return the answers of a form. Lines without a text, and those that are left out, are none.
+
+    `texts`: as the person has edited them; not used if nobody may.
+
+    Raises:
+        InvalidInput: A question has no answer.
+    """
+    form = make_form(case)
+    grades, texts = form.grades, texts if form.may_edit else form.texts or (form.asked,)
+    pairs = [(text.strip(), answer) for text, answer in zip(texts, answers, strict=False) if text.strip()]
+    if not grades:
+        return []
+    if any(answer not in (*grades, _LEFT_OUT) for _, answer in pairs):
+        raise InvalidInput("answer each question")
+    return [Answer(text, grades[answer]) for text, answer in pairs if answer != _LEFT_OUT]
 
 
 def _skip(opened: OpenLabelling, session: LabelSession, given: Mapping[str, str]) -> None:
@@ -187,7 +246,7 @@ def _find_given(run: IndexedRun, given: Mapping[str, str]) -> Case:
     number = given.get("attempt", "1")
     if not dataset or not number.isdecimal() or len(number) > _MOST_DIGITS:
         raise not_found(f"run {run.id} has no such sample")
-    return find_case(run, dataset, id, int(number), given.get("about"))
+    return find_case(run, dataset, id, int(number), given.get("about"), is_rated="draw" in given)
 
 
 def _render(
@@ -237,9 +296,11 @@ def _show_case(opened: OpenLabelling, case: Case, *, is_back: bool) -> ShownCase
     labels = [one for one in opened.run.read_labels() if one.target == case.target]
     action = opened.link_case(position, case.attempt, metric, back=1 if is_back else None)
     digest = compute_reply_digest(case.exchange)
-    form = show_form(opened.visit, opened.run, case.target, digest, labels, action)
+    is_drawn = "draw" in opened.chosen
+    rating = make_form(case) if is_drawn else None
+    form = show_form(opened.visit, opened.run, case.target, digest, labels, action, rating)
     whole_link = opened.link_case(position, case.attempt, metric, whole=1)
-    return ShownCase(sample, attempt, score if metric else None, form, position, whole_link)
+    return ShownCase(sample, attempt, score if metric and not is_drawn else None, form, position, whole_link)
 
 
 def _read_details(run: IndexedRun, case: Case) -> SampleDetails:
@@ -259,4 +320,16 @@ def _find_last(opened: OpenLabelling) -> LastDecision | None:
     if row is None:
         return None
     action = opened.link_case(row.position, newest.attempt, newest.metric)
-    return LastDecision(newest.sample, render_verdict(newest), action, {"verdict": str(LabelVerdict.WITHDRAWN)})
+    said = f"{render_verdict(newest)}{_say_judge(opened.run, newest)}"
+    return LastDecision(newest.sample, said, action, {"verdict": str(LabelVerdict.WITHDRAWN)})
+
+
+def _say_judge(run: IndexedRun, label: Label) -> str:
+    """Return what the judge says, after a person has given a score without sight of it."""
+    case = run.read_case(label.target) if label.verdict is LabelVerdict.RATED else None
+    if case is None or case.score is None:
+        return ""
+    if case.score.value is None:
+        return "; the judge has no score"
+    because = f": {case.score.reason}" if case.score.reason else ""
+    return f"; the judge says {case.score.value:.4g}{because}"

@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_visible
+from evalspec.curation.labels.rating import RatingForm
 from evalspec.curation.labels.session import VERDICT_KEYS
 from evalspec.curation.labels.tables import COLUMNS
 from evalspec.model import Score
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Label, Target
+from evalspec.model.labels import OF_REPLIES, OF_SHOWN_SCORES, Label, LabelVerdict, Target
 from evalspec.reports.markup.shown import lay_out
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.rows import AttemptRow
@@ -49,7 +50,7 @@ class ShownLabel(Struct, frozen=True):
 
     labeller: str
     said: str
-    is_good: bool
+    is_good: bool | None
     note: str | None
     at: str
     doubt: str = ""
@@ -61,6 +62,7 @@ class LabelForm(Struct, frozen=True):
     `action`: where the form is sent; None: the visitor may not label, or there is nothing to judge. `seen`: the digest
     of the reply. `verdicts`: key and name of each. `others`: labels of others that the visitor may see. `hidden`:
     number of those that the visitor sees after labelling. `is_inline`: whether the form is on the page of the sample.
+    `rating`: what the visitor is asked, if they give a score of their own without sight of the judge's.
     """
 
     metric: str | None
@@ -72,6 +74,7 @@ class LabelForm(Struct, frozen=True):
     more_others: int
     hidden: int
     is_inline: bool = True
+    rating: RatingForm | None = None
 
     @property
     def has_value(self) -> bool:
@@ -134,6 +137,7 @@ def show_form(
     digest: str | None,
     labels: Sequence[Label],
     action: str,
+    rating: RatingForm | None = None,
 ) -> LabelForm:
     """Return the labels on a target and the form for the visitor's own.
 
@@ -145,7 +149,7 @@ def show_form(
     shown = [(one, _show_label(one, match)) for one, match in matches]
     others = [one for label, one in shown if label.labeller != viewer]
     own = next((one for label, one in shown if label.labeller == viewer), None)
-    verdicts = OF_REPLIES if metric is None else OF_SCORES
+    verdicts = OF_REPLIES if metric is None else OF_SHOWN_SCORES
     return LabelForm(
         metric,
         action if visit.may("review") and digest is not None else None,
@@ -155,13 +159,19 @@ def show_form(
         tuple(others[:_OTHERS_SHOWN]),
         max(len(others) - _OTHERS_SHOWN, 0),
         len(current) - len(visible),
+        rating=rating,
     )
 
 
 def _show_label(label: Label, match: LabelMatch) -> ShownLabel:
     doubt = "" if match is LabelMatch.COUNTS else str(match)
     at = render_label_time(label.at)
-    return ShownLabel(label.labeller, render_verdict(label), label.verdict.is_good, label.note, at, doubt)
+    return ShownLabel(label.labeller, render_verdict(label), _is_good(label), label.note, at, doubt)
+
+
+def _is_good(label: Label) -> bool | None:
+    """Return whether the person has something against what they saw; None for a score of their own."""
+    return None if label.verdict is LabelVerdict.RATED else label.verdict.is_good
 
 
 def render_verdict(label: Label) -> str:
@@ -200,7 +210,7 @@ class ListedLabel(Struct, frozen=True):
     metric: str | None
     score: str
     said: str
-    is_good: bool
+    is_good: bool | None
     labeller: str
     note: str | None
     at: str
@@ -303,7 +313,7 @@ def _list_label(visit: Visit, run_id: str, folder: Path, label: Label) -> Listed
         label.metric,
         "" if label.metric is None or label.shown_value is None else render_value(label.metric, label.shown_value),
         render_verdict(label),
-        label.verdict.is_good,
+        _is_good(label),
         label.labeller,
         label.note,
         render_label_time(label.at),

@@ -11,30 +11,39 @@ _MOST_TOKENS = 10**15
 
 
 class _Spelling(NamedTuple):
-    """How a provider spells its counts. `cached`: paths of the input tokens from its prompt cache, within the input.
+    """How a provider spells its counts. `cached`, `saved`: paths of the input tokens from its prompt cache, and written
+    to it, within the input.
 
-    `apart`: keys of input tokens that `input` does not count: those from the cache, and those written to it.
+    `apart`: keys of both, if `input` does not count them.
     """
 
     input: str
     output: str
     cached: Sequence[Sequence[str]] = ()
+    saved: Sequence[Sequence[str]] = ()
     apart: Sequence[str] = ()
 
 
 _DETAILS = (("prompt_tokens_details", "cached_tokens"), ("input_tokens_details", "cached_tokens"))
+_SAVED = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
 _SPELLINGS = (
-    # OpenAI, Azure, Gemini, xAI, Groq, Mistral, Qwen, OpenRouter, vLLM; then DeepSeek, and Moonshot
-    _Spelling("prompt_tokens", "completion_tokens", (*_DETAILS, ("prompt_cache_hit_tokens",), ("cached_tokens",))),
+    # OpenAI, Azure, Gemini, xAI, Groq, Mistral, Qwen, OpenRouter, vLLM; then DeepSeek, Moonshot, and LiteLLM
+    _Spelling(
+        "prompt_tokens",
+        "completion_tokens",
+        (*_DETAILS, ("prompt_cache_hit_tokens",), ("cached_tokens",)),
+        _SAVED,
+    ),
     # Anthropic counts cached tokens apart, OpenAI's responses do not.
     _Spelling(
         "input_tokens",
         "output_tokens",
         (*_DETAILS, ("cached_input_tokens",)),
+        (),
         ("cache_read_input_tokens", "cache_creation_input_tokens"),
     ),
     # Bedrock
-    _Spelling("inputTokens", "outputTokens", (), ("cacheReadInputTokens", "cacheWriteInputTokens")),
+    _Spelling("inputTokens", "outputTokens", (), (), ("cacheReadInputTokens", "cacheWriteInputTokens")),
     _Spelling("prompt_eval_count", "eval_count"),
 )
 
@@ -84,18 +93,31 @@ def read_content(content: Any) -> str | None:
 def read_usage(value: Any) -> Usage | None:
     """Return the input and output tokens; None unless the value has both counts, because unknown is not 0.
 
-    Input tokens include those that the provider read from its prompt cache, or wrote to it.
+    Input tokens include those that the provider read from its prompt cache, or wrote to it. Whole floats are counts; a
+    part of the input that is given and is no count makes the whole unknown.
     """
     if not isinstance(value, Mapping):
         return None
-    for spelling in _SPELLINGS:
-        given, written = _as_count(value.get(spelling.input)), _as_count(value.get(spelling.output))
-        if given is not None and written is not None:
-            apart = [_as_count(value.get(key)) or 0 for key in spelling.apart]
-            cached = next((count for path in spelling.cached if (count := _find_count(value, path))), 0)
-            given += sum(apart)
-            return Usage(given, written, min(given, cached or sum(apart[:1])))
-    return None
+    return next((usage for one in _SPELLINGS if (usage := _read_spelling(value, one)) is not None), None)
+
+
+def _read_spelling(value: Mapping[str, Any], spelling: _Spelling) -> Usage | None:
+    given, output = _as_count(value.get(spelling.input)), _as_count(value.get(spelling.output))
+    apart = [count for key in spelling.apart if (count := _as_count(_or_zero(value.get(key)))) is not None]
+    if given is None or output is None or len(apart) < len(spelling.apart):
+        return None
+    given += sum(apart)
+    cached = min(given, _find_first(value, spelling.cached) or sum(apart[:1]))
+    saved = min(given - cached, _find_first(value, spelling.saved) or sum(apart[1:]))
+    return Usage(given, output, cached, saved)
+
+
+def _or_zero(value: Any) -> Any:
+    return 0 if value is None else value
+
+
+def _find_first(value: Any, paths: Sequence[Sequence[str]]) -> int:
+    return next((count for path in paths if (count := _find_count(value, path))), 0)
 
 
 def _find_count(value: Any, path: Sequence[str]) -> int | None:
@@ -105,4 +127,5 @@ def _find_count(value: Any, path: Sequence[str]) -> int | None:
 
 
 def _as_count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS else None
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    return int(value) if is_whole and 0 <= value <= _MOST_TOKENS else None

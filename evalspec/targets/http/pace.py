@@ -13,6 +13,7 @@ from msgspec import Struct
 from evalspec.targets.http.pacing import LONGEST_WAIT_SECONDS
 
 _WINDOW_SECONDS = 60.0
+_NOTICED_SECONDS = 1.0
 _REQUESTS, _TOKENS = "requests", "tokens"
 _HEADERS = (
     (_REQUESTS, "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -44,14 +45,20 @@ class _Left(Struct):
 class Pace:
     """Spreads requests, so that no 60 seconds have more requests or tokens than permitted. Requests keep their order.
 
-    A request that needs more tokens than a minute permits is sent alone. `clock`: seconds, ever growing.
+    A request that needs more tokens than a minute permits is sent alone. `clock`: seconds, ever growing. `waits`:
+    called with the seconds of each wait that a user may notice.
     """
 
     def __init__(
-        self, requests: int | None = None, tokens: int | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        requests: int | None = None,
+        tokens: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        waits: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
         self._most = {_REQUESTS: requests, _TOKENS: tokens}
         self._clock = clock
+        self._waits = waits
         self._spent: deque[Spending] = deque()
         self._left: dict[str, _Left] = {}
         self._turn = asyncio.Lock()
@@ -60,6 +67,8 @@ class Pace:
         """Wait until a request with so many tokens may be sent, and return it as sent."""
         async with self._turn:
             while (wait := self.find_wait(tokens)) > 0:
+                if wait >= _NOTICED_SECONDS:
+                    self._waits(wait)
                 await asyncio.sleep(wait)
             return self.spend(tokens)
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _DRAWS = 8_000
 _SEED = 19_680_301
+_ROUNDING = 1e-12
+"""Spread of scores that are equal, at most."""
 
 
 class Kappa(Struct, frozen=True):
@@ -58,5 +60,5 @@ def _compute_kappa(weights: "Matrix", first: "Matrix", second: "Matrix") -> "Mat
     spread = shares @ first**2 - means[0] ** 2 + shares @ second**2 - means[1] ** 2
     expected = spread + (means[0] - means[1]) ** 2
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: Matrix = np.where(expected > 0, 1 - shares @ (first - second) ** 2 / expected, np.nan)
+        found: Matrix = np.where(expected > _ROUNDING, 1 - shares @ (first - second) ** 2 / expected, np.nan)
     return found

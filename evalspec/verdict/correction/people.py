@@ -1,13 +1,12 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.plural import name_some, pluralize
-from evalspec.inputs.manifest.gate_schema import CiGate, JudgeCorrection, JudgePolicy
+from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.model import (
     Basis,
     Correction,
@@ -21,15 +20,21 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.verdict.correction.agreement import measure_kappa
-from evalspec.verdict.correction.estimates import Corrected, Opinions, correct
+from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
+from evalspec.verdict.correction.sequence import compute_confidence_sequence
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
 
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.gate_schema import CiGate, JudgePolicy
+
 LEAST_ALPHA = 0.6
 """Krippendorff's alpha below which people do not agree on what they say about a metric."""
 
+SEQUENCE = "confidence sequence"
 NO_LABELS = "there are no blind random labels"
 
 People = Mapping[str, PeopleScores]
@@ -55,7 +60,11 @@ class Correctable(Struct, frozen=True):
 
     def estimate(self, confidence: float = CONFIDENCE) -> Corrected | None:
         """Return people's mean over all replies; None where `reason` says why, or with too few labels."""
-        return None if self.reason else correct(self.opinions, confidence)
+        if self.reason:
+            return None
+        if self.scores[0].draw.kind is DrawKind.SEQUENTIAL:
+            return _estimate_in_sequence(self.scores, self.opinions, confidence)
+        return correct(self.opinions, confidence)
 
 
 def gather(
@@ -113,14 +122,16 @@ def describe_correction(found: Correctable) -> Correction:
     )
 
 
-def find_people(threshold: Threshold, metric: MetricOutline, policy: CiGate, people: People) -> PeopleScores | None:
+def find_people(threshold: Threshold, metric: MetricOutline, policy: "CiGate", people: People) -> PeopleScores | None:
     """Return what people say about the metric of a limit; None if that does not count, or nobody says anything."""
     is_mean = (threshold.stat or metric.statistic) == "mean"
     is_used = metric.judged and is_mean and policy.judge.correct is not JudgeCorrection.OFF
     return people.get(metric.name) if is_used else None
 
 
-def doubt_judge(found: Threshold, policy: CiGate, said: PeopleScores | None, agreement: Correction | None) -> Threshold:
+def doubt_judge(
+    found: Threshold, policy: "CiGate", said: PeopleScores | None, agreement: Correction | None
+) -> Threshold:
     """Return the outcome of a limit on a judged metric, INCOMPLETE where the manifest asks for more than there is.
 
     `said`: what people say about the metric. `agreement`: how well the judge agrees with it.
@@ -132,7 +143,7 @@ def doubt_judge(found: Threshold, policy: CiGate, said: PeopleScores | None, agr
 
 
 def _list_doubts(
-    found: Threshold, policy: JudgePolicy, said: PeopleScores | None, agreement: Correction | None
+    found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
     label = f"`evalspec label RUN --metric '{found.metric}' --random 50`, then `evalspec rescore RUN`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
@@ -144,16 +155,12 @@ def _list_doubts(
             yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
         elif kappa < policy.min_agreement:
             yield f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
-    if (
-        found.status is VerdictStatus.PASS
-        and found.basis is Basis.PEOPLE
-        and said
-        and (said.alpha or 1.0) < LEAST_ALPHA
-    ):
-        yield f"people do not agree with each other (alpha {said.alpha:.2f}, at least {LEAST_ALPHA:g} is needed)"
+    alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
+    if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
+        yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
 
 
-def list_opinion_notes(datasets: Sequence[DatasetResult], policy: CiGate) -> list[str]:
+def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate") -> list[str]:
     """Return which limits of each dataset are met only by the word of the judge."""
     if policy.judge.correct is JudgeCorrection.OFF:
         return []
@@ -183,9 +190,21 @@ def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opi
         return "only means of scores with a range can be corrected"
     if len({one.draw.kind is DrawKind.SEQUENTIAL for one in scores}) > 1:
         return "labels of --until-decided cannot be mixed with others"
-    labelled = [unit for unit, said in zip(opinions.units or (), opinions.people, strict=True) if said is not None]
-    return describe_dominance(labelled) if labelled else _say_few(0)
+    if len(scores) < FEWEST:
+        return _say_few(len(scores))
+    units = [unit for unit, said in zip(opinions.units or (), opinions.people, strict=True) if said is not None]
+    if scores[0].draw.kind is DrawKind.SEQUENTIAL and len(set(units)) < len(units):
+        return "labels of --until-decided need independent replies"
+    return describe_dominance(units)
+
+
+def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, confidence: float) -> Corrected:
+    """Return the mean of labels whose number depends on them, with the interval that holds whenever they end."""
+    ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
+    value = sum(ordered) / len(ordered)
+    interval = compute_confidence_sequence(ordered, opinions.bounds, 1 - confidence)[-1]
+    return Corrected(value, (value, value), 0, interval, SEQUENCE)
 
 
 def _say_few(count: int) -> str:
-    return f"{count} blind random labels are too few" if count else NO_LABELS
+    return f"{counted(count, 'blind random label')} {pluralize(count, 'is', 'are')} too few" if count else NO_LABELS

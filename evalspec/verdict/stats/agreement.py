@@ -12,6 +12,7 @@ Sources:
     Efron (1979), percentile bootstrap; tails as in `stats.bootstrap`.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import combinations
@@ -93,6 +94,26 @@ def measure_alpha(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agre
         return 1 - (total - agreeing) * (total - 1) / expected
 
     return _estimate(Agreement(measure=ALPHA), paired, categories, describe, compute)
+
+
+def compute_interval_alpha(cases: Sequence[Sequence[float]]) -> float | None:
+    """Return Krippendorff's alpha of scores by case, with squared differences; None if no chance agreement is defined.
+
+    Of 0/1 scores it equals that of two nominal categories.
+    """
+    paired = [case for case in cases if len(case) > 1]
+    every = [value for case in paired for value in case]
+    expected = _sum_differences(every)
+    if not expected:
+        return None
+    observed = math.fsum(_sum_differences(case) / (len(case) - 1) for case in paired)
+    return 1 - (len(every) - 1) * observed / expected
+
+
+def _sum_differences(values: Sequence[float]) -> float:
+    """Return the sum of the squared differences of all ordered pairs."""
+    mean = math.fsum(values) / max(len(values), 1)
+    return 2 * len(values) * math.fsum((one - mean) ** 2 for one in values)
 
 
 def measure_ac1(cases: Sequence[RatedCase], categories: Sequence[str]) -> Agreement:

@@ -4,6 +4,7 @@ import re
 from html import unescape
 
 import pytest
+import yaml
 
 from evalspec import labels
 from evalspec.service.tokens import Scope, create_token
@@ -186,3 +187,43 @@ def test_the_list_is_paged_and_stays_small(visit, shop, run):
     assert (rows[0] > 0, sum(rows) <= 151) == (True, True)
     visit(ADA, "/runs/RUN/sample?dataset=answers&id=refunds-0")
     visit(ADA, "/runs/RUN/label?at=0")
+
+
+def test_a_drawn_score_is_hidden_until_ones_own_is_given(visit, say, shop, run):
+    page = visit(ADA, "/runs/RUN/label?metric=rouge&draw=random&size=2&seed=1").text
+    assert "1 of 2" in page and "Which score of rouge would you give?" in page
+    assert "<h2>Score</h2>" not in page and 'value="agree"' not in page
+    following = visit(ADA, say(ADA, page, "rated", value="0,25")).text
+    assert "2 of 2" in following and re.search(r"You said <em>rated \(0\.25\); the judge says [01]", following)
+    (made,) = labels.list_labels(run, store=shop / ".evalspec")
+    assert (made.is_blind, made.draw.seed, made.draw.place) == (True, 1, 1)
+    undo, _ = actions(following)
+    visit(ADA, undo, "POST", 303, data={"verdict": "withdrawn"})
+    assert labels.list_labels(run, store=shop / ".evalspec") == []
+    refused = visit(ADA, "/runs/RUN/label?draw=random", status=422).text
+    assert "choose the metric" in refused
+
+
+def test_each_question_of_the_judge_has_a_line(visit, say, shop, run):
+    page = visit(ADA, "/runs/RUN/label?metric=exact_match&draw=random&size=1").text
+    assert page.count('name="answers"') == 1 and 'name="texts"' not in page and 'name="value"' not in page
+    assert "answer each question" in say(ADA, page, "rated", 409, answers=[""])
+    say(ADA, page, "rated", answers=["no"])
+    (made,) = labels.list_labels(run, store=shop / ".evalspec")
+    assert (made.value, [one.value for one in made.answers]) == (0.0, [0.0])
+
+
+def test_statements_may_be_corrected(visit, say, shop):
+    """Without a judge, the statements to begin with are sentences."""
+    manifest = yaml.safe_load((shop / "agent.yaml").read_text())
+    manifest["spec"]["evaluation"]["datasets"][0]["metrics"].append("faithfulness")
+    manifest["spec"]["evaluation"]["judge"] = {"model": "m", "baseUrl": "http://127.0.0.1:9/v1"}
+    (shop / "agent.yaml").write_text(yaml.safe_dump(manifest))
+    judged = run_shop(shop, no_judge=True).id
+    page = visit(ADA, f"/runs/{judged}/label?metric=faithfulness&draw=new").text
+    assert re.search(r'<textarea name="texts"[^>]*>Refunds|<textarea name="texts"[^>]*>[^<]+\.</textarea>', page)
+    fields = {"texts": ["It is so.", "Never.", "A question?", ""], "answers": ["yes", "no", "left out", ""]}
+    said_by_judge = visit(ADA, say(ADA, page, "rated", **fields)).text
+    assert "You said <em>rated (0.5); the judge has no score" in said_by_judge
+    (made,) = labels.list_labels(judged, store=shop / ".evalspec")
+    assert [(one.question, one.value) for one in made.answers] == [("It is so.", 1.0), ("Never.", 0.0)]

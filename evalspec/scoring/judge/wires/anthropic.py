@@ -68,7 +68,8 @@ def _read_reply(reply: Mapping[str, Any]) -> JudgeReply:
 
 def _read_choice(content: list[Any], reason: Any) -> JudgeChoice:
     calls = [block for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
-    text = json.dumps(calls[0].get("input"), ensure_ascii=False) if calls else read_content(content) or ""
+    called = dict.fromkeys(json.dumps(call.get("input"), ensure_ascii=False) for call in calls)
+    text = "\n".join(called) or read_content(content) or ""  # answers that differ are several objects, so none is used
     known = reason if isinstance(reason, str) else ""
     is_truncated, is_refused = known == "max_tokens", known == "refusal"
     return JudgeChoice(

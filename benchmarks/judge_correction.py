@@ -1,0 +1,137 @@
+"""How often corrected intervals contain what people say, and how wide they are.
+
+    python benchmarks/judge_correction.py real FOLDER # pairs that judges and people graded: FOLDER/judges, human.qrels
+    python benchmarks/judge_correction.py simulated   # judges of a given kappa
+    python benchmarks/judge_correction.py search      # the worst case over sensitivity, specificity, share, labels
+
+The width is relative to Clopper and Pearson's interval on the labels alone. `--draws` is the number of draws per cell.
+"""
+
+import argparse
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalspec.verdict.correction.estimates import Opinions, correct
+from evalspec.verdict.stats.bounded import compute_bounded_interval, compute_share_interval
+
+Column = NDArray[np.float64]
+
+
+class Cell(NamedTuple):
+    """Share of the draws whose interval contains people's share, too high and too low ones, and the relative width."""
+
+    covered: float
+    above: float
+    below: float
+    width: float
+    alone: float
+
+
+def measure(judged: Column, people: Column, replies: int, labels: int, draws: int, rng: np.random.Generator) -> Cell:
+    """Draw replies from a pool, and labels from the replies. The target is people's share in the pool."""
+    target = people.mean()
+    hits = np.zeros(4)
+    widths = np.zeros(2)
+    for _ in range(draws):
+        places = rng.choice(len(people), replies, replace=False)
+        said, known = judged[places].tolist(), people[places[:labels]]
+        found = correct(Opinions(said, [*known.tolist(), *[None] * (replies - labels)]))
+        plain = compute_share_interval(round(known.sum()), labels, 0.95)
+        alone = compute_bounded_interval(said, (0.0, 1.0))
+        assert found is not None and alone is not None
+        low, high = found.interval
+        hits += low <= target <= high, low > target, high < target, alone[0] <= target <= alone[1]
+        widths += high - low, plain[1] - plain[0]
+    shares = hits / draws
+    return Cell(shares[0], shares[1], shares[2], widths[0] / widths[1], shares[3])
+
+
+def run_real(folder: Path, draws: int) -> Iterator[str]:
+    """Yield coverage and width for each size, over the judges of a folder."""
+    pairs = [line.split() for line in (folder / "human.qrels").read_text().splitlines()]
+    people = np.array([float(int(grade) >= 2) for *_, grade in pairs])
+    judges = {path.stem: read_judge(path, pairs) for path in sorted((folder / "judges").glob("*.txt"))}
+    for replies, labels in product((200, 1000), (30, 50, 100)):
+        rng = np.random.default_rng(replies + labels)
+        cells = {name: measure(judged, people, replies, labels, draws, rng) for name, judged in judges.items()}
+        covered = [cell.covered for cell in cells.values()]
+        widths = [cell.width for cell in cells.values()]
+        worst = min(cells, key=lambda name: cells[name].covered)
+        yield (
+            f"N {replies:4} labels {labels:3}: covered {np.mean(covered):.1%}, least {min(covered):.1%} ({worst}), "
+            f"width {np.mean(widths):.3f}, widest {max(widths):.3f}, "
+            f"judge alone {np.mean([cell.alone for cell in cells.values()]):.1%}"
+        )
+
+
+def read_judge(path: Path, pairs: list[list[str]]) -> Column:
+    """Return the judge's verdict on each pair: 1 for a grade of 2 or more. Grades outside 0 to 3 count as 3."""
+    grades = {(query, passage): float(grade) for query, _, passage, grade in map(str.split, path.open())}
+    return np.array([float(grades.get((query, passage), 0.0) >= 2) for query, _, passage, _ in pairs])
+
+
+def run_simulated(draws: int) -> Iterator[str]:
+    """Yield coverage and width for judges of a given kappa, with 30 % of the replies good."""
+    rng = np.random.default_rng(8)
+    people = (rng.random(200_000) < 0.3).astype(float)
+    for kappa, (replies, labels) in product((0.8, 0.9), ((200, 50), (400, 100), (1000, 100), (200, 100))):
+        flips = (1 - kappa) * 0.3 * 0.7  # of each kind: they keep the share, and give this kappa
+        chances = np.where(people == 1, flips / 0.3, flips / 0.7)
+        judged = np.where(rng.random(len(people)) < chances, 1 - people, people)
+        cell = measure(judged, people, replies, labels, draws, rng)
+        yield f"kappa {kappa} N {replies:4} labels {labels:3}: covered {cell.covered:.1%}, width {cell.width:.3f}"
+
+
+def run_search(draws: int) -> Iterator[str]:
+    """Yield the worst cases: all cells with few draws, then the worst of them with all draws."""
+    cells = [
+        (labels, replies, *rates)
+        for labels in (20, 30, 50, 100, 200, 500)
+        for replies in {2 * labels, 1000, 4000}
+        for rates in product((0.02, 0.3, 0.6, 0.9, 1.0), (0.02, 0.3, 0.6, 0.9, 1.0), (0.02, 0.05, 0.1, 0.3, 0.5))
+        if replies >= labels
+    ]
+    rng = np.random.default_rng(1)
+    for _ in range(2):
+        found = [(search(cell, draws // 20, rng).covered, cell) for cell in cells]
+        cells = [cell for _, cell in sorted(found)[: max(10, len(found) // 20)]]
+    for cell in cells[:10]:
+        labels, replies, sensitivity, specificity, share = cell
+        exact = search(cell, draws, rng)
+        yield (
+            f"labels {labels} N {replies} sensitivity {sensitivity} specificity {specificity} share {share}: covered "
+            f"{exact.covered:.1%} (too high {exact.above:.1%}, too low {exact.below:.1%})"
+        )
+
+
+def search(cell: tuple[int, int, float, float, float], draws: int, rng: np.random.Generator) -> Cell:
+    """Return the measures of one case, from a pool of 200,000 replies."""
+    labels, replies, sensitivity, specificity, share = cell
+    people = (rng.random(200_000) < share).astype(float)
+    chances = np.where(people == 1, sensitivity, 1 - specificity)
+    return measure((rng.random(len(people)) < chances).astype(float), people, replies, labels, draws, rng)
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("part", choices=("real", "simulated", "search"))
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--draws", type=int, default=2000)
+    given = parser.parse_args()
+    lines = {
+        "real": lambda: run_real(given.folder, given.draws),
+        "simulated": lambda: run_simulated(given.draws),
+        "search": lambda: run_search(given.draws),
+    }
+    for line in lines[given.part]():
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Which replies a person scores without sight of the judge, in which order, and with which probability each was drawn.
+
+The random order of a dataset depends only on the seed and on the ids, so the first 50 replies are among the first 100.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.curation.labels.binding import is_applicable
+from evalspec.curation.labels.judged_run import CaseFilter, JudgedRun
+from evalspec.inputs.datasets.selection import rank_ids
+from evalspec.model import Threshold
+from evalspec.model.corrections import Draw, DrawKind
+from evalspec.model.labels import Label, Target
+from evalspec.verdict.correction.design import PILOT, Stratum, allocate_labels, compute_spread, find_next
+from evalspec.verdict.correction.sequence import compute_confidence_sequence
+from evalspec.verdict.outline import MetricOutline
+
+_MOST_VALUES = 6
+"""Scores of a judge with more distinct values are put into so many strata of equal size."""
+
+
+class LabelDesign(Struct, frozen=True):
+    """How replies are drawn for one metric.
+
+    `kind`: RANDOM, STRATIFIED by the judge's value after a random pilot, or SEQUENTIAL until the threshold is decided.
+    `size`: replies of each dataset; None: no limit. `is_new`: ask only about replies without a label, first where a
+    label narrows the interval most.
+    """
+
+    metric: str
+    kind: DrawKind = DrawKind.RANDOM
+    size: int | None = None
+    seed: int = 0
+    datasets: Sequence[str] = ()
+    is_new: bool = False
+
+    @property
+    def wanted(self) -> CaseFilter:
+        """The replies that can be drawn."""
+        return CaseFilter(self.metric, self.datasets, is_rated=True)
+
+
+class Population(Struct, frozen=True):
+    """The replies of a dataset to which a metric applies, in random order.
+
+    `judged`: the judge's score of each; None: it has none.
+    """
+
+    dataset: str
+    metric: MetricOutline
+    judged: Mapping[Target, float | None]
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The range of the scores, which `check_ratable` has checked."""
+        return self.metric.reach or (0.0, 1.0)
+
+    def stratify(self) -> dict[int, list[Target]]:
+        """Return the replies by the judge's value, in random order; those without one are a stratum of their own."""
+        values = sorted(value for value in self.judged.values() if value is not None)
+        distinct = sorted(set(values))
+        if len(distinct) > _MOST_VALUES:
+            distinct = sorted({values[len(values) * part // _MOST_VALUES] for part in range(_MOST_VALUES)})
+        strata: dict[int, list[Target]] = {}
+        for target, value in self.judged.items():
+            place = -1 if value is None else sum(value >= one for one in distinct)
+            strata.setdefault(place, []).append(target)
+        return strata
+
+
+def read_populations(run: JudgedRun, design: LabelDesign) -> list[Population]:
+    """Return the population of each dataset that has the metric.
+
+    Raises:
+        InvalidInput: There is no such dataset or metric.
+    """
+    run.check(design.wanted)
+    names = [name for name in design.datasets or run.outlines if run.has_metric(name, design.metric)]
+    return [_read_population(run, name, design) for name in names]
+
+
+def _read_population(run: JudgedRun, dataset: str, design: LabelDesign) -> Population:
+    judged: dict[str, tuple[Target, float | None]] = {}
+    for sample, attempts in run.list_answered(dataset):
+        for number, scores in attempts:
+            score = scores.get(design.metric)
+            if score is not None and is_applicable(score):
+                target = dataset, sample.id, number, design.metric
+                judged[f"{sample.id}\0{number}"] = target, score.value
+    order = rank_ids(judged, design.seed)
+    return Population(dataset, run.find_metric(dataset, design.metric), dict(judged[name] for name in order))
+
+
+def plan_draws(population: Population, design: LabelDesign, given: Mapping[Target, Label]) -> dict[Target, Draw]:
+    """Return the replies to label, in their order, with how each is drawn.
+
+    `given`: the label of each reply that has one, and for `is_new` those of everybody.
+    """
+    if design.is_new:
+        return dict(_plan_new(population, design, given))
+    if design.kind is DrawKind.STRATIFIED:
+        return _plan_strata(population, design, given)
+    total = len(population.judged)
+    size = total if design.size is None else min(design.size, total)
+    first = zip(count(1), list(population.judged)[:size], strict=False)
+    if design.kind is DrawKind.SEQUENTIAL:
+        return {target: _draw(design, place, place / total) for place, target in first}
+    return {target: _draw(design, place, size / total) for place, target in first}
+
+
+def _draw(design: LabelDesign, place: int, probability: float) -> Draw:
+    return Draw(kind=design.kind, seed=design.seed, probability=min(1.0, probability), place=place)
+
+
+def _plan_strata(population: Population, design: LabelDesign, given: Mapping[Target, Label]) -> dict[Target, Draw]:
+    """Return the pilot, and once it is labelled what is drawn within the strata."""
+    total, places = len(population.judged), {target: place for place, target in enumerate(population.judged, 1)}
+    pilot = replace(design, kind=DrawKind.RANDOM, size=None)
+    drawn = [target for target, label in given.items() if label.draw.kind is DrawKind.RANDOM and target in places]
+    if len(drawn) < min(PILOT, total):
+        every = list(population.judged)[: design.size]
+        return {target: _draw(pilot, places[target], min(PILOT, total) / total) for target in every}
+    strata = list(population.stratify().values())
+    counts = allocate_labels([_describe(one, population, given, drawn) for one in strata], design.size or total)
+    found = {target: _draw(pilot, places[target], PILOT / total) for target in drawn}
+    for stratum, wanted in zip(strata, counts, strict=True):
+        others = [target for target in stratum if target not in found]
+        more = wanted - (len(stratum) - len(others))
+        found |= {target: _draw(design, places[target], wanted / len(stratum)) for target in others[: max(more, 0)]}
+    return dict(sorted(found.items(), key=lambda entry: places[entry[0]]))
+
+
+def _plan_new(
+    population: Population, design: LabelDesign, given: Mapping[Target, Label]
+) -> Iterator[tuple[Target, Draw]]:
+    strata = list(population.stratify().values())
+    waiting = [[target for target in one if target not in given] for one in strata]
+    known = [_describe(one, population, given, given) for one in strata]
+    taken = [0] * len(strata)
+    for place in count(1):
+        best = find_next(known)
+        if best is None or place > (design.size or place):
+            return
+        target = waiting[best].pop(0)
+        taken[best] += 1
+        known[best] = replace(known[best], labels=known[best].labels + 1)
+        yield target, _draw(design, place, taken[best] / (taken[best] + len(waiting[best])))
+
+
+def _describe(
+    stratum: Sequence[Target], population: Population, given: Mapping[Target, Label], counted: Collection[Target]
+) -> Stratum:
+    """Return size, labels and spread of a stratum. `counted`: the replies whose labels count."""
+    values = [given[one].value for one in stratum if one in given and one in counted]
+    spread = compute_spread([value for value in values if value is not None], population.bounds)
+    return Stratum(len(stratum), len(values), spread)
+
+
+def find_decision(population: Population, limits: Sequence[Threshold], labels: Sequence[Label]) -> str | None:
+    """Return in words how the labels decide the thresholds of a mean; None if they do not yet.
+
+    `labels`: in the order of their places. The confidence sequence holds at every number of labels.
+    """
+    values = [label.value for label in labels if label.value is not None]
+    if not values:
+        return None
+    low, high = compute_confidence_sequence(values, population.bounds)[-1]
+    ends = f"after {len(values)} labels the mean is between {low:.3g} and {high:.3g} (95 % confidence sequence)"
+    if all(limit.holds(low) and limit.holds(high) for limit in limits):
+        return f"decided: the threshold is met; {ends}"
+    if any(limit.undercut_by(high) or limit.exceeded_by(low) for limit in limits):
+        return f"decided: the threshold is missed; {ends}"
+    return None
+
+
+def find_limits_of_mean(run: JudgedRun, dataset: str, metric: MetricOutline) -> list[Threshold]:
+    """Return the thresholds on the mean over a whole dataset.
+
+    Raises:
+        InvalidInput: There is none, so that no number of labels decides.
+    """
+    limits = [
+        one
+        for one in run.outlines[dataset].thresholds
+        if one.metric == metric.name and one.slice is None and (one.stat or metric.statistic) == "mean"
+    ]
+    if not limits:
+        message = f"dataset '{dataset}' has no threshold on the mean of {metric.name}"
+        raise InvalidInput(Problem(message, "use --random N", field="--until-decided"))
+    return limits

@@ -1,0 +1,188 @@
+"""What people say about the judged scores of a run: the labels that can correct a judge, and why others cannot."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from msgspec.structs import replace
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
+from evalspec.curation.labels.cases import LabelledRun
+from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, list_blind_scores
+from evalspec.curation.labels.drawing import LabelDesign, read_populations
+from evalspec.curation.labels.exchanging import check_suffix, list_unbound, read_lines
+from evalspec.curation.labels.files import list_labelled_runs
+from evalspec.curation.labels.judged_run import JudgedRun
+from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
+from evalspec.model.labels import Label, LabelVerdict, Target
+from evalspec.runs.store.run_store import RunStore
+from evalspec.verdict.stats.agreement import compute_interval_alpha
+
+IN_SIGHT = "given with the score in sight"
+CHOSEN = "chosen, not drawn at random"
+REPLACED = "two of one person: the later one counts"
+
+
+def collect_opinions(
+    run: JudgedRun, labels: Iterable[Label], metrics: Collection[str] | None = None
+) -> tuple[PeopleScores, ...]:
+    """Return for each judged metric of each dataset the labels that were given blindly and drawn at random.
+
+    Of several people's labels on a reply, the mean. The probability of a draw is that of the whole draw: of a larger
+    draw with the same seed, or of the stratum.
+
+    Args:
+        run: A run that is open.
+        labels: Labels of any run, in any order, replaced and withdrawn ones included.
+        metrics: Names. Default: every metric that has a judge.
+
+    Raises:
+        StoreError: The run is damaged.
+    """
+    known = drop_withdrawn_scores(labels)
+    by_metric: dict[tuple[str, str | None], list[Label]] = {}
+    for one in known:
+        by_metric.setdefault((one.dataset, one.metric), []).append(one)
+    return tuple(
+        _collect(run, dataset, metric.name, by_metric.get((dataset, metric.name), ()))
+        for dataset, outline in run.outlines.items()
+        for metric in outline.metrics
+        if (metric.judged if metrics is None else metric.name in metrics)
+    )
+
+
+def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label]) -> PeopleScores:
+    reasons = [
+        (one, _explain(one, match))
+        for target, own in group_by_target(labels).items()
+        for one, match in run.list_matches(target, own)
+    ]
+    usable = [one for one, reason in reasons if reason is None]
+    counting = list_blind_scores(usable)
+    left_out = Counter(reason for one, reason in reasons if reason and one.verdict is not LabelVerdict.WITHDRAWN)
+    left_out += Counter({REPLACED: len(usable) - len(counting)})
+    by_target = group_by_target(_complete_draws(run, dataset, metric, counting))
+    return PeopleScores(
+        dataset=dataset,
+        metric=metric,
+        scores=tuple(_combine(own) for own in by_target.values()),
+        unchanged=tuple(_find_unchanged(run, dataset, metric, by_target)),
+        left_out=dict(sorted(left_out.items())),
+        alpha=compute_interval_alpha([_list_values(own) for own in by_target.values()]),
+    )
+
+
+def _find_unchanged(
+    run: JudgedRun, dataset: str, metric: str, labels: Mapping[Target, Sequence[Label]]
+) -> Iterable[tuple[str, int]]:
+    """Return sample and attempt of the replies from which labels of earlier runs were drawn: those of equal replies.
+
+    Of a run that is gone, only the labelled replies are known to be equal.
+    """
+    carried = {target: own[-1].run for target, own in labels.items() if own[-1].run != run.id}
+    found = {(target[1], target[2]): None for target in carried}
+    store = RunStore(run.files.root)
+    for earlier in sorted(set(carried.values())):
+        if (store.runs / earlier).is_dir():
+            found |= dict.fromkeys(_list_unchanged(run, LabelledRun(store, earlier), dataset, metric))
+    return sorted(found)
+
+
+def _explain(label: Label, match: LabelMatch) -> str | None:
+    """Return why a label corrects nothing; None if it may."""
+    if not label.is_blind:
+        return IN_SIGHT
+    if match is not LabelMatch.COUNTS:
+        return str(match)
+    return CHOSEN if label.draw.kind is DrawKind.CHOSEN or label.draw.probability is None else None
+
+
+def _combine(labels: Sequence[Label]) -> PeopleScore:
+    last = labels[-1]
+    return PeopleScore(
+        id=last.sample,
+        attempt=last.attempt,
+        value=fmean(_list_values(labels)),
+        labellers=len(labels),
+        run=last.run,
+        draw=max((one.draw for one in labels), key=lambda draw: draw.probability or 0.0),
+    )
+
+
+def _list_values(labels: Iterable[Label]) -> list[float]:
+    return [one.value for one in labels if one.value is not None]
+
+
+def _complete_draws(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label]) -> list[Label]:
+    """Return labels with the probability of the whole draw, which grew after the first of them were given."""
+    stratified = {(one.run, one.draw.seed) for one in labels if one.draw.kind is DrawKind.STRATIFIED}
+    strata = _number_strata(run, dataset, metric) if stratified else {}
+
+    def name_draw(one: Label) -> tuple[str, int | None, int | None]:
+        stratum = strata.get(one.target) if (one.run, one.draw.seed) in stratified else None
+        return one.run, one.draw.seed, stratum
+
+    largest: dict[tuple[str, int | None, int | None], float] = {}
+    for one in labels:
+        largest[name_draw(one)] = max(largest.get(name_draw(one), 0.0), one.draw.probability or 0.0)
+    return [replace(one, draw=replace(one.draw, probability=largest[name_draw(one)])) for one in labels]
+
+
+def _number_strata(run: JudgedRun, dataset: str, metric: str) -> Mapping[Target, int]:
+    (population,) = read_populations(run, LabelDesign(metric, datasets=(dataset,)))
+    return {target: number for number, own in population.stratify().items() for target in own}
+
+
+def read_label_file(path: Path | str) -> list[Label]:
+    """Return the labels of a file, as `labels export` writes it. What they are about is not checked.
+
+    Args:
+        path: `.jsonl` or `.csv`.
+
+    Raises:
+        InvalidInput: A line is invalid, or does not say what was judged. Every such line is reported with its place.
+    """
+    place = Path(path)
+    check_suffix(place)
+    problems: list[Problem] = []
+    lines = list(read_lines(place, str(place), problems))
+    problems += [fault for line in lines for fault in list_unbound(line)]
+    if problems:
+        raise InvalidInput(problems)
+    return [line.label for line in lines]
+
+
+def find_people(store: RunStore, given: Path | None) -> Callable[[str], tuple[PeopleScores, ...]] | None:
+    """Return a function that collects what people say about the scores of a run, by its id; None without any label.
+
+    `given`: a file of labels, beside those of the store.
+
+    Raises:
+        InvalidInput: The file cannot be read, or a line in it is invalid.
+        StoreError: The folder of labels cannot be read.
+    """
+    others = [] if given is None else read_label_file(given)
+    if not others and not list_labelled_runs(store.root):
+        return None
+
+    def collect(run: str) -> tuple[PeopleScores, ...]:
+        opened = LabelledRun(store, run)
+        found = collect_opinions(opened, [*opened.files.read_all(), *others])
+        return tuple(one for one in found if one.scores or one.left_out)
+
+    return collect
+
+
+def _list_unchanged(run: JudgedRun, earlier: JudgedRun, dataset: str, metric: str) -> Iterator[tuple[str, int]]:
+    """Yield sample and attempt of the replies that are byte-identical to those of an earlier run."""
+    if dataset not in earlier.outlines or not earlier.has_metric(dataset, metric):
+        return
+    for sample, attempts in run.list_answered(dataset):
+        for number, _ in attempts:
+            target = dataset, sample.id, number, metric
+            cases = [one.read_case(target) for one in (run, earlier)]
+            digests = {compute_reply_digest(case.exchange) if case else None for case in cases}
+            if len(digests) == 1 and None not in digests:
+                yield sample.id, number

@@ -1,0 +1,157 @@
+"""Limits on judged metrics, with what people say about the replies."""
+
+import pytest
+from msgspec.structs import replace
+
+from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.model import (
+    Attempt,
+    Basis,
+    Direction,
+    Draw,
+    DrawKind,
+    PeopleScore,
+    PeopleScores,
+    SampleResult,
+    SampleStatus,
+    Score,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.verdict.correction.people import list_opinion_notes
+from evalspec.verdict.gate import compute_outcome
+from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.summary import summarise
+
+PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
+JUDGED = MetricOutline("faithfulness", "mean", Direction.HIGHER, (0.0, 1.0), judged=True)
+DRAWN = Draw(kind=DrawKind.RANDOM, seed=1, probability=0.5)
+
+
+def samples_of(*scores):
+    return [
+        SampleResult(
+            id=f"s{number}",
+            status=SampleStatus.ANSWERED,
+            scores={"faithfulness": Score.failed("judge down") if score is None else Score.scored(score)},
+        )
+        for number, score in enumerate(scores)
+    ]
+
+
+def people_of(*values, **options):
+    scores = [
+        PeopleScore(id=f"s{number}", value=value, run="r", draw=DRAWN)
+        for number, value in enumerate(values)
+        if value is not None
+    ]
+    return {"faithfulness": PeopleScores(dataset="qa", metric="faithfulness", scores=tuple(scores), **options)}
+
+
+def decide(samples, people=None, *, judge="auto", **limit):
+    return compute_outcome(Threshold("faithfulness", **limit), JUDGED, samples, CiGate(judge=judge), None, people)
+
+
+LENIENT = samples_of(*[1.0] * 190, *[0.0] * 10)
+"""A judge that passes 95 %. """
+TWO_OF_THREE = people_of(*[1.0, 1.0, 0.0] * 16)
+"""People pass 67 % of what it passes."""
+
+
+def test_the_value_of_people_takes_the_place_of_the_judges():
+    alone, corrected = decide(LENIENT, min=0.8), decide(LENIENT, TWO_OF_THREE, min=0.8)
+    assert (alone.status, alone.basis, alone.value) == (PASS, Basis.JUDGE, 0.95)
+    assert (corrected.status, corrected.basis) == (FAIL, Basis.PEOPLE)
+    assert corrected.value == pytest.approx(2 / 3)
+
+
+def test_the_interval_is_of_people_too():
+    limit = {"min": 0.6, "confidence": 0.95}
+    assert decide(LENIENT, **limit).status is PASS
+    found = decide(LENIENT, TWO_OF_THREE, **limit)
+    assert (found.status, found.bound) == (FAIL, pytest.approx(0.52, abs=0.02))
+    assert decide(LENIENT, people_of(*[1.0] * 60), **limit).status is PASS
+    assert decide(LENIENT, people_of(*[0.0] * 60), **limit).status is FAIL
+
+
+def test_replies_without_a_score_are_not_taken_from_the_rest():
+    """Half of the replies have no score of the judge, and no label."""
+    half = samples_of(*[1.0] * 100, *[None] * 100)
+    found = decide(half, people_of(*[1.0] * 30), min=0.8)
+    assert found.status is INCOMPLETE
+    assert decide(half, people_of(*[0.0] * 30), min=0.8).status is FAIL
+
+
+@pytest.mark.parametrize(
+    ("people", "judge", "status", "said"),
+    [
+        (None, "require", INCOMPLETE, "requires people's labels, and there are no blind random labels"),
+        (people_of(1.0, 1.0), "require", INCOMPLETE, "2 blind random labels are too few"),
+        (people_of(*[1.0] * 30), "require", PASS, None),
+        (people_of(*[1.0] * 30), "off", PASS, None),
+        (None, {"minAgreement": 0.4}, INCOMPLETE, "the agreement is unknown"),
+        (people_of(*[1.0, 0.0] * 20), {"minAgreement": 0.4}, INCOMPLETE, "may be as low as"),
+        (people_of(*[1.0] * 30, alpha=0.5), "auto", INCOMPLETE, "people do not agree with each other: alpha is 0.50"),
+        (people_of(*[1.0] * 30, alpha=0.7), "auto", PASS, None),
+    ],
+)
+def test_what_a_manifest_may_ask_for(people, judge, status, said):
+    found = decide(LENIENT, people, judge=judge, min=0.3)
+    assert found.status is status
+    assert said is None or said in found.reason
+
+
+def test_off_is_the_judges_opinion():
+    found = decide(LENIENT, people_of(*[0.0] * 60), judge="off", min=0.8)
+    assert (found.status, found.basis, found.value) == (PASS, Basis.JUDGE, 0.95)
+
+
+def test_a_metric_without_a_judge_has_no_basis():
+    plain = replace(JUDGED, judged=False)
+    found = compute_outcome(
+        Threshold("faithfulness", min=0.8), plain, LENIENT, CiGate(judge="require"), None, TWO_OF_THREE
+    )
+    assert (found.status, found.basis) == (PASS, None)
+
+
+def test_other_statistics_are_the_judges():
+    found = decide(LENIENT, TWO_OF_THREE, min=0.5, stat="median")
+    assert (found.basis, found.value) == (Basis.JUDGE, 1.0)
+
+
+def test_a_summary_has_what_judge_and_people_say():
+    summary = summarise(LENIENT, [JUDGED], None, TWO_OF_THREE)["faithfulness"]
+    found = summary.correction
+    assert (found.judge, found.people, found.labels, found.replies) == (0.95, pytest.approx(2 / 3), 48, 200)
+    assert (summary.value, summary.interval) == (found.value, found.interval)
+    few = summarise(LENIENT, [JUDGED], None, people_of(1.0))["faithfulness"]
+    assert (few.value, few.correction.value, few.correction.reason) == (
+        0.95,
+        None,
+        "1 blind random label is too few",
+    )
+
+
+def test_the_attempts_at_a_sample_are_one_unit():
+    attempts = [Attempt(SampleStatus.ANSWERED, scores={"faithfulness": Score.scored(1.0)})] * 2
+    samples = [replace(sample, attempts=tuple(attempts)) for sample in samples_of(*[1.0] * 40)]
+    scores = [
+        PeopleScore(id=f"s{number}", attempt=attempt, value=float(number % 4 > 0), run="r", draw=DRAWN)
+        for number in range(40)
+        for attempt in (1, 2)
+    ]
+    people = {"faithfulness": PeopleScores(dataset="qa", metric="faithfulness", scores=tuple(scores))}
+    found = decide(samples, people, min=0.5, confidence=0.95)
+    assert found.bound == pytest.approx(0.59, abs=0.02)  # 30 of 40 samples, not 60 of 80 replies
+
+
+def test_limits_that_only_the_judge_meets_are_named():
+    class Dataset:
+        name = "qa"
+        thresholds = (decide(LENIENT, min=0.8), decide(LENIENT, TWO_OF_THREE, min=0.5))
+
+    (note,) = list_opinion_notes([Dataset], CiGate())
+    assert note.startswith(
+        "qa: faithfulness meets a limit in the opinion of the judge, which no person has checked: `evals"
+    )
+    assert list_opinion_notes([Dataset], CiGate(judge="off")) == []
