@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.model import AgentReply, Exchange, Sample
 from evalspec.scoring.judge.belonging import content_words
-from evalspec.scoring.judge.grading import CONTROL_ID
+from evalspec.scoring.judge.cache_file import CONTROL_ID
 from evalspec.scoring.metrics.abstention import is_abstention
 from evalspec.scoring.metrics.base import ControlKind
 

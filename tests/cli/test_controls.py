@@ -4,8 +4,7 @@ import pytest
 
 from evalspec.api.erasure import erase
 from evalspec.runs.store.run_store import RunStore
-from evalspec.scoring.judge.cache_file import find_cached
-from evalspec.scoring.judge.grading import CONTROL_ID
+from evalspec.scoring.judge.cache_file import CONTROL_ID, find_cached
 from servers import scripted_judge
 from servers.scripted_judge import status
 

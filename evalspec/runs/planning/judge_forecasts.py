@@ -22,8 +22,7 @@ from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.controls import MOST_PAIRS, make_controls
-from evalspec.scoring.judge.cache_file import find_cached
-from evalspec.scoring.judge.grading import CONTROL_ID
+from evalspec.scoring.judge.cache_file import CONTROL_ID, find_cached
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.correction.controls import plan_rounds
 

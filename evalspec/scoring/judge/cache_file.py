@@ -22,11 +22,12 @@ from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.git import read_git
 from evalspec.base.json_text import compute_digest
 from evalspec.model.base import Record, built
-from evalspec.scoring.judge.grading import CONTROL_ID
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+CONTROL_ID = "(control cases)"
+"""Takes the place of the id of a sample for replies that evalspec made from several samples of a dataset."""
 MAX_AGE = timedelta(days=30)
 """Older entries are asked again: providers change models behind a name, and a verdict is to be of the present one."""
 MAX_BYTES = 256 * 1024 * 1024

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-CONTROL_ID = "(control cases)"
-"""Takes the place of the id of a sample for replies that evalspec made from several samples of a dataset."""
-
 
 class GradedReply(NamedTuple):
     """Which reply is graded, and the number of the grading, from 0. `sample`: dataset and id."""
