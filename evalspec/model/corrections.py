@@ -57,13 +57,15 @@ class PeopleScores(Record, frozen=True, kw_only=True):
     """The scores of people that count for one metric of one dataset, and how many do not, by reason.
 
     `alpha`: Krippendorff's, where several people labelled the same replies. `unchanged`: sample and attempt of the
-    replies that are byte-identical to one of an earlier run, from whose replies labels were drawn.
+    replies that are byte-identical to one of an earlier run, from whose replies labels were drawn. `unanswered`: of
+    those that were drawn and have no label.
     """
 
     dataset: str
     metric: str
     scores: tuple[PeopleScore, ...] = ()
     unchanged: tuple[tuple[str, int], ...] = ()
+    unanswered: tuple[tuple[str, int], ...] = ()
     left_out: Mapping[str, int] = {}
     alpha: Number | None = None
 
@@ -91,7 +93,8 @@ class Correction(Record, frozen=True, kw_only=True):
     ] = None
     labels: Annotated[Count, Meta(description="Labelled replies that count.")] = 0
     replies: Annotated[Count, Meta(description="Replies that the estimate is about.")] = 0
-    missing: Annotated[Count, Meta(description="Replies that the judge has not scored, and few people have.")] = 0
+    missing: Annotated[Count, Meta(description="Replies of strata without enough labels, which may be anything.")] = 0
+    unanswered: Annotated[Count, Meta(description="Replies that were drawn and not labelled.")] = 0
     kappa: Annotated[
         Number | None, Meta(description="Weighted kappa of judge and people on the labels; null: unknown.")
     ] = None

@@ -7,6 +7,7 @@ I/O.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     LARGEST_VALUE,
     UNDECIDED,
-    Basis,
     Cause,
     DatasetResult,
     RegressionOutcome,
@@ -29,25 +29,18 @@ from evalspec.model import (
     Verdict,
     VerdictStatus,
 )
-from evalspec.verdict.correction.estimates import Corrected
-from evalspec.verdict.correction.people import People, describe_correction, doubt_judge, find_people, gather
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.summary import compute_summary, estimate_scores, in_slice, pool_scores, reply_limits
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
-from evalspec.verdict.validity.estimates import CONFIDENCE
+from evalspec.verdict.wording import name_reasons
+
+if TYPE_CHECKING:
+    from evalspec.verdict.correction.estimates import Corrected
+    from evalspec.verdict.correction.people import People
 
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
-
-_REASONS_SHOWN = 3
-_BY_CAUSE = {
-    Cause.DATASET: "by the dataset",
-    Cause.REPLY: "by the reply",
-    Cause.JUDGE: "by the judge",
-    Cause.STOPPED: "by the end of the run",
-    Cause.OTHER: "by other causes",
-}
 
 
 def compute_outcome(
@@ -56,7 +49,7 @@ def compute_outcome(
     samples: Sequence[SampleResult],
     policy: CiGate,
     cluster: str | None = None,
-    people: People | None = None,
+    people: "People | None" = None,
 ) -> Threshold:
     """Return a threshold with its outcome over the samples of one dataset.
 
@@ -68,9 +61,12 @@ def compute_outcome(
     members = [sample for sample in samples if in_slice(sample, threshold.slice)]
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
     excess = _not_applicable_gap(members, threshold.metric, policy)
-    said = find_people(threshold, metric, policy, people or {})
-    opinions = None if said is None else gather(members, metric, said, cluster)
-    estimate = opinions.estimate(threshold.confidence or CONFIDENCE) if opinions else None
+    consultation = None
+    if metric.judged:
+        from evalspec.verdict.correction.people import consult
+
+        consultation = consult(threshold, metric, members, policy, cluster, people)
+    estimate = consultation.estimate if consultation else None
     missing = [_is_missing(score, bool(excess)) for score in scores]
     measured = _Measured(metric, statistic, scores, clusters, missing, estimate)
     summary = compute_summary(scores, statistic, metric.direction)
@@ -79,14 +75,14 @@ def compute_outcome(
         threshold,
         status=status,
         value=estimate.value if estimate else summary.value,
-        basis=(Basis.PEOPLE if estimate else Basis.JUDGE) if metric.judged else None,
+        basis=consultation.basis if consultation else None,
         bound=bound,
         scored=summary.scored,
         expected=summary.expected,
         not_applicable_causes=summary.not_applicable_causes,
         reason=reason,
     )
-    return doubt_judge(decided, policy, said, describe_correction(opinions) if opinions else None)
+    return consultation.doubt(decided, policy) if consultation else decided
 
 
 def doubt_lost(
@@ -96,7 +92,7 @@ def doubt_lost(
     lost: LostSamples,
     policy: CiGate,
     cluster: str | None,
-    people: People | None = None,
+    people: "People | None" = None,
 ) -> Threshold:
     """Return the outcome, INCOMPLETE if it passes only because samples were lost: if each had the worst score."""
     end = metric.bounds[outcome.min is None]
@@ -124,7 +120,7 @@ class _Measured(Struct, frozen=True):
     scores: Sequence[Score]
     clusters: Sequence[Hashable] | None
     missing: Sequence[bool]
-    people: Corrected | None = None
+    people: "Corrected | None" = None
 
     def fill(self, *, high: bool) -> Sequence[Score]:
         """Return the scores with each missing one at an end of the metric's range."""
@@ -150,7 +146,7 @@ class _Measured(Struct, frozen=True):
             broken, bound if bound is None or abs(bound) < LARGEST_VALUE else None, found.reason if found else None
         )
 
-    def _check_people(self, limit: Threshold, people: Corrected, high: bool | None) -> "_Check":
+    def _check_people(self, limit: Threshold, people: "Corrected", high: bool | None) -> "_Check":
         value = people.value if high is None else people.ends[high]
         bound = people.interval[limit.min is None] if limit.confidence else None
         return _Check(_break(limit, value, bound), bound, None)
@@ -207,7 +203,7 @@ def _coverage_gap(summary: Summary, scores: Sequence[Score], policy: CiGate) -> 
     """Return why too few samples are scored for a verdict, or None."""
     if summary.scored == 0:
         away = [score for score in scores if score.status is ScoreStatus.NOT_APPLICABLE]
-        not_applicable = f"{len(away)} not applicable: {_name_reasons(away)}" if away else ""
+        not_applicable = f"{len(away)} not applicable: {name_reasons(away)}" if away else ""
         counts = ", ".join(filter(None, [_missing_counts(summary), not_applicable]))
         return f"nothing was scored ({counts or 'it applies to no sample'})"
     if summary.scored < policy.min_samples:
@@ -234,18 +230,8 @@ def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: Ci
     if not exceeds_share(len(lacking), total, share, at_least=len(attempts) // max(len(members), 1)):
         return None
     names = name_some(list(dict.fromkeys(name for name, score in of_samples if score.lacks_evidence)))
-    said = f"{len(lacking)} of {total} not applicable: {_name_reasons(lacking)}: {names}"
+    said = f"{len(lacking)} of {total} not applicable: {name_reasons(lacking)}: {names}"
     return f"{said}; maxNotApplicable is {share:g}"
-
-
-def _name_reasons(scores: Sequence[Score]) -> str:
-    """Return reasons with counts, most frequent first: `the response is empty (9)`.
-
-    Where reasons are not kept, the cause takes their place: `by the reply (9)`.
-    """
-    counts = Counter(score.reason or _BY_CAUSE[score.cause or Cause.OTHER] for score in scores)
-    shown = [f"{reason} ({count})" for reason, count in counts.most_common(_REASONS_SHOWN)]
-    return ", ".join(shown) + (f" and {len(counts) - len(shown)} other reasons" if len(counts) > len(shown) else "")
 
 
 def _break(threshold: Threshold, value: float | None, bound: float | None) -> str | None:

@@ -18,12 +18,12 @@ from evalspec.model import (
     Summary,
     Threshold,
 )
-from evalspec.verdict.correction.people import People, describe_correction, gather
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, Estimate, estimate
 
 if TYPE_CHECKING:
+    from evalspec.verdict.correction.people import People
     from evalspec.verdict.outline import MetricOutline
 
 MIN_SLICE = 5
@@ -132,7 +132,7 @@ def summarise(
     samples: Sequence[SampleResult],
     metrics: "Iterable[MetricOutline]",
     cluster: str | None = None,
-    people: People | None = None,
+    people: "People | None" = None,
 ) -> dict[str, Summary]:
     """Return the summary of each metric over the samples, with its interval. `people`: what people say about scores."""
     summaries = {}
@@ -159,6 +159,8 @@ def _correct(
     """Return the summary with the mean of people in place of the judge's, if people say enough."""
     if people is None or not metric.judged:
         return summary
+    from evalspec.verdict.correction.people import describe_correction, gather
+
     found = describe_correction(gather(samples, metric, people, cluster))
     if found.value is None:
         return replace(summary, correction=found)

@@ -1,9 +1,25 @@
 """Numbers, limits and counts in words, for reports to people."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from evalspec.base.plural import counted
-from evalspec.model import Correction, JudgeUsage, RegressionOutcome, Summary, Threshold, VerdictStatus
+from evalspec.base.plural import counted, name_some, pluralize
+from evalspec.model import (
+    Cause,
+    Correction,
+    DatasetResult,
+    JudgeUsage,
+    RegressionOutcome,
+    Score,
+    Summary,
+    Threshold,
+    VerdictStatus,
+)
+from evalspec.model.corrections import JudgeCorrection
+
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.gate_schema import CiGate
 
 MARKS = {
     VerdictStatus.PASS: "✓",
@@ -14,6 +30,14 @@ MARKS = {
 UNKNOWN = "–"
 DEMONSTRATION = "demonstration, not reviewed by people"
 
+_REASONS_SHOWN = 3
+_BY_CAUSE = {
+    Cause.DATASET: "by the dataset",
+    Cause.REPLY: "by the reply",
+    Cause.JUDGE: "by the judge",
+    Cause.STOPPED: "by the end of the run",
+    Cause.OTHER: "by other causes",
+}
 _MOST_DECIMALS = 9
 _SMALL = 0.0095
 """Differences below this get one more digit than values."""
@@ -67,8 +91,8 @@ def render_correction(metric: str, found: Correction | None) -> list[str]:
         return [f"{said}: not corrected, {found.reason}"]
     low, high = (render_value("", end) for end in found.interval or (0.0, 0.0))
     lines = [f"{said}; corrected for all of them {render_value(metric, found.value)} ({low} – {high})"]
-    if found.missing:
-        lines.append(f"{counted(found.missing, 'reply', 'replies')} without enough labels may be anything to people")
+    if unknown := found.missing + found.unanswered:
+        lines.append(f"{counted(unknown, 'reply', 'replies')} without labels may be anything to people")
     if found.kappa is not None and found.kappa_interval is not None:
         low, high = (f"{end:.2f}" for end in found.kappa_interval)
         lines.append(f"kappa of judge and people {found.kappa:.2f} ({low} – {high})")
@@ -172,3 +196,29 @@ def _render_cost(costs: Sequence[float | None]) -> str:
 def render_amount(cost: float) -> str:
     """Return a cost with at least two significant digits and at least two decimals."""
     return f"{cost:,.2f}" if cost >= 1 or cost == 0 else f"{cost:.2g}"
+
+
+def name_reasons(scores: Sequence[Score]) -> str:
+    """Return reasons with counts, most frequent first: `the response is empty (9)`.
+
+    Where reasons are not kept, the cause takes their place: `by the reply (9)`.
+    """
+    counts = Counter(score.reason or _BY_CAUSE[score.cause or Cause.OTHER] for score in scores)
+    shown = [f"{reason} ({count})" for reason, count in counts.most_common(_REASONS_SHOWN)]
+    return ", ".join(shown) + (f" and {len(counts) - len(shown)} other reasons" if len(counts) > len(shown) else "")
+
+
+def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate") -> list[str]:
+    """Return which limits of each dataset are met only by the word of the judge."""
+    if policy.judge.correct is JudgeCorrection.OFF:
+        return []
+    trusted = [
+        (one.name, list(dict.fromkeys(limit.metric for limit in one.thresholds if limit.is_opinion)))
+        for one in datasets
+    ]
+    return [
+        f"{name}: {name_some(metrics)} {pluralize(len(metrics), 'meets a limit', 'meet limits')} in the opinion of the "
+        f"judge, which no person has checked: `evalspec label RUN --metric '{metrics[0]}' --random 50`"
+        for name, metrics in trusted
+        if metrics
+    ]

@@ -7,6 +7,7 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     Attempt,
     Basis,
+    DatasetResult,
     Direction,
     Draw,
     DrawKind,
@@ -18,10 +19,10 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
-from evalspec.verdict.correction.people import list_opinion_notes
 from evalspec.verdict.gate import compute_outcome
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import summarise
+from evalspec.verdict.wording import list_opinion_notes
 
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 JUDGED = MetricOutline("faithfulness", "mean", Direction.HIGHER, (0.0, 1.0), judged=True)
@@ -146,12 +147,10 @@ def test_the_attempts_at_a_sample_are_one_unit():
 
 
 def test_limits_that_only_the_judge_meets_are_named():
-    class Dataset:
-        name = "qa"
-        thresholds = (decide(LENIENT, min=0.8), decide(LENIENT, TWO_OF_THREE, min=0.5))
-
-    (note,) = list_opinion_notes([Dataset], CiGate())
+    limits = (decide(LENIENT, min=0.8), decide(LENIENT, TWO_OF_THREE, min=0.5))
+    dataset = DatasetResult(name="qa", selected=200, answered=200, thresholds=limits, samples=(), metrics={})
+    (note,) = list_opinion_notes([dataset], CiGate())
     assert note.startswith(
         "qa: faithfulness meets a limit in the opinion of the judge, which no person has checked: `evals"
     )
-    assert list_opinion_notes([Dataset], CiGate(judge="off")) == []
+    assert list_opinion_notes([dataset], CiGate(judge="off")) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalspec import labels
-from evalspec.curation.labels.drawing import Design
+from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.runs.store.run_store import RunStore
 from labels.conftest import STORE
@@ -33,10 +33,10 @@ def run(project, *options):
     return project.evaluate("--responses", "replies.jsonl", "--json", *options)
 
 
-def label(count, value, seed=1):
-    """Label replies at random. `value`: a function of the sample's number."""
+def label(count, value, seed=1, drawn=None):
+    """Label replies at random. `value`: a function of the sample's number. `drawn`: of so many; default: of as many."""
     run = labels.LabelledRun(RunStore(STORE), "latest")
-    session = DrawnSession(run, "ada", Design("tone", size=count, seed=seed))
+    session = DrawnSession(run, "ada", LabelDesign("tone", size=drawn or count, seed=seed))
     for _ in range(count):
         case = session.open()
         session.record(case, "rated", value=float(value(int(case.sample[1:]))))
@@ -106,3 +106,16 @@ def test_fail_fast_does_not_trust_the_judge_where_people_may_say_otherwise(rated
     label(30, lambda number: 0)
     limit, _ = tone(run(rated, "--fail-fast"))
     assert (limit["status"], limit["basis"]) == ("FAIL", "people")
+
+
+def test_whoever_stops_early_leaves_the_rest_unknown(rated):
+    """Thirty replies are drawn, and the person stops after the twelfth: the others may be anything."""
+    run(rated)
+    label(12, lambda number: 1, drawn=30)
+    limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["status"], correction["unanswered"]) == ("INCOMPLETE", 18)
+    assert "18 replies that were drawn and not labelled may be anything to people" in limit["reason"]
+    assert correction["interval"][0] < 0.4
+    label(18, lambda number: 1, drawn=30)
+    limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["status"], correction["unanswered"]) == ("PASS", 0)

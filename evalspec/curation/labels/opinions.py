@@ -20,6 +20,9 @@ from evalspec.model.labels import Label, LabelVerdict, Target
 from evalspec.runs.store.run_store import RunStore
 from evalspec.verdict.stats.agreement import compute_interval_alpha
 
+Place = tuple[str, int]
+"""Sample and attempt of a reply."""
+
 IN_SIGHT = "given with the score in sight"
 CHOSEN = "chosen, not drawn at random"
 REPLACED = "two of one person: the later one counts"
@@ -64,30 +67,60 @@ def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label])
     left_out = Counter(reason for one, reason in reasons if reason and one.verdict is not LabelVerdict.WITHDRAWN)
     left_out += Counter({REPLACED: len(usable) - len(counting)})
     by_target = group_by_target(_complete_draws(run, dataset, metric, counting))
+    opened = _open_runs(run, by_target)
+    unchanged = _find_unchanged(run, opened, dataset, metric, by_target)
+    unanswered = set(_list_unanswered(opened, dataset, metric, by_target))
     return PeopleScores(
         dataset=dataset,
         metric=metric,
         scores=tuple(_combine(own) for own in by_target.values()),
-        unchanged=tuple(_find_unchanged(run, dataset, metric, by_target)),
+        unchanged=tuple(unchanged),
+        unanswered=tuple(sorted(unanswered & set(unchanged) if set(opened) > {run.id} else unanswered)),
         left_out=dict(sorted(left_out.items())),
         alpha=compute_interval_alpha([_list_values(own) for own in by_target.values()]),
     )
 
 
+def _open_runs(run: JudgedRun, labels: Mapping[Target, Sequence[Label]]) -> dict[str, JudgedRun]:
+    """Return the runs of the store that labels were given on, by their ids."""
+    store = RunStore(run.files.root)
+    others = {one.run for own in labels.values() for one in own} - {run.id}
+    opened: dict[str, JudgedRun] = {id: LabelledRun(store, id) for id in sorted(others) if (store.runs / id).is_dir()}
+    return {run.id: run, **opened}
+
+
 def _find_unchanged(
-    run: JudgedRun, dataset: str, metric: str, labels: Mapping[Target, Sequence[Label]]
-) -> Iterable[tuple[str, int]]:
-    """Return sample and attempt of the replies from which labels of earlier runs were drawn: those of equal replies.
+    run: JudgedRun, opened: Mapping[str, JudgedRun], dataset: str, metric: str, labels: Mapping[Target, Sequence[Label]]
+) -> list[Place]:
+    """Return the replies from which labels of earlier runs were drawn: those that are equal there.
 
     Of a run that is gone, only the labelled replies are known to be equal.
     """
-    carried = {target: own[-1].run for target, own in labels.items() if own[-1].run != run.id}
-    found = {(target[1], target[2]): None for target in carried}
-    store = RunStore(run.files.root)
-    for earlier in sorted(set(carried.values())):
-        if (store.runs / earlier).is_dir():
-            found |= dict.fromkeys(_list_unchanged(run, LabelledRun(store, earlier), dataset, metric))
+    found = {_place(target) for target, own in labels.items() if own[-1].run != run.id}
+    for earlier in opened.values():
+        if earlier is not run:
+            found |= set(_list_unchanged(run, earlier, dataset, metric))
     return sorted(found)
+
+
+def _list_unanswered(
+    opened: Mapping[str, JudgedRun], dataset: str, metric: str, labels: Mapping[Target, Sequence[Label]]
+) -> Iterator[Place]:
+    """Yield the replies that were drawn at random, and have no label.
+
+    People may have stopped when they liked the result, or passed over what was difficult.
+    """
+    drawn = [one for own in labels.values() for one in own if one.draw.kind is DrawKind.RANDOM]
+    known = {_place(target) for target in labels}
+    for name, seed in {(one.run, one.draw.seed) for one in drawn if one.run in opened and one.draw.seed is not None}:
+        share = max(one.draw.probability or 0.0 for one in drawn if (one.run, one.draw.seed) == (name, seed))
+        (population,) = read_populations(opened[name], LabelDesign(metric, datasets=(dataset,), seed=seed))
+        size = round(share * len(population.judged))
+        yield from (_place(target) for target in list(population.judged)[:size] if _place(target) not in known)
+
+
+def _place(target: Target) -> Place:
+    return target[1], target[2]
 
 
 def _explain(label: Label, match: LabelMatch) -> str | None:
@@ -175,8 +208,8 @@ def find_people(store: RunStore, given: Path | None) -> Callable[[str], tuple[Pe
     return collect
 
 
-def _list_unchanged(run: JudgedRun, earlier: JudgedRun, dataset: str, metric: str) -> Iterator[tuple[str, int]]:
-    """Yield sample and attempt of the replies that are byte-identical to those of an earlier run."""
+def _list_unchanged(run: JudgedRun, earlier: JudgedRun, dataset: str, metric: str) -> Iterator[Place]:
+    """Yield the replies that are byte-identical to those of an earlier run."""
     if dataset not in earlier.outlines or not earlier.has_metric(dataset, metric):
         return
     for sample, attempts in run.list_answered(dataset):

@@ -41,6 +41,12 @@ class JudgePolicy(ManifestModel):
     def _from_word(cls, value: Any) -> Any:
         return {"correct": "off" if value is False else value} if isinstance(value, str | bool) else value
 
+    @model_validator(mode="after")
+    def _off_uses_nothing(self) -> "JudgePolicy":
+        if self.correct is JudgeCorrection.OFF and (self.labels or self.min_agreement is not None):
+            raise ValueError("labels and minAgreement mean nothing with correct: off; remove them, or write auto")
+        return self
+
 
 class CiGate(ManifestModel):
     """The gate: which results decide the exit code, and how much must be measured for PASS."""

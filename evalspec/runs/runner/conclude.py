@@ -45,15 +45,16 @@ from evalspec.runs.runner.replies import (
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.verdict.attempts import compute_repeats
 from evalspec.verdict.correction.controls import doubt_limit, doubt_regression, list_control_notes
-from evalspec.verdict.correction.people import People, list_opinion_notes
 from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
+from evalspec.verdict.wording import list_opinion_notes
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
+    from evalspec.verdict.correction.people import People
 
 _NOTES_SHOWN = 5
 _LAG_SHARE = 0.1
@@ -80,7 +81,7 @@ class RunMetadata(Struct, frozen=True):
     people: tuple[PeopleScores, ...] = ()
     controls: tuple[Controls, ...] = ()
 
-    def people_of(self, dataset: str) -> People:
+    def people_of(self, dataset: str) -> "People":
         """Return what people say about the scores of a dataset, by metric."""
         return {one.metric: one for one in self.people if one.dataset == dataset}
 
@@ -267,7 +268,7 @@ def _bare_scores(scores: Mapping[str, Score]) -> dict[str, Score]:
     }
 
 
-def _slices(planned: DatasetOutline, samples: Sequence[SampleResult], people: People) -> tuple[SliceResult, ...]:
+def _slices(planned: DatasetOutline, samples: Sequence[SampleResult], people: "People") -> tuple[SliceResult, ...]:
     """Return the slices, worst first, small ones last.
 
     They are ordered by the first metric with a threshold, or else by the first metric.

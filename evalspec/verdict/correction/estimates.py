@@ -53,7 +53,8 @@ class Opinions(Struct, frozen=True):
     `judged`: the judge's score of each reply; None: it has none. `people`: the mean of people's scores; None: no label.
     `bounds`: range of the scores. `weights`: 1 / the probability of being drawn for labelling, up to a factor; None:
     all equal. `units`: the cluster of each reply; None: all are independent. `groups`: replies that were drawn for
-    labelling separately have different ones; None: all were drawn together.
+    labelling separately have different ones; None: all were drawn together. `unanswered`: whether each reply was drawn
+    and nobody labelled it, perhaps because that was difficult; None: none.
     """
 
     judged: Sequence[float | None]
@@ -62,25 +63,28 @@ class Opinions(Struct, frozen=True):
     weights: Sequence[float] | None = None
     units: Sequence[Hashable] | None = None
     groups: Sequence[Hashable] | None = None
+    unanswered: Sequence[bool] | None = None
 
 
 class Corrected(Struct, frozen=True):
     """An estimate of people's mean over all replies, in the unit of the scores, with its interval and method.
 
-    `ends`: the estimate with the lowest and the highest score for the replies of strata without labels. `missing`:
-    number of these replies.
+    `ends`: the estimate with the lowest and the highest score for the replies of strata without labels, and for those
+    that were drawn and not labelled. `missing`, `unanswered`: number of the first and of the second.
     """
 
     value: float
     ends: Bounds
     missing: int
+    unanswered: int
     interval: Bounds
     method: str
 
     def describe_missing(self) -> str | None:
         """Return how many replies the estimate leaves out; None if none."""
-        replies = counted(self.missing, "reply", "replies")
-        return f"{replies} without enough labels may be anything to people" if self.missing else None
+        counts = {"without enough labels": self.missing, "that were drawn and not labelled": self.unanswered}
+        said = [f"{counted(count, 'reply', 'replies')} {what}" for what, count in counts.items() if count]
+        return f"{' and '.join(said)} may be anything to people" if said else None
 
 
 def correct(opinions: Opinions, confidence: float = 0.95) -> Corrected | None:
@@ -88,7 +92,7 @@ def correct(opinions: Opinions, confidence: float = 0.95) -> Corrected | None:
 
     Replies that the judge has not scored are a stratum of their own, and so is each group. With fewer than five labels
     on them, they have the lowest score at the lower end of the interval and the highest at the upper end, and the value
-    leaves them out.
+    leaves them out. So it is with replies that were drawn and not labelled, within their stratum.
 
     Raises:
         ValueError: A score is outside the bounds, or the sequences have different lengths.
@@ -104,17 +108,19 @@ def correct(opinions: Opinions, confidence: float = 0.95) -> Corrected | None:
         low + share * (high - low)
         for share in (*map(sums.compute_mean, (None, 0.0, 1.0)), sums.find_end(0.0, tail), sums.find_end(1.0, 1 - tail))
     )
-    return Corrected(value, (ends[0], ends[1]), sums.missing, (first, last), method)
+    return Corrected(value, (ends[0], ends[1]), sums.missing, sums.unanswered, (first, last), method)
 
 
 class _Table(Struct, frozen=True):
     """Opinions as arrays over replies, with scores from 0 to 1; NaN: the judge has none, or nobody labelled it.
 
-    `parts`: number of the group of each reply, or of those in the group that the judge has not scored.
+    `parts`: number of the group of each reply, or of those in the group that the judge has not scored. `is_open`:
+    whether it was drawn and not labelled.
     """
 
     judged: "Matrix"
     people: "Matrix"
+    is_open: "NDArray[numpy.bool_]"
     weights: "Matrix"
     units: "Places"
     parts: "Places"
@@ -142,9 +148,11 @@ def _tabulate(opinions: Opinions) -> _Table:
     )
     units = range(count) if opinions.units is None else number_clusters(opinions.units, count)
     groups = [0] * count if opinions.groups is None else number_clusters(opinions.groups, count)
+    drawn = np.zeros(count, np.bool_) if opinions.unanswered is None else np.array(opinions.unanswered, np.bool_)
     return _Table(
         judged,
         people,
+        drawn & np.isnan(people),
         np.ones(count) if opinions.weights is None else np.array(opinions.weights, np.float64),
         np.array(units, np.intp),
         2 * np.array(groups, np.intp) + np.isnan(judged),
@@ -203,15 +211,18 @@ def _merge(values: "Places", labelled: "Places") -> "Places":
 class _Sums(Struct, frozen=True):
     """Sums over the replies of each kind of unit: arrays of kinds × strata, and the number of units of each kind.
 
-    `sizes`: replies. `labels`: weight of the labelled ones. `scores`: weighted sum of people's scores. `unseen`: weight
-    of the labels of an unseen unit. Strata without labels have an unknown mean.
+    `sizes`: replies. `labels`: weight of the labelled ones. `scores`: weighted sum of people's scores. `open`: weight
+    of those that were drawn and not labelled, `unanswered`: their number. `unseen`: weight of the labels of an unseen
+    unit. Strata without labels have an unknown mean.
     """
 
     counts: "Matrix"
     sizes: "Matrix"
     labels: "Matrix"
     scores: "Matrix"
+    open: "Matrix"
     unseen: float
+    unanswered: int
 
     @property
     def is_known(self) -> "NDArray[numpy.bool_]":
@@ -226,10 +237,12 @@ class _Sums(Struct, frozen=True):
 
     def compute_mean(self, end: float | None) -> float:
         """Return the estimate: the mean over the strata by their sizes. `end`: of those without labels; None: none."""
-        sizes, labels, scores = ((self.counts @ sums)[self.is_known] for sums in (self.sizes, self.labels, self.scores))
-        total = sizes @ (scores / labels)
+        sizes, labels, scores, unknown = (
+            (self.counts @ sums)[self.is_known] for sums in (self.sizes, self.labels, self.scores, self.open)
+        )
         if end is None:
-            return float(total / sizes.sum())
+            return float(sizes @ (scores / labels) / sizes.sum())
+        total = sizes @ ((scores + unknown * end) / (labels + unknown))
         return float((total + end * self.missing) / (sizes.sum() + self.missing))
 
     def find_end(self, end: float, share: float) -> float:
@@ -245,9 +258,9 @@ class _Sums(Struct, frozen=True):
         import numpy as np
 
         weights = generator.standard_gamma(self.counts, size=(rows, len(self.counts)))
-        sizes, labels, scores = (weights @ sums for sums in (self.sizes, self.labels, self.scores))
+        sizes, labels, scores, unknown = (weights @ sums for sums in (self.sizes, self.labels, self.scores, self.open))
         shares = np.where(self.is_known, self.counts @ self.sizes, 0.0)
-        unseen = generator.standard_exponential((rows, 1)) * self.unseen * shares / shares.sum()
+        unseen = unknown + generator.standard_exponential((rows, 1)) * self.unseen * shares / shares.sum()
         means = np.full_like(sizes, end)
         np.divide(scores + unseen * end, labels + unseen, out=means, where=np.broadcast_to(self.is_known, sizes.shape))
         drawn: Matrix = (sizes * means).sum(axis=1) / sizes.sum(axis=1)
@@ -260,16 +273,20 @@ def _sum_units(table: _Table, strata: "Places") -> _Sums:
 
     width, rows = int(strata.max()) + 1, int(table.units.max()) + 1
     enough = np.bincount(strata[table.is_labelled], minlength=width) >= FEWEST
-    weights: Matrix = np.where(table.is_labelled & enough[strata], table.weights, 0.0)
+    is_drawn = (table.is_labelled | table.is_open) & enough[strata]
+    weights: Matrix = np.where(is_drawn, table.weights, 0.0)
     weights = weights * (np.count_nonzero(weights) / (weights.sum() or 1.0))
+    unknown: Matrix = np.where(table.is_open, weights, 0.0)
     cells = table.units * width + strata
 
     def add_up(values: "Matrix") -> "Matrix":
         found: Matrix = np.bincount(cells, weights=values, minlength=rows * width).astype(np.float64)
         return found.reshape(rows, width)
 
-    sums = [add_up(one) for one in (np.ones(len(cells)), weights, weights * np.nan_to_num(table.people))]
+    parts = (np.ones(len(cells)), weights - unknown, weights * np.nan_to_num(table.people), unknown)
+    sums = [add_up(part) for part in parts]
     kinds, repeats = np.unique(np.hstack(sums).round(_DIGITS), axis=0, return_counts=True)
-    sizes, labels, scores = np.hsplit(kinds, 3)
-    unseen = compute_unseen_size(sums[1].sum(axis=1)) if weights.any() else 0.0
-    return _Sums(repeats.astype(np.float64), sizes, labels, scores, unseen)
+    sizes, labels, scores, open_ = np.hsplit(kinds, 4)
+    unseen = compute_unseen_size(add_up(weights).sum(axis=1)) if weights.any() else 0.0
+    counts = repeats.astype(np.float64)
+    return _Sums(counts, sizes, labels, scores, open_, unseen, int(np.count_nonzero(unknown)))

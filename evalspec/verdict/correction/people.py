@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.plural import counted, name_some, pluralize
+from evalspec.base.plural import counted, pluralize
 from evalspec.model import (
     Basis,
     Correction,
-    DatasetResult,
     DrawKind,
     PeopleScore,
     PeopleScores,
@@ -83,16 +82,22 @@ def gather(
     ]
     found = [known.get(reply) for reply, _, _ in rows]
     scores = [one for one in found if one is not None]
-    unchanged = {Reply(*one) for one in people.unchanged}
+    usual = next((one for one in scores if one.draw.kind is DrawKind.RANDOM), None)
+    unchanged, unanswered = ({Reply(*one) for one in part} for part in (people.unchanged, people.unanswered))
     opinions = Opinions(
         judged=[score.value for _, score, _ in rows],
         people=[None if one is None else one.value for one in found],
         bounds=metric.reach or (0.0, 1.0),
-        weights=[1.0 if one is None else 1 / (one.draw.probability or 1.0) for one in found],
+        weights=[_weigh(one or usual) for one in found],
         units=[unit for *_, unit in rows],
         groups=[reply in unchanged for reply, *_ in rows],
+        unanswered=[reply in unanswered for reply, *_ in rows],
     )
     return Correctable(opinions, scores, _explain(metric, scores, opinions))
+
+
+def _weigh(said: PeopleScore | None) -> float:
+    return 1 / (said.draw.probability or 1.0) if said else 1.0
 
 
 def describe_correction(found: Correctable) -> Correction:
@@ -116,30 +121,49 @@ def describe_correction(found: Correctable) -> Correction:
         labels=len(said),
         replies=len(opinions.judged),
         missing=estimate.missing if estimate else 0,
+        unanswered=estimate.unanswered if estimate else 0,
         kappa=kappa.value,
         kappa_interval=kappa.interval,
         reason=None if estimate else found.reason or _say_few(len(said)),
     )
 
 
-def find_people(threshold: Threshold, metric: MetricOutline, policy: "CiGate", people: People) -> PeopleScores | None:
-    """Return what people say about the metric of a limit; None if that does not count, or nobody says anything."""
-    is_mean = (threshold.stat or metric.statistic) == "mean"
-    is_used = metric.judged and is_mean and policy.judge.correct is not JudgeCorrection.OFF
-    return people.get(metric.name) if is_used else None
+class Consultation(Struct, frozen=True):
+    """What people say about a limit on a judged metric: nothing, too little, or enough for an estimate."""
+
+    said: PeopleScores | None = None
+    correction: Correction | None = None
+    estimate: Corrected | None = None
+
+    @property
+    def basis(self) -> Basis:
+        """What the value of the metric rests on."""
+        return Basis.PEOPLE if self.estimate else Basis.JUDGE
+
+    def doubt(self, found: Threshold, policy: "CiGate") -> Threshold:
+        """Return the outcome of the limit, INCOMPLETE where the manifest asks for more than people say."""
+        if found.status not in (VerdictStatus.PASS, VerdictStatus.FAIL):
+            return found
+        reason = next(_list_doubts(found, policy.judge, self.said, self.correction), None)
+        return found if reason is None else replace(found, status=VerdictStatus.INCOMPLETE, reason=reason)
 
 
-def doubt_judge(
-    found: Threshold, policy: "CiGate", said: PeopleScores | None, agreement: Correction | None
-) -> Threshold:
-    """Return the outcome of a limit on a judged metric, INCOMPLETE where the manifest asks for more than there is.
-
-    `said`: what people say about the metric. `agreement`: how well the judge agrees with it.
-    """
-    if found.status not in (VerdictStatus.PASS, VerdictStatus.FAIL) or found.basis is None:
-        return found
-    reason = next(_list_doubts(found, policy.judge, said, agreement), None)
-    return found if reason is None else replace(found, status=VerdictStatus.INCOMPLETE, reason=reason)
+def consult(
+    limit: Threshold,
+    metric: MetricOutline,
+    samples: Sequence[SampleResult],
+    policy: "CiGate",
+    cluster: str | None,
+    people: People | None,
+) -> Consultation:
+    """Return what people say about the metric of a limit. `people`: None if nobody says anything."""
+    is_mean = (limit.stat or metric.statistic) == "mean"
+    is_used = is_mean and policy.judge.correct is not JudgeCorrection.OFF
+    said = (people or {}).get(metric.name) if is_used else None
+    if said is None:
+        return Consultation()
+    found = gather(samples, metric, said, cluster)
+    return Consultation(said, describe_correction(found), found.estimate(limit.confidence or CONFIDENCE))
 
 
 def _list_doubts(
@@ -158,22 +182,6 @@ def _list_doubts(
     alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
     if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
         yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
-
-
-def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate") -> list[str]:
-    """Return which limits of each dataset are met only by the word of the judge."""
-    if policy.judge.correct is JudgeCorrection.OFF:
-        return []
-    trusted = [
-        (one.name, list(dict.fromkeys(limit.metric for limit in one.thresholds if limit.is_opinion)))
-        for one in datasets
-    ]
-    return [
-        f"{name}: {name_some(metrics)} {pluralize(len(metrics), 'meets a limit', 'meet limits')} in the opinion of the "
-        f"judge, which no person has checked: `evalspec label RUN --metric '{metrics[0]}' --random 50`"
-        for name, metrics in trusted
-        if metrics
-    ]
 
 
 def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[Reply, Score]]:
@@ -203,7 +211,7 @@ def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, con
     ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
     value = sum(ordered) / len(ordered)
     interval = compute_confidence_sequence(ordered, opinions.bounds, 1 - confidence)[-1]
-    return Corrected(value, (value, value), 0, interval, SEQUENCE)
+    return Corrected(value, (value, value), 0, 0, interval, SEQUENCE)
 
 
 def _say_few(count: int) -> str:
