@@ -178,3 +178,14 @@ def test_the_plan_has_a_line_for_them(judged, judge):
     judged.evaluation["ciGate"] = {"judge": {"controls": False}}
     judged.write()
     assert judged("plan", "agent.yaml", "--json").document["datasets"][0]["controls"] == []
+
+
+@pytest.mark.usefixtures("lenient")
+def test_a_comparison_by_a_judge_that_distinguishes_nothing_is_incomplete(judged):
+    first = judged.evaluate("--json")
+    judged("runs", "promote", first.document["runId"], "--as", "main")
+    judged.evaluation["ciGate"] = {"baseline": "main"}
+    del judged.evaluation["thresholds"]
+    found = judged.evaluate("--json")
+    assert (found.code, {one["status"] for one in found.document["regressions"]}) == (3, {"INCOMPLETE"})
+    assert "cannot distinguish good from bad" in found.document["regressions"][0]["reason"]
