@@ -86,6 +86,25 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def with_controls() -> None:
+    """Let judges score control cases, as they do for users."""
+
+
+@pytest.fixture(autouse=True)
+def without_controls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No control cases, so that a test sees only what it asks of a judge, unless it asks for `with_controls`."""
+    if "with_controls" in request.fixturenames:
+        return
+
+    async def check_nothing(*_session: object) -> tuple[()]:
+        return ()
+
+    monkeypatch.setattr("evalspec.runs.runner.execute.check_judge", check_nothing)
+    forecaster = "evalspec.runs.planning.judge_forecasts.JudgeForecaster"
+    monkeypatch.setattr(f"{forecaster}.foresee_controls", lambda *_dataset: [])
+
+
+@pytest.fixture
 def agent() -> Iterator[FaultyAgent]:
     """An agent on loopback that answers well until told otherwise."""
     with FaultyAgent() as server:

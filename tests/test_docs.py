@@ -57,6 +57,7 @@ SECTIONS = {
     "metrics[]": metric_schema.MetricEntry,
     "thresholds": metric_schema.Limit,
     "ciGate": gate_schema.CiGate,
+    "ciGate.judge": gate_schema.JudgePolicy,
 }
 SHARING = {retriever_schema.Bm25Options, retriever_schema.HybridOptions, retriever_schema.QdrantOptions}
 WITHOUT_A_TABLE = {

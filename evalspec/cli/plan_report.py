@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from evalspec.base.foreign_text import inert
 from evalspec.base.json_text import render_lines
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _NAME = 11
+_SPANS = ("calls", "input_tokens", "output_tokens", "cost", "seconds")
 _AT_MOST = "≤"
 """The cache may have a score of another judge, metric or reply, which is asked again."""
 
@@ -63,11 +65,8 @@ def _say_calls(forecast: Forecast) -> str:
 
 def _add_costs(forecast: Forecast) -> tuple[float, float] | None:
     """Return the least and the highest cost of a run; None if it is unknown or nothing is judged."""
-    costs = [one.cost for dataset in forecast.datasets for one in dataset.judge]
-    known = [cost for cost in costs if cost is not None]
-    if not known or len(known) < len(costs):
-        return None
-    return sum(low for low, _ in known), sum(high for _, high in known)
+    costs = [one.cost for dataset in forecast.datasets for one in (*dataset.judge, *dataset.controls)]
+    return _add_spans(costs) if costs else None
 
 
 def _say_part(part: PartForecast) -> str:
@@ -98,7 +97,7 @@ def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["Renderab
         most = counted(needed - 1, "cluster")
         lines.append(f"a drop confined to at most {most} is never significant, however large")
     if dataset.judge:
-        yield Padding(_judge_table(dataset.judge), (0, 0, 0, 2))
+        yield Padding(_judge_table(dataset), (0, 0, 0, 2))
     lines += sorted(filter(None, reasons))
     if dataset.only_in_this_run:
         lines.append(f"{counted(dataset.only_in_this_run, 'sample')} of {dataset.samples:,} not in the baseline")
@@ -134,7 +133,7 @@ def _table(dataset: DatasetForecast) -> "RenderableType":
     return table
 
 
-def _judge_table(judge: Sequence[JudgeForecast]) -> "RenderableType":
+def _judge_table(dataset: DatasetForecast) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
@@ -142,7 +141,7 @@ def _judge_table(judge: Sequence[JudgeForecast]) -> "RenderableType":
     table.add_column("judged metric", overflow="fold", min_width=_NAME)
     for title in ("cached", "calls", "tokens", "cost", "seconds"):
         table.add_column(title, justify="right", no_wrap=True)
-    for one in judge:
+    for one in (*dataset.judge, *_add_up(dataset.controls)):
         tokens = tuple(map(sum, zip(one.input_tokens, one.output_tokens, strict=True)))
         spans = (one.calls, tokens, one.cost, one.seconds)
         table.add_row(
@@ -151,6 +150,19 @@ def _judge_table(judge: Sequence[JudgeForecast]) -> "RenderableType":
             *map(_say_span, spans),
         )
     return table
+
+
+def _add_up(controls: Sequence[JudgeForecast]) -> Iterator[JudgeForecast]:
+    """Yield one line for the control cases of all metrics, if there are any."""
+    if controls:
+        spans = {name: _add_spans([getattr(one, name) for one in controls]) for name in _SPANS}
+        counts = {name: sum(getattr(one, name) for one in controls) for name in ("scores", "cached")}
+        yield replace(controls[0], metric="control cases", **spans, **counts)
+
+
+def _add_spans(spans: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    known = [span for span in spans if span is not None]
+    return (sum(low for low, _ in known), sum(high for _, high in known)) if len(known) == len(spans) else None
 
 
 def _say_span(span: Sequence[float] | None) -> str:

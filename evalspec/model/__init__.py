@@ -1,7 +1,7 @@
 """The types that stages pass to each other, and that reports and run logs store."""
 
 from evalspec.model.base import LARGEST_VALUE
-from evalspec.model.corrections import Basis, Correction, Draw, DrawKind, PeopleScore, PeopleScores
+from evalspec.model.corrections import Basis, Controls, Correction, Draw, DrawKind, PeopleScore, PeopleScores
 from evalspec.model.curation import (
     Agreement,
     AgreementMeasure,
@@ -101,6 +101,7 @@ __all__ = [
     "ComparedWith",
     "Confirmation",
     "ConfirmationStatus",
+    "Controls",
     "Correction",
     "Coverage",
     "Curation",

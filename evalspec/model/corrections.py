@@ -1,4 +1,4 @@
-"""What people say about the replies of a run that a judge scored, and what follows for the judge's mean."""
+"""What people say about the replies of a run that a judge scored, and what control cases say about the judge."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -100,3 +100,22 @@ class Correction(Record, frozen=True, kw_only=True):
     ] = None
     kappa_interval: Annotated[Interval | None, Meta(description="95 % interval of `kappa`; null: unknown.")] = None
     reason: Annotated[str | None, Meta(description="Why there is no estimate; null: there is one.")] = None
+
+
+class Controls(Record, frozen=True, kw_only=True):
+    """The judge's scores of cases that are known to be good or bad, for one metric of one dataset."""
+
+    dataset: Annotated[str, Meta(description="Name of the dataset that the cases were made from.")]
+    metric: Annotated[str, Meta(description="Name of the metric.")]
+    good: Annotated[
+        tuple[Number, ...], Meta(description="Scores of the known-good cases: the part that is the judge's word.")
+    ] = ()
+    bad: Annotated[tuple[Number, ...], Meta(description="Scores of the known-bad cases, in the same order.")] = ()
+    p_value: Annotated[
+        Number | None,
+        Meta(description="One-sided p-value of the good cases being scored better (exact, by ranks); null: no test."),
+    ] = None
+    distinguishes: Annotated[
+        bool | None, Meta(description="Whether the judge distinguishes good from bad; null: see `reason`.")
+    ] = None
+    reason: Annotated[str | None, Meta(description="Why the judge was not tested; null: it was.")] = None

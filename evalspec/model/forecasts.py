@@ -100,6 +100,9 @@ class DatasetForecast(Record, frozen=True):
     judge_calls: Annotated[Mapping[str, int], Meta(description="Estimated calls of the judge by metric, no retries.")]
     metrics: Annotated[tuple[MetricForecast, ...], Meta(description="The metrics with a `maxDrop`.")]
     judge: Annotated[tuple[JudgeForecast, ...], Meta(description="What each judged metric will use.")] = ()
+    controls: Annotated[
+        tuple[JudgeForecast, ...], Meta(description="What the control cases of each judged metric will use.")
+    ] = ()
 
     @property
     def requests(self) -> int:

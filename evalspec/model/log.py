@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from evalspec.model.base import Record
-from evalspec.model.corrections import PeopleScores
+from evalspec.model.corrections import Controls, PeopleScores
 from evalspec.model.exchanges import AgentReply, Exchange, JudgeUsage, SearchTrace
 from evalspec.model.samples import Sample
 from evalspec.model.scores import Attempt, SampleStatus, Score
@@ -163,7 +163,15 @@ class PeopleRecord(StoredRecord, frozen=True, tag_field="kind", tag="people"):
     scores: tuple[PeopleScores, ...]
 
 
-LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord
+class ControlsRecord(StoredRecord, frozen=True, tag_field="kind", tag="controls"):
+    """What the judge makes of control cases. The last record counts. Usage and time: as in a ScoresRecord."""
+
+    controls: tuple[Controls, ...]
+    judge_usage: Mapping[str, JudgeUsage] = {}
+    milliseconds: int = 0
+
+
+LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord | ControlsRecord
 LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
 

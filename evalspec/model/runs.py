@@ -10,6 +10,7 @@ from msgspec import Meta, field
 from msgspec.structs import force_setattr, replace
 
 from evalspec.model.base import Number, Record
+from evalspec.model.corrections import Controls
 from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
 from evalspec.model.exchanges import JudgeUsage
@@ -219,6 +220,10 @@ class Run(Record, frozen=True, kw_only=True):
             "count. Empty: no price."
         ),
     ] = {}
+    controls: Annotated[
+        tuple[Controls, ...],
+        Meta(description="What the judge makes of known-good and known-bad cases; empty: nothing is judged, or off."),
+    ] = ()
     datasets: Annotated[tuple[DatasetResult, ...], Meta(description="A result for each selected dataset.")]
 
     @property

@@ -30,6 +30,12 @@ class JudgePolicy(ManifestModel):
         "on the judged metric are INCOMPLETE. Default: not checked.",
     )
 
+    controls: StrictBool = Field(
+        True,
+        description="Whether the judge scores a few known-good and known-bad cases; where it cannot distinguish them, "
+        "limits on the metric are INCOMPLETE.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _from_word(cls, value: Any) -> Any:

@@ -105,7 +105,7 @@ def build_forecast(
         repeats=ForecastRepeats(options.repeat, options.judge_repeat),
         agent_requests=sum(one.agent_requests for one in forecasts),
         retriever_queries=sum(one.retriever_queries for one in forecasts),
-        judge_calls=sum(sum(one.judge_calls.values()) for one in forecasts),
+        judge_calls=sum(map(_add_judge_calls, forecasts)),
         may_confirm=may_confirm,
         part=_foresee_part(datasets, wanted, options),
         datasets=forecasts,
@@ -175,6 +175,7 @@ def _describe(
         judge_calls=calls,
         metrics=metrics,
         judge=tuple(forecaster.foresee(dataset, _judged(dataset), calls)),
+        controls=tuple(forecaster.foresee_controls(dataset, _judged(dataset))) if policy.judge.controls else (),
     )
 
 
@@ -201,6 +202,11 @@ def _count_judge_calls(dataset: PlannedDataset, options: RunOptions) -> dict[str
         for name, root in _judged(dataset).items()
         if root.definition.judge_calls
     }
+
+
+def _add_judge_calls(dataset: DatasetForecast) -> int:
+    """Return the estimated judge calls of a dataset, with the control cases after which a judge can pass."""
+    return sum(dataset.judge_calls.values()) + sum(one.calls[0] for one in dataset.controls)
 
 
 def _note_calls(datasets: Sequence[PlannedDataset]) -> list[str]:

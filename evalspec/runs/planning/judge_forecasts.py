@@ -4,7 +4,7 @@ Tokens of a call and time are those of earlier runs of the manifest, with room f
 are estimated from the texts of the samples, and time is unknown.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -14,15 +14,17 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.trust import current_trust
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import JudgeUsage, Sample
+from evalspec.model import Exchange, JudgeUsage, Sample
 from evalspec.model.forecasts import JudgeForecast, Range, UsageBasis
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
-from evalspec.scoring.judge.cache_file import find_cached
+from evalspec.scoring.controls import MOST_PAIRS, make_controls
+from evalspec.scoring.judge.cache_file import CONTROL_ID, find_cached
 from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.correction.controls import plan_rounds
 
 T = TypeVar("T")
 _MOST_RUNS = 3
@@ -36,6 +38,7 @@ _REPLY_BYTES = 4_000
 _BYTES_PER_TOKEN = (6, 2)
 """Of English text a token has about four bytes, of other scripts and of JSON fewer."""
 _FEWEST_OUTPUT = 10
+_CASES_A_PAIR = 2
 _ROOM, _ANSWER_ROOM = 1.5, 3.0
 """The factors by which a call may need more, or less, than in earlier runs, because replies may be longer or shorter.
 
@@ -69,14 +72,34 @@ class JudgeForecaster:
     ) -> list[JudgeForecast]:
         """Return the forecast of each judged metric. `calls`: its estimated calls, without cache and retries."""
         times = self._options.repeat * self._options.judge_repeat
-        cached = self._count_cached(dataset, times)
+        cached = self._count_cached(dataset, {sample.id for sample in dataset.samples}, times)
         return [self._foresee_metric(metrics[name], dataset, most, times, cached) for name, most in calls.items()]
 
-    def _count_cached(self, dataset: PlannedDataset, times: int) -> dict[str, int]:
-        """Return the number of scores in the cache by metric, if the replies are still the same."""
+    def foresee_controls(self, dataset: PlannedDataset, metrics: Mapping[str, Metric]) -> list[JudgeForecast]:
+        """Return the forecast of the control cases of each judged metric that has any."""
+        cached = self._count_cached(dataset, {CONTROL_ID}, _CASES_A_PAIR * MOST_PAIRS)
+        return [
+            self._foresee_cases(metric, cases, min(_find(cached, metric) or 0, len(cases)))
+            for metric in metrics.values()
+            if (cases := _list_cases(dataset, metric))
+        ]
+
+    def _foresee_cases(self, metric: Metric, cases: Sequence[Exchange], cached: int) -> JudgeForecast:
+        """Return the forecast of control cases: those before the first test at least, all of them at most."""
+        first = _CASES_A_PAIR * plan_rounds(len(cases) // _CASES_A_PAIR)[0]
+        fewest, most = (sum(_count_calls(metric, case) for case in part) for part in (cases[:first], cases))
+        fewest -= first * (metric.definition.judge_draws - 1)
+        asked = max(0.0, 1 - cached / first)
+        samples = [case.sample for case in cases]
+        return self._foresee_use(metric, samples, len(cases), cached, (round(fewest * asked), most))
+
+    def _count_cached(self, dataset: PlannedDataset, ids: Collection[str], times: int) -> dict[str, int]:
+        """Return the number of scores of samples in the cache by metric, if the replies are still the same.
+
+        `times`: that many of a sample count at most.
+        """
         if self._cache is None:
             return {}
-        ids = {sample.id for sample in dataset.samples}
         try:
             found = self._cache.count_scores(dataset.name)
         except EvalspecError:
@@ -95,12 +118,17 @@ class JudgeForecaster:
         cached = _find(all_cached, metric) or 0
         asked = 1 - cached / scores if scores else 0.0
         fewest = calls - scores * (metric.definition.judge_draws - 1)
-        ends = (round(fewest * asked), calls)
+        return self._foresee_use(metric, dataset.samples, scores, cached, (round(fewest * asked), calls))
+
+    def _foresee_use(
+        self, metric: Metric, samples: Sequence[Sample], scores: int, cached: int, ends: tuple[int, int]
+    ) -> JudgeForecast:
+        """Return the forecast of a number of calls, from the least to the most."""
         past = [used for run in self._past if (used := _find(run.usage, metric)) is not None]
         settled = [_count_settled(used) for used in past]
         incoming = _widen(
             [used.input_tokens / calls for used, calls in zip(past, settled, strict=True)],
-            self._estimate_prompts(dataset),
+            self._estimate_prompts(samples),
         )
         outgoing = _widen(
             [used.output_tokens / calls for used, calls in zip(past, settled, strict=True)],
@@ -134,12 +162,23 @@ class JudgeForecaster:
         )
         return least, most
 
-    def _estimate_prompts(self, dataset: PlannedDataset) -> Range:
+    def _estimate_prompts(self, samples: Sequence[Sample]) -> Range:
         """Return the tokens of a prompt: with the question alone, and with all texts of the sample and a long reply."""
-        sizes = [_measure_texts(sample) for sample in dataset.samples] or [(0, 0)]
+        sizes = [_measure_texts(sample) for sample in samples] or [(0, 0)]
         low, high = (sum(size[end] for size in sizes) / len(sizes) for end in (0, 1))
         least, most = _PROMPT_BYTES
         return (least + low) / _BYTES_PER_TOKEN[0], (most + high + _REPLY_BYTES) / _BYTES_PER_TOKEN[1]
+
+
+def _list_cases(dataset: PlannedDataset, metric: Metric) -> list[Exchange]:
+    """Return the control cases of a metric, good and bad in turn; none if there are too few to test the judge."""
+    pairs = make_controls(metric.definition.control, dataset.samples) if metric.definition.control else []
+    return [case for pair in pairs for case in (pair.good, pair.bad)] if plan_rounds(len(pairs)) else []
+
+
+def _count_calls(metric: Metric, case: Exchange) -> int:
+    count = metric.definition.judge_calls
+    return count(len(case.retrieved_contexts or ())) if count else 0
 
 
 def _find(by_metric: Mapping[str, T], metric: Metric) -> T | None:

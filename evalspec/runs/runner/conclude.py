@@ -13,6 +13,7 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     NOT_ASKED,
     Cause,
+    Controls,
     DatasetResult,
     Direction,
     JudgeUsage,
@@ -43,6 +44,7 @@ from evalspec.runs.runner.replies import (
 )
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.verdict.attempts import compute_repeats
+from evalspec.verdict.correction.controls import doubt_limit, doubt_regression, list_control_notes
 from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
@@ -66,6 +68,7 @@ class RunMetadata(Struct, frozen=True):
     lag during requests. `notes`: further notes for the report. `unfinished`: what is missing
     of a run that was ended. `second`: results of second attempts, with their
     outline, that confirm drops; or why there are none. `people`: what people say about the judge's scores.
+    `controls`: what the judge makes of control cases.
     """
 
     fingerprint: Fingerprint = Fingerprint()
@@ -76,6 +79,7 @@ class RunMetadata(Struct, frozen=True):
     unfinished: str | None = None
     second: SecondAttempts | str = "a broken threshold fails the run in any case"
     people: tuple[PeopleScores, ...] = ()
+    controls: tuple[Controls, ...] = ()
 
     def people_of(self, dataset: str) -> "People":
         """Return what people say about the scores of a dataset, by metric."""
@@ -93,12 +97,14 @@ def conclude(
         for planned, found in zip(outline.datasets, results, strict=True)
     }
     datasets = tuple(
-        _dataset(planned, found, outline, lost[planned.name], run_metadata.people_of(planned.name))
+        _dataset(planned, found, outline, lost[planned.name], run_metadata)
         for planned, found in zip(outline.datasets, results, strict=True)
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
-    regressions = _regressions(outline, datasets, run_metadata)
+    regressions = tuple(
+        doubt_regression(one, run_metadata.controls) for one in _regressions(outline, datasets, run_metadata)
+    )
     verdict = compute_verdict(
         datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
     )
@@ -120,6 +126,7 @@ def conclude(
         *_lag_notes(datasets, run_metadata.own_lag_ms),
         *_copy_notes(datasets),
         *_few_notes(datasets),
+        *list_control_notes(run_metadata.controls),
         *list_opinion_notes(datasets, outline.policy),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
@@ -136,6 +143,7 @@ def conclude(
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
         judge_costs=_price(run_metadata),
+        controls=run_metadata.controls,
         datasets=datasets,
     )
 
@@ -191,8 +199,13 @@ def _list_changes(
 
 
 def _dataset(
-    planned: DatasetOutline, samples: Sequence[SampleResult], outline: RunOutline, lost: LostSamples, people: "People"
+    planned: DatasetOutline,
+    samples: Sequence[SampleResult],
+    outline: RunOutline,
+    lost: LostSamples,
+    run_metadata: RunMetadata,
 ) -> DatasetResult:
+    people = run_metadata.people_of(planned.name)
     metrics = {metric.name: metric for metric in planned.metrics}
     gated = samples if outline.has_texts else [_without_reasons(sample) for sample in samples]
     thresholds = tuple(
@@ -207,6 +220,7 @@ def _dataset(
         )
         for threshold in planned.thresholds
     )
+    thresholds = tuple(doubt_limit(threshold, planned.name, run_metadata.controls) for threshold in thresholds)
     is_repeated = max(outline.repeats, outline.judge_repeats) > 1
     result = DatasetResult(
         **(planned.state() | {"thresholds": thresholds}),

@@ -11,10 +11,12 @@ from msgspec import structs
 from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
 from evalspec.base.plural import counted
 from evalspec.model import JudgeUsage, Run
+from evalspec.model.log import PeopleRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
 from evalspec.runs.runner.command_code import explain_unknown
 from evalspec.runs.runner.conclude import RunMetadata
+from evalspec.runs.runner.controls import check_judge
 from evalspec.runs.runner.execution import Execution
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.results import Results
@@ -117,9 +119,11 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint)):
                 progress.say(unknown)
             await execution.measure()
+            controls = await check_judge(session, progress)
+            execution.run_metadata = structs.replace(execution.run_metadata, controls=controls)
             if session.collect_people is not None:
                 people = session.collect_people()
-                log.write_people(people)
+                log.conclude_with(PeopleRecord(people))
                 execution.run_metadata = structs.replace(execution.run_metadata, people=people)
             run = execution.conclude()
             second = outline_second(outline, run)

@@ -47,6 +47,7 @@ def conclude_stored(stored: StoredRun) -> Run:
         notes=notes,
         unfinished=notes[0] if notes else None,
         people=index.people,
+        controls=index.controls,
     )
     run = conclude(outline, stored.id, results, run_metadata)
     second = outline_second(outline, run)

@@ -11,11 +11,22 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
-from evalspec.model import Attempt, Exchange, JudgeUsage, PeopleScores, Sample, Score, StoredExchange, add_usage
+from evalspec.model import (
+    Attempt,
+    Controls,
+    Exchange,
+    JudgeUsage,
+    PeopleScores,
+    Sample,
+    Score,
+    StoredExchange,
+    add_usage,
+)
 from evalspec.model.base import Record
 from evalspec.model.log import (
     LOG_RECORD,
     Change,
+    ControlsRecord,
     ErasedRecord,
     LogRecord,
     PeopleRecord,
@@ -78,6 +89,7 @@ class LogIndex(Struct):
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
     `milliseconds`: in which the run was worked on, up to the last scores. `people`: what people say about the scores.
+    `controls`: what the judge makes of control cases.
     """
 
     path: Path
@@ -92,6 +104,7 @@ class LogIndex(Struct):
     milliseconds: int = 0
     erased: set[tuple[str, str]] = field(default_factory=set)
     people: tuple[PeopleScores, ...] = ()
+    controls: tuple[Controls, ...] = ()
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
         """Return the attempts with a reply in which the value of a reference is redacted."""
@@ -199,6 +212,9 @@ def _add(index: LogIndex, record: LogRecord, line: LogLine) -> None:
             index.erased.add((intern(record.dataset), record.id))
         case PeopleRecord():
             index.people = record.scores
+        case ControlsRecord():
+            index.controls = record.controls
+            _add_use(index, record)
 
 
 def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:
@@ -228,5 +244,9 @@ def _add_scores(index: LogIndex, record: ScoresRecord, line: LogLine) -> None:
     found_attempt.places.append(line.place)
     for metric, score in record.scores.items():
         found_attempt.scores[metric] = score.without_evidence()
+    _add_use(index, record)
+
+
+def _add_use(index: LogIndex, record: ScoresRecord | ControlsRecord) -> None:
     index.milliseconds += record.milliseconds
     index.judge_usage = add_usage(index.judge_usage, record.judge_usage)

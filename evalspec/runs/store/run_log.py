@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import sync_folder
-from evalspec.model.corrections import PeopleScores
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import (
     WITHHELD,
     Change,
+    ControlsRecord,
     InputRecord,
     LogRecord,
     PeopleRecord,
@@ -167,13 +167,13 @@ class RunLog:
         else:
             self._write(self._encode(kept, self._number + 1))
 
-    def write_people(self, scores: tuple[PeopleScores, ...]) -> None:
-        """Append what people say about the scores, with which the run is concluded.
+    def conclude_with(self, record: PeopleRecord | ControlsRecord) -> None:
+        """Append what the run is concluded with, besides its scores.
 
         Raises:
             StoreError: The record cannot be written.
         """
-        self._append(PeopleRecord(scores))
+        self._append(record)
 
     def _encode(self, record: StoredRecord, number: int) -> bytes:
         """Return a line with its secrets redacted. Most lines have none, as a check of their bytes shows."""

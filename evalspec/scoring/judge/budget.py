@@ -115,6 +115,11 @@ class Budget:
         if self._end is None:
             self._end, self._is_decided = why, True
 
+    def go_on(self) -> None:
+        """Send again although no score can change the verdict: what the judge makes of control cases can."""
+        if self._is_decided:
+            self._end, self._is_decided = None, False
+
     def check(self) -> None:
         """Check that the judge may still be asked.
 

@@ -26,6 +26,8 @@ from evalspec.model.base import Record, built
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
+CONTROL_ID = "(control cases)"
+"""Takes the place of the id of a sample for replies that evalspec made from several samples of a dataset."""
 MAX_AGE = timedelta(days=30)
 """Older entries are asked again: providers change models behind a name, and a verdict is to be of the present one."""
 MAX_BYTES = 256 * 1024 * 1024
@@ -191,14 +193,15 @@ class CacheFile:
     def forget_samples(self, samples: Collection[tuple[str, str]], quotes: Callable[[bytes], bool]) -> int:
         """Remove the entries of these samples, and those that quote a text. Return how many there were.
 
+        Control cases, which may contain any sample of a dataset, are removed too.
+
         Raises:
             StoreError: the file cannot be written.
         """
         with self._erasing() as database:
             rows = database.execute("SELECT key, dataset, sample, content FROM entries")
-            found = [
-                (key,) for key, dataset, sample, content in rows if (dataset, sample) in samples or quotes(content)
-            ]
+            wanted = {*samples, *((dataset, CONTROL_ID) for dataset, _ in samples)}
+            found = [(key,) for key, dataset, sample, content in rows if (dataset, sample) in wanted or quotes(content)]
             database.executemany("DELETE FROM entries WHERE key = ?", found)
         return len(found)
 

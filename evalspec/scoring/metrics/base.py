@@ -1,6 +1,7 @@
 """Metric definitions (data and a function that builds the scorer) and their registry."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from enum import StrEnum
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,15 @@ class RelevanceRules(Struct, frozen=True):
     min_grade: int = 1
     compat: str | None = None
     zero_without_relevant: bool = False
+
+
+class ControlKind(StrEnum):
+    """How known-bad cases of a judged metric are made: with the ANSWER of another sample, with an added sentence that
+    lacks SUPPORT, or with the PASSAGES of another sample."""
+
+    ANSWER = "answer"
+    SUPPORT = "support"
+    PASSAGES = "passages"
 
 
 class BuildContext(Struct, frozen=True):
@@ -102,6 +112,10 @@ class MetricDefinition(Struct, frozen=True):
     """Judge calls per sample, given the number of its contexts; None without a judge."""
     judge_draws: int = 1
     """Judge calls per sample that draw answers to one question. Some endpoints give all of them in one request."""
+    control: ControlKind | None = None
+    """How cases that are known to be good or bad are made, which test the judge; None: they cannot be made."""
+    judged_part: Callable[[Score], float] | None = None
+    """Returns the part of a score that is the judge's word, by which control cases are compared; None: all of it."""
     imports: tuple[str, ...] = ()
     """Modules that scoring needs. They are imported before latency is measured."""
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalspec.base.errors import MetricError
 from evalspec.model import CLAIMS_KEY, Exchange, Need, Score
-from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
+from evalspec.scoring.metrics.base import BuildContext, ControlKind, MetricDefinition, Scorer
 from evalspec.scoring.metrics.evidence import quote_text
 from evalspec.scoring.metrics.questions import ENTAILED
 
@@ -83,4 +83,5 @@ CLAIM_ENTAILMENT = MetricDefinition(
     build=_build,
     needs=frozenset({Need.JUDGE, Need.EXPECTED}),
     judge_calls=lambda _contexts: 2,
+    control=ControlKind.ANSWER,
 )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import MetricError
 from evalspec.model import Cause, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.abstention import is_abstention
-from evalspec.scoring.metrics.base import Bounds, BuildContext, MetricDefinition, Scorer
+from evalspec.scoring.metrics.base import Bounds, BuildContext, ControlKind, MetricDefinition, Scorer
 from evalspec.scoring.metrics.evidence import (
     Explain,
     explain_correctness,
@@ -45,6 +45,15 @@ def _zero(reason: str, _cause: Cause) -> Score:
     return Score.scored(0.0, reason)
 
 
+def _measure_f1(score: Score) -> float:
+    """Return the F1 of the statements that the judge sorted, without the similarity that embeddings measure."""
+    sorted_out = score.evidence_or_none
+    if sorted_out is None:
+        return 0.0  # the judge found no statement
+    right, wrong, missing = (len(sorted_out[kind]) for kind in ("TP", "FP", "FN"))
+    return 2 * right / (2 * right + wrong + missing) if right else 0.0
+
+
 class _Judged(Struct, frozen=True):
     """A metric of `ragas.metrics.collections`.
 
@@ -61,6 +70,8 @@ class _Judged(Struct, frozen=True):
     fields: tuple[str, ...]
     calls: Callable[[int], int]
     explain: Explain
+    control: ControlKind | None = None
+    judged_part: Callable[[Score], float] | None = None
     silent: Verdictless | None = None
     nothing_retrieved: Verdictless | None = None
     needs_support: bool = False
@@ -80,6 +91,7 @@ _TABLE = (
         fields=("user_input", "response", "retrieved_contexts"),
         calls=lambda _contexts: 2,
         explain=explain_support,
+        control=ControlKind.SUPPORT,
         version=2,
         silent=_not_applicable,
         nothing_retrieved=_not_applicable,
@@ -92,6 +104,7 @@ _TABLE = (
         fields=("user_input", "response"),
         calls=lambda _contexts: 3,
         explain=explain_questions,
+        control=ControlKind.ANSWER,
         silent=_zero,
         embedded=("user_input",),
         bounds=(-1.0, 1.0),
@@ -104,6 +117,7 @@ _TABLE = (
         fields=("user_input", "reference", "retrieved_contexts"),
         calls=lambda contexts: contexts,
         explain=explain_precision,
+        control=ControlKind.PASSAGES,
         nothing_retrieved=_zero,
     ),
     _Judged(
@@ -113,6 +127,7 @@ _TABLE = (
         fields=("user_input", "retrieved_contexts", "reference"),
         calls=lambda _contexts: 1,
         explain=explain_recall,
+        control=ControlKind.PASSAGES,
         nothing_retrieved=_zero,
     ),
     _Judged(
@@ -122,6 +137,8 @@ _TABLE = (
         fields=("user_input", "response", "reference"),
         calls=lambda _contexts: 3,
         explain=explain_correctness,
+        control=ControlKind.ANSWER,
+        judged_part=_measure_f1,
         version=2,
         silent=_zero,
         embedded=("response", "reference"),
@@ -134,6 +151,7 @@ _TABLE = (
         fields=("response", "reference"),
         calls=lambda _contexts: 4,
         explain=explain_fact_check,
+        control=ControlKind.ANSWER,
         version=2,
         silent=_zero,
     ),
@@ -185,6 +203,8 @@ def _define(row: _Judged) -> MetricDefinition:
         usual_limits=row.usual_limits,
         judge_calls=row.calls,
         judge_draws=row.draws,
+        control=row.control,
+        judged_part=row.judged_part,
         version=row.version,
         scores_answers="response" in row.fields,
     )

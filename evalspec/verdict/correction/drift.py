@@ -1,0 +1,96 @@
+"""Whether a judge has changed since its calibration: the same replies, judged then and now.
+
+An anchor is a reply whose verdicts of the calibration are kept. Within each anchor, stored and fresh verdicts are
+exchangeable if the judge is the same, also if it flips some verdicts by itself. So the test permutes them within the
+anchors, and its p-value is valid whatever the judge is like.
+
+One test a run would raise a false alarm in most histories of 20 runs. So a suspicion is confirmed on anchors that were
+not asked in that run, and both p-values are combined by their product (Bauer and Köhne 1994).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import combinations
+from math import log
+
+from msgspec import Struct
+
+FEWEST_STORED, FEWEST_FRESH = 3, 2
+LEVEL, RUNS = 0.04, 20
+"""The largest probability of a false alarm in so many runs. It leaves room below 5 %, and finds as much."""
+SUSPICION = 0.2
+"""The p-value from which a second set of anchors is asked."""
+_DRAWS = 20_000
+_SEED = 19_940_301
+_ROUNDING = 1e-9
+
+
+class Drift(StrEnum):
+    """The state of a judge: UNCHANGED as far as is known, SUSPECTED until other anchors are asked, or DRIFTED."""
+
+    UNCHANGED = "unchanged"
+    SUSPECTED = "suspected"
+    DRIFTED = "drifted"
+
+
+class Anchor(Struct, frozen=True):
+    """The judge's scores of one reply: `stored` from the calibration, and `fresh` from this run, none from a cache."""
+
+    stored: tuple[float, ...]
+    fresh: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse too few scores to see a drift."""
+        if len(self.stored) < FEWEST_STORED or len(self.fresh) < FEWEST_FRESH:
+            raise ValueError(f"an anchor needs {FEWEST_STORED} stored and {FEWEST_FRESH} fresh scores")
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether all scores are equal, so that no permutation changes anything."""
+        return len({*self.stored, *self.fresh}) == 1
+
+    def list_differences(self) -> list[float]:
+        """Return the squared difference of fresh and stored mean for each choice of the fresh scores, theirs first."""
+        scores = (*self.fresh, *self.stored)
+        fresh, total = len(self.fresh), sum(scores)
+        sums = (sum(chosen) for chosen in combinations(scores, fresh))
+        return [(one / fresh - (total - one) / len(self.stored)) ** 2 for one in sums]
+
+
+def compute_drift_p_value(anchors: Sequence[Anchor]) -> float:
+    """Return the probability of so large differences between stored and fresh scores if the judge is the same.
+
+    It is that of 20,000 permutations within the anchors, drawn with a fixed seed, and the observed one.
+    """
+    import numpy as np
+
+    varied = [anchor.list_differences() for anchor in anchors if not anchor.is_constant]
+    draw = np.random.default_rng(_SEED)
+    sums = np.zeros(_DRAWS)
+    for found in varied:
+        sums += np.array(found)[draw.integers(len(found), size=_DRAWS)]
+    observed = sum(found[0] for found in varied)
+    as_large = int((sums >= observed - _ROUNDING).sum())
+    return (as_large + 1) / (_DRAWS + 1)
+
+
+def decide_drift(first: float, second: float | None = None) -> Drift:
+    """Return the state of a judge from the p-value of a run's anchors, and that of further ones if they were asked.
+
+    The further anchors must be others, so that the p-values are independent. A judge that is the same is called DRIFTED
+    with a probability of at most LEVEL in RUNS runs.
+    """
+    if first > SUSPICION:
+        return Drift.UNCHANGED
+    if second is None:
+        return Drift.SUSPECTED
+    return Drift.DRIFTED if first * second <= _find_largest_product(LEVEL / RUNS, SUSPICION) else Drift.UNCHANGED
+
+
+def _find_largest_product(level: float, suspicion: float) -> float:
+    """Return the product c of two p-values that has this level: c + c · log(suspicion / c), found by bisection."""
+    low, high = 0.0, level
+    while high - low > level * _ROUNDING:
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle * (1 + log(suspicion / middle)) <= level else (low, middle)
+    return low

@@ -1,0 +1,90 @@
+"""Whether a drift of the judge is seen on anchors, and how often one is seen that is none."""
+
+import random
+from itertools import product
+from math import log
+
+import pytest
+
+from evalspec.verdict.correction.drift import (
+    LEVEL,
+    RUNS,
+    SUSPICION,
+    Anchor,
+    Drift,
+    compute_drift_p_value,
+    decide_drift,
+)
+
+DRAWS = 2_000
+ANCHORS = 50
+
+
+def draw_anchors(draw, own, changed):
+    """50 anchors of a judge that flips a share of its verdicts by itself, and that has changed its mind on a share."""
+    return [draw_anchor(draw, own, place < changed * ANCHORS) for place in range(ANCHORS)]
+
+
+def draw_anchor(draw, own, is_changed):
+    true = draw.random() < 0.5
+    stored = tuple(float(true ^ (draw.random() < own)) for _ in range(3))
+    return Anchor(stored, tuple(float(true ^ is_changed ^ (draw.random() < own)) for _ in range(2)))
+
+
+def find_state(draw, own, changed):
+    first = compute_drift_p_value(draw_anchors(draw, own, changed))
+    state = decide_drift(first)
+    if state is Drift.SUSPECTED:
+        state = decide_drift(first, compute_drift_p_value(draw_anchors(draw, own, changed)))
+    return state
+
+
+@pytest.mark.parametrize(("own", "goal"), [(0.0, 0.9), (0.02, 0.9), (0.05, 0.8)])
+def test_flips_of_a_tenth_are_found(own, goal):
+    draw = random.Random(1)
+    found = sum(find_state(draw, own, 0.1) is Drift.DRIFTED for _ in range(DRAWS)) / DRAWS
+    assert found >= goal
+
+
+@pytest.mark.parametrize("own", [0.02, 0.05, 0.2])
+def test_few_histories_have_a_false_alarm(own, monkeypatch):
+    monkeypatch.setattr("evalspec.verdict.correction.drift._DRAWS", 2_000)  # as valid, and ten times as fast
+    draw = random.Random(2)
+    alarms = sum(any(find_state(draw, own, 0) is Drift.DRIFTED for _ in range(RUNS)) for _ in range(DRAWS)) / DRAWS
+    print(own, alarms)
+    assert alarms <= LEVEL
+
+
+def test_the_p_value_is_that_of_all_permutations():
+    draw = random.Random(3)
+    anchors = [Anchor(tuple(map(float, draw.choices((0, 1), k=3))), (1.0, 0.5)) for _ in range(4)]
+    differences = [one.list_differences() for one in anchors]
+    observed = sum(one[0] for one in differences)
+    sums = [sum(one) for one in product(*differences)]
+    exact = sum(one >= observed - 1e-9 for one in sums) / len(sums)
+    assert compute_drift_p_value(anchors) == pytest.approx(exact, abs=0.01)
+
+
+def test_a_judge_that_says_the_same_has_not_drifted():
+    assert compute_drift_p_value([Anchor((1.0,) * 3, (1.0,) * 2)] * 50) == 1
+    assert compute_drift_p_value([Anchor((1.0,) * 3, (0.0,) * 2)] * 50) < 1e-4
+
+
+def test_a_suspicion_is_confirmed():
+    assert decide_drift(0.3) is Drift.UNCHANGED
+    assert decide_drift(0.001) is Drift.SUSPECTED
+    assert decide_drift(0.001, 0.05) is Drift.DRIFTED
+    assert decide_drift(0.001, 0.9) is Drift.UNCHANGED
+
+
+def test_the_level_of_two_p_values():
+    """Of independent uniform p-values, a share of LEVEL / RUNS has both a suspicious first and so small a product."""
+    second = 1.0
+    first = max(step / 1e6 for step in range(1, 1_000) if decide_drift(step / 1e6, second) is Drift.DRIFTED)
+    assert first * (1 + log(SUSPICION / first)) == pytest.approx(LEVEL / RUNS, rel=0.01)
+
+
+@pytest.mark.parametrize(("stored", "fresh"), [((1.0,) * 2, (1.0,) * 2), ((1.0,) * 3, (1.0,))])
+def test_too_few_scores_are_refused(stored, fresh):
+    with pytest.raises(ValueError, match="an anchor needs 3 stored and 2 fresh scores"):
+        Anchor(stored, fresh)
