@@ -15,6 +15,7 @@ from hypothesis import settings
 
 import evalspec
 from evalspec.cli.main import run
+from evalspec.targets.http import pacing
 from left_out import explain_left_out
 from servers.faulty_agent import FaultyAgent
 from servers.scripted_judge import ScriptedJudge
@@ -62,6 +63,15 @@ def is_loadable(bytecode: Path) -> bool:
     except (EOFError, ValueError, TypeError):
         return False
     return True
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick_backoff() -> Iterator[None]:
+    """In the process of the tests, a failed request is repeated after a tenth of the usual time."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_FIRST_BACKOFF_SECONDS", "_JITTER_SECONDS"):
+            patch.setattr(pacing, name, getattr(pacing, name) / 10)
+        yield
 
 
 @pytest.fixture(autouse=True)
