@@ -108,6 +108,8 @@ EXEMPTIONS = [
     Exemption("benchmarks/README.md", "sh", 2, "takes hours", None),
     Exemption("benchmarks/README.md", "sh", 3, "takes minutes", None),
     Exemption("docs/explanation/architecture.md", "text", 1, "a drawing", None),
+    Exemption("docs/explanation/judge-correction.md", "text", 1, "a drawing", None),
+    Exemption("docs/explanation/judge-correction.md", "text", 2, "tests/labels/test_corrected_run.py does this", None),
     Exemption("docs/explanation/retrievers.md", "text", 1, "needs the data of Cranfield, a download", None),
     Exemption("docs/explanation/statuses.md", "indented", 1, "a formula", None),
     Exemption("docs/how-to/budgets.md", "text", 1, "tests/cli/test_budget.py runs with these limits", None),

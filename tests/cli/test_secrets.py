@@ -297,3 +297,13 @@ def test_a_variable_that_looks_like_a_secret_can_be_public(project, agent, monke
     assert project.evaluate().code == 0
     assert files_with(project.folder / ".evalspec", AMBIENT)
     assert not files_with(project.folder / ".evalspec", "redacted:env")
+
+
+@pytest.mark.parametrize("word", ["none", "retrieve+rerank", "drop", "auto"])
+def test_a_secret_that_is_a_word_of_evalspec_leaves_runs_readable(word, tenants, monkeypatch):
+    """Such as a key that has to be set and means nothing. The words of a run are no texts of anybody."""
+    monkeypatch.setenv("TENANT", word)
+    assert tenants.evaluate().code in (0, 1)
+    stored = tenants("report", "--json")
+    assert stored.code in (0, 1), stored.err
+    assert tenants("rescore", "latest", "agent.yaml").code in (0, 1)

@@ -8,12 +8,14 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from msgspec import MsgspecError, convert, to_builtins
+from msgspec import MsgspecError, Struct, convert
 from msgspec.json import Decoder, Encoder
+from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.json_text import fields_of, is_plain
@@ -49,17 +51,23 @@ def change_fingerprint(fingerprint: Fingerprint, change: Change) -> Fingerprint:
 
     Digests are unchanged: they reveal no secrets, and runs are compared by them.
     """
-    return convert(_change_texts(to_builtins(fingerprint), change), built(Fingerprint))
+    changed: Fingerprint = _change_texts(fingerprint, change)
+    return changed
 
 
 def _change_texts(value: Any, change: Change) -> Any:
+    if isinstance(value, Enum):  # a word of evalspec, even if a secret is the same word
+        return value
+    if isinstance(value, Struct):
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return replace(value, **_change_texts(fields, change))
     if isinstance(value, str):
         label, mark, digest = value.rpartition("#")
         return f"{change(label)}{mark}{digest}" if mark and _DIGEST.fullmatch(digest) else change(value)
     if isinstance(value, Mapping):
         return {key: item if _is_digest(key) else _change_texts(item, change) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_change_texts(item, change) for item in value]
+        return type(value)(_change_texts(item, change) for item in value)
     return value
 
 
