@@ -327,7 +327,7 @@ def test_two_people_label_by_keys_without_seeing_each_other(opened, shops):
         keyboard.press("n")
         keyboard.type("it cites a friend")
         keyboard.press("Escape")
-        page.get_by_label("Your score, if you disagree").last.fill("1")
+        page.locator("input[name=value]:visible").fill("1")
         keyboard.press("Escape")
         keyboard.press("d")
         expect(own.nth(1)).to_contain_text("disagree")
