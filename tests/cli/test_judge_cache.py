@@ -29,7 +29,7 @@ spec:
     datasets:
       - {name: rag, path: $file:rag.jsonl,
          metrics: [faithfulness, answer_relevancy, context_precision, {name: context_recall, reference: expected}]}
-    ciGate: false
+    ciGate: {enabled: false, judge: {controls: false}}
 """
 KILLS = int(os.environ.get("JUDGE_KILLS", "3"))
 FOUR = ("faithfulness", "answer_relevancy", "context_precision", "context_recall")
@@ -153,7 +153,7 @@ def test_fresh_asks_and_writes_and_no_cache_does_neither(runs, option, then):
 
 def test_a_gate_may_ask_afresh(runs):
     runs()
-    runs.change("ciGate: false", "ciGate: {enabled: false, fresh: true}")
+    runs.change("ciGate: {", "ciGate: {fresh: true, ")
     assert runs()[1] == 2 * A_SAMPLE
 
 
