@@ -11,7 +11,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.base.plural import counted
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.judged_run import JudgedRun, explain_unknown
-from evalspec.curation.labels.opinions import collect_opinions
+from evalspec.curation.labels.opinions import Place, collect_opinions
 from evalspec.model import Score, ScoreStatus
 from evalspec.model.calibrations import (
     AppliedCalibration,
@@ -33,9 +33,6 @@ _SEED = 20_251_121
 
 SEQUENTIAL = "of --until-decided, which stopped when the threshold was decided"
 UNEQUAL = "left out at random, because its reply was more likely to be drawn than others"
-
-Place = tuple[str, int]
-"""A sample and an attempt."""
 
 
 def calibrate(run: str = "latest", *, metric: str | None = None, store: Path | str = STORE) -> JudgeCalibration:

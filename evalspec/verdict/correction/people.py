@@ -1,7 +1,7 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -40,13 +40,6 @@ People = Mapping[str, PeopleScores]
 """What people say about the scores of a dataset, by metric."""
 
 
-class Reply(NamedTuple):
-    """The place of a reply: id of its sample, and number of the attempt from 1."""
-
-    sample: str
-    attempt: int
-
-
 class Correctable(Struct, frozen=True):
     """What judge and people say about one metric, ready to be estimated; `reason`: why people's part is too small.
 
@@ -73,7 +66,7 @@ def gather(
 
     Replies to which the metric does not apply are left out. Replies without a score are not: people may have one.
     """
-    known = {Reply(one.id, one.attempt): one for one in people.scores}
+    known = {(one.id, one.attempt): one for one in people.scores}
     rows = [
         (reply, score, find_cluster(sample, cluster))
         for sample in samples
@@ -83,7 +76,7 @@ def gather(
     found = [known.get(reply) for reply, _, _ in rows]
     scores = [one for one in found if one is not None]
     usual = next((one for one in scores if one.draw.kind is DrawKind.RANDOM), None)
-    unchanged, unanswered = ({Reply(*one) for one in part} for part in (people.unchanged, people.unanswered))
+    unchanged, unanswered = map(frozenset, (people.unchanged, people.unanswered))
     opinions = Opinions(
         judged=[score.value for _, score, _ in rows],
         people=[None if one is None else one.value for one in found],
@@ -184,12 +177,12 @@ def _list_doubts(
         yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
 
 
-def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[Reply, Score]]:
-    """Yield the replies to a sample with their scores: each attempt, or the only one."""
+def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[tuple[str, int], Score]]:
+    """Yield sample and attempt of each reply to a sample, with its score."""
     if not sample.attempts:
-        yield Reply(sample.id, 1), sample.scores[metric]
+        yield (sample.id, 1), sample.scores[metric]
     for number, attempt in enumerate(sample.attempts, 1):
-        yield Reply(sample.id, number), attempt.scores[metric]
+        yield (sample.id, number), attempt.scores[metric]
 
 
 def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opinions) -> str | None:
