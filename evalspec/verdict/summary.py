@@ -161,7 +161,8 @@ def _correct(
         return summary
     from evalspec.verdict.correction.people import describe_correction, gather
 
-    found = describe_correction(gather(samples, metric, people, cluster))
+    gathered = gather(samples, metric, people, cluster)
+    found = describe_correction(gathered, gathered.estimate())
     if found.value is None:
         return replace(summary, correction=found)
     return replace(

@@ -93,8 +93,8 @@ def _weigh(said: PeopleScore | None) -> float:
     return 1 / (said.draw.probability or 1.0) if said else 1.0
 
 
-def describe_correction(found: Correctable) -> Correction:
-    """Return the numbers of judge and people and the estimate, for reports."""
+def describe_correction(found: Correctable, estimate: Corrected | None) -> Correction:
+    """Return the numbers of judge and people, with the estimate from them."""
     opinions = found.opinions
     judged = [one for one in opinions.judged if one is not None]
     said = [one.value for one in found.scores]
@@ -104,7 +104,6 @@ def describe_correction(found: Correctable) -> Correction:
         if one is not None and other is not None
     ]
     kappa = measure_kappa([one for one, _ in both], [other for _, other in both], opinions.bounds)
-    estimate = found.estimate()
     return Correction(
         judge=sum(judged) / len(judged) if judged else None,
         people=sum(said) / len(said) if said else None,
@@ -156,7 +155,8 @@ def consult(
     if said is None:
         return Consultation()
     found = gather(samples, metric, said, cluster)
-    return Consultation(said, describe_correction(found), found.estimate(limit.confidence or CONFIDENCE))
+    estimate = found.estimate(limit.confidence or CONFIDENCE)
+    return Consultation(said, describe_correction(found, estimate), estimate)
 
 
 def _list_doubts(
