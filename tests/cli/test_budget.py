@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cli.test_judge_cache import A_SAMPLE, FOUR, Runs, write
+from cli.test_judge_cache import A_SAMPLE, FOUR, UNGATED, Runs, write
 from servers.scripted_judge import ScriptedJudge, status, throttled, unauthorized
 
 PRICE = "price: {input: 2, output: 10, cached: 0.5}, "
@@ -38,8 +38,8 @@ def reasons(outcome):
 
 
 def gate(runs, *limits, **rules):
-    told = json.dumps({"enabled": True, **rules})
-    runs.change("ciGate: false", f"thresholds: {{{', '.join(limits)}}}\n    ciGate: {told}")
+    told = json.dumps({"enabled": True, "judge": {"controls": False}, **rules})
+    runs.change(UNGATED, f"thresholds: {{{', '.join(limits)}}}\n    ciGate: {told}")
 
 
 def resume(runs, outcome, *options):

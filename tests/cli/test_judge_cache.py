@@ -15,21 +15,22 @@ import pytest
 from evalspec import aevaluate
 from servers.scripted_judge import ScriptedJudge
 
-MANIFEST = """\
+UNGATED = "ciGate: {enabled: false, judge: {controls: false}}"
+MANIFEST = f"""\
 apiVersion: agentspec.io/v1
 kind: AgentSpec
-metadata: {name: help, version: 1.0.0, description: A help desk}
+metadata: {{name: help, version: 1.0.0, description: A help desk}}
 spec:
-  model: {provider: none, id: none, apiKey: none}
-  prompts: {system: none}
+  model: {{provider: none, id: none, apiKey: none}}
+  prompts: {{system: none}}
   evaluation:
     framework: ragas
-    judge: {model: scripted, baseUrl: URL, apiKey: sk-scripted-000}
-    embeddings: {provider: openai-compatible, model: bag, baseUrl: URL}
+    judge: {{model: scripted, baseUrl: URL, apiKey: sk-scripted-000}}
+    embeddings: {{provider: openai-compatible, model: bag, baseUrl: URL}}
     datasets:
-      - {name: rag, path: $file:rag.jsonl,
-         metrics: [faithfulness, answer_relevancy, context_precision, {name: context_recall, reference: expected}]}
-    ciGate: {enabled: false, judge: {controls: false}}
+      - {{name: rag, path: $file:rag.jsonl,
+         metrics: [faithfulness, answer_relevancy, context_precision, {{name: context_recall, reference: expected}}]}}
+    {UNGATED}
 """
 KILLS = int(os.environ.get("JUDGE_KILLS", "3"))
 FOUR = ("faithfulness", "answer_relevancy", "context_precision", "context_recall")
@@ -70,7 +71,9 @@ class Runs:
 
     def change(self, old, new, text=None):
         path = self.project.folder / "agent.yaml"
-        path.write_text((text or path.read_text(encoding="utf-8")).replace(old, new), encoding="utf-8")
+        before = text or path.read_text(encoding="utf-8")
+        assert old in before, f"nothing to replace: {old!r}"
+        path.write_text(before.replace(old, new), encoding="utf-8")
 
     def __call__(self, *options, count=2, changed=None):
         write(self.project.folder, count, changed)
