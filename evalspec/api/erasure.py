@@ -17,7 +17,7 @@ from evalspec.runs.store.log_records import read_log
 from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
-from evalspec.scoring.judge.cache_file import find_cached
+from evalspec.scoring.judge.cache_file import use_cache
 
 SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
@@ -145,15 +145,12 @@ def erase_labels_on(
 
 def erase_cached(store: RunStore, samples: Collection[Key], quotes: Quotes, done: Erased) -> None:
     """Remove the results of the judge for samples, and those that quote the texts, from the cache of a store."""
-    file = None if done.is_dry_run else find_cached(store.cache)
-    if file is None:
+    if done.is_dry_run:
         return
     try:
-        file.forget_samples(samples, quotes)
+        use_cache(store.cache, lambda file: file.forget_samples(samples, quotes), 0)
     except EvalspecError as error:
         done.failed.append(str(error))
-    finally:
-        file.close()
 
 
 def shorten_baselines(

@@ -11,7 +11,7 @@ from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option
 from evalspec.cli.streams import emit, notify
 from evalspec.runs.store.run_store import STORE, RunStore
-from evalspec.scoring.judge.cache_file import NOTHING_EARLIER, CacheStats, CacheUse, find_cached
+from evalspec.scoring.judge.cache_file import NOTHING_EARLIER, CacheFile, CacheStats, CacheUse, use_cache
 
 
 @click.group("cache", invoke_without_command=True)
@@ -40,8 +40,7 @@ def show_stats(as_json: bool) -> ExitCode:
       evalspec cache stats --json
     """
     folder = RunStore(STORE).cache
-    file = find_cached(folder)
-    stats = CacheStats({}, 0, None, None) if file is None else file.describe()
+    stats = use_cache(folder, CacheFile.describe, CacheStats({}, 0, None, None))
     if as_json:
         emit_document({"folder": str(folder), **to_builtins(stats)})
         return ExitCode.OK
@@ -63,8 +62,8 @@ def explain(run: str, as_json: bool) -> ExitCode:
       evalspec cache explain latest
     """
     store = RunStore(STORE)
-    name, file = store.find_own(run).name, find_cached(store.cache)
-    uses = [] if file is None else file.list_uses(name)
+    name = store.find_own(run).name
+    uses = use_cache(store.cache, lambda file: file.list_uses(name), [])
     if as_json:
         emit_document({"id": name, "metrics": to_builtins(uses)})
         return ExitCode.OK
@@ -94,8 +93,7 @@ def clear(as_json: bool) -> ExitCode:
       evalspec cache clear
     """
     folder = RunStore(STORE).cache
-    file = find_cached(folder)
-    removed = 0 if file is None else file.clear()
+    removed = use_cache(folder, CacheFile.clear, 0)
     if as_json:
         emit_document({"folder": str(folder), "removed": removed})
     else:

@@ -4,7 +4,7 @@ import pytest
 
 from evalspec.api.erasure import erase
 from evalspec.runs.store.run_store import RunStore
-from evalspec.scoring.judge.cache_file import CONTROL_ID, find_cached
+from evalspec.scoring.judge.cache_file import CONTROL_ID, use_cache
 from servers import scripted_judge
 from servers.scripted_judge import status
 
@@ -112,11 +112,14 @@ def test_an_unchanged_run_asks_nothing_again(judged, judge, monkeypatch):
 def test_erasing_a_sample_erases_the_control_cases_of_its_dataset(judged, monkeypatch):
     monkeypatch.delenv("EVALSPEC_NO_CACHE")
     judged.evaluate("--json")
-    cache = find_cached(RunStore(judged.folder / ".evalspec").cache)
-    assert CONTROL_ID in cache.count_scores("qa")["faithfulness"]
-    cache.close()
+
+    def count():
+        folder = RunStore(judged.folder / ".evalspec").cache
+        return use_cache(folder, lambda file: file.count_scores("qa"), {})["faithfulness"].keys()
+
+    assert CONTROL_ID in count()
     erase(judged.folder, (), [("qa", "visa")])
-    assert {"bread"} < cache.count_scores("qa")["faithfulness"].keys() < {*ANSWERS}
+    assert {"bread"} < count() < {*ANSWERS}
 
 
 def test_no_judge_no_controls(judged, judge):

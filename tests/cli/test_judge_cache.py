@@ -9,10 +9,12 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from evalspec import aevaluate
+from evalspec.scoring.judge.cache_file import CacheFile, use_cache
 from servers.scripted_judge import ScriptedJudge
 
 UNGATED = "ciGate: {enabled: false, judge: {controls: false}}"
@@ -363,6 +365,27 @@ def test_killed_at_any_time_nothing_is_lost_and_nothing_paid_twice_but_what_was_
         assert len(runs.judge.chats) <= 6 * A_SAMPLE + round_size * 8, first
         assert runs.project("cache", "clear").code == 0
     print(f"{kills} kills, paid twice: {paid_twice}")
+
+
+def test_a_second_user_in_one_process_leaves_the_first_its_locks(runs):
+    """Without them, another process that ends removes what the first goes on writing into."""
+    folder = runs.file.parent
+    first = CacheFile(folder)
+    first.describe()
+    use_cache(folder, CacheFile.describe, None)
+    outside = f"import sqlite3; base = sqlite3.connect({str(runs.file)!r}); base.execute('SELECT 1 FROM entries')"
+    subprocess.run([sys.executable, "-c", f"{outside}; base.close()"], check=True)
+    assert runs.file.with_name(f"{runs.file.name}-wal").exists()
+    first.close()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no list of open files")
+def test_no_command_leaves_the_cache_open(runs):
+    runs(count=1)
+    for command in (["plan", "agent.yaml"], ["cache", "explain", "latest"], ["cache", "stats"], ["cache", "clear"]):
+        assert runs.project(*command).code == 0
+        opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        assert [path for path in opened if runs.file.name in path] == [], command
 
 
 def test_two_processes_share_a_cache(runs):

@@ -22,7 +22,7 @@ from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.controls import MOST_PAIRS, make_controls
-from evalspec.scoring.judge.cache_file import CONTROL_ID, find_cached
+from evalspec.scoring.judge.cache_file import CONTROL_ID, use_cache
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.correction.controls import plan_rounds
 
@@ -65,7 +65,7 @@ class JudgeForecaster:
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         policy = loaded.manifest.spec.evaluation.ci_gate
         is_cached = not (options.no_cache or options.fresh or policy.fresh or current_trust().is_limited)
-        self._cache = find_cached(store.cache) if store is not None and is_cached else None
+        self._cache = store.cache if store is not None and is_cached else None
 
     def foresee(
         self, dataset: PlannedDataset, metrics: Mapping[str, Metric], calls: Mapping[str, int]
@@ -101,11 +101,9 @@ class JudgeForecaster:
         if self._cache is None:
             return {}
         try:
-            found = self._cache.count_scores(dataset.name)
+            found = use_cache(self._cache, lambda file: file.count_scores(dataset.name), {})
         except EvalspecError:
             return {}  # the run reports it
-        finally:
-            self._cache.close()
         return {
             metric: sum(min(count, times) for sample, count in counts.items() if sample in ids)
             for metric, counts in found.items()

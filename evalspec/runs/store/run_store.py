@@ -24,7 +24,7 @@ from evalspec.model.log import Change
 from evalspec.runs.store.derived import remove_derived
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, read_link, replace_link, store_errors
 from evalspec.runs.store.run_log import DESCRIPTION_NAME, LATEST_NAME, LOCK_NAME, LOG_NAME, RunLog
-from evalspec.scoring.judge.cache_file import find_cached
+from evalspec.scoring.judge.cache_file import use_cache
 
 STORE = Path(".evalspec")
 VERDICTS = "verdicts"
@@ -208,10 +208,7 @@ class RunStore:
         if not self.owns(folder):
             raise InvalidInput(f"{folder} is not a run in {self.runs}", "delete it yourself if you do not need it")
         RunLog(folder, redact=lambda value: value).close()
-        cached = find_cached(self.cache)
-        if cached is not None:
-            cached.forget_run(folder.name)
-            cached.close()
+        use_cache(self.cache, lambda file: file.forget_run(folder.name), None)
         remove_derived(folder)
         labels = [name for name, labelled in self.labels().items() if labelled.name == folder.name]
         with store_errors(folder):

@@ -4,6 +4,7 @@ Several processes may use it at once, and a killed one leaves it intact. The dat
 are keyed hashes, so nobody can guess a text from them, and each entry is signed, so a damaged one is recognised.
 """
 
+import errno
 import hmac
 import os
 import secrets
@@ -12,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
@@ -25,6 +26,8 @@ from evalspec.model.base import Record, built
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
+
+T = TypeVar("T")
 
 CONTROL_ID = "(control cases)"
 """Takes the place of the id of a sample for replies that evalspec made from several samples of a dataset."""
@@ -284,10 +287,19 @@ class CacheFile:
                     self._connection.execute("ROLLBACK")
 
 
-def find_cached(folder: Path) -> CacheFile | None:
-    """Return the cache in a folder; None if there is none, so that nothing has to be removed from it."""
+def use_cache(folder: Path, use: Callable[[CacheFile], T], otherwise: T) -> T:
+    """Return what `use` makes of the cache in a folder, and close it. Without a cache return `otherwise`.
+
+    Raises:
+        StoreError: the file cannot be read or written.
+    """
     file = CacheFile(folder)
-    return file if file.exists() else None
+    if not file.exists():
+        return otherwise
+    try:
+        return use(file)
+    finally:
+        file.close()
 
 
 def refuse_tracked(folder: Path) -> None:
@@ -309,7 +321,11 @@ def _open(path: Path) -> "tuple[Connection, bytes]":
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError), (path.parent / ".gitignore").open("x", encoding="utf-8") as ignore:
         ignore.write("*\n")
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o600))
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a link")
+    # Never open a file that exists: closing it would release the locks of all connections of this process to it.
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o600))
     database = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         database.execute("PRAGMA journal_mode = WAL")
