@@ -63,7 +63,7 @@ def explain(run: str, as_json: bool) -> ExitCode:
     """
     store = RunStore(STORE)
     name = store.find_own(run).name
-    uses = use_cache(store.cache, lambda file: file.list_uses(name), [])
+    uses: list[CacheUse] = use_cache(store.cache, lambda file: file.list_uses(name), [])
     if as_json:
         emit_document({"id": name, "metrics": to_builtins(uses)})
         return ExitCode.OK

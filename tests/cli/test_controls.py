@@ -1,10 +1,12 @@
 """Control cases: whether a judge distinguishes good from bad is tested in each judged run."""
 
+from contextlib import closing
+
 import pytest
 
 from evalspec.api.erasure import erase
 from evalspec.runs.store.run_store import RunStore
-from evalspec.scoring.judge.cache_file import CONTROL_ID, use_cache
+from evalspec.scoring.judge.cache_file import CONTROL_ID, CacheFile
 from servers import scripted_judge
 from servers.scripted_judge import status
 
@@ -112,14 +114,10 @@ def test_an_unchanged_run_asks_nothing_again(judged, judge, monkeypatch):
 def test_erasing_a_sample_erases_the_control_cases_of_its_dataset(judged, monkeypatch):
     monkeypatch.delenv("EVALSPEC_NO_CACHE")
     judged.evaluate("--json")
-
-    def count():
-        folder = RunStore(judged.folder / ".evalspec").cache
-        return use_cache(folder, lambda file: file.count_scores("qa"), {})["faithfulness"].keys()
-
-    assert CONTROL_ID in count()
-    erase(judged.folder, (), [("qa", "visa")])
-    assert {"bread"} < count() < {*ANSWERS}
+    with closing(CacheFile(RunStore(judged.folder / ".evalspec").cache)) as cache:
+        assert CONTROL_ID in cache.count_scores("qa")["faithfulness"]
+        erase(judged.folder, (), [("qa", "visa")])
+        assert {"bread"} < cache.count_scores("qa")["faithfulness"].keys() < {*ANSWERS}
 
 
 def test_no_judge_no_controls(judged, judge):

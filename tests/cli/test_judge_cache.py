@@ -384,7 +384,7 @@ def test_no_command_leaves_the_cache_open(runs):
     runs(count=1)
     for command in (["plan", "agent.yaml"], ["cache", "explain", "latest"], ["cache", "stats"], ["cache", "clear"]):
         assert runs.project(*command).code == 0
-        opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        opened = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
         assert [path for path in opened if runs.file.name in path] == [], command
 
 
@@ -453,3 +453,12 @@ def test_a_header_may_decide_which_model_answers(runs):
     assert runs(count=1)[1] == A_SAMPLE
     runs.change("headers: {X-Model: b}", "headers: {X-Model: b, Cookie: session-1234}")
     assert runs(count=1)[1] == 0, "credentials do not"
+
+
+def test_a_header_may_decide_which_model_embeds(runs):
+    runs.change("model: bag,", "model: bag, headers: {X-Model: a},")
+    runs(count=1)
+    before = len(runs.judge.embeddings)
+    runs.change("X-Model: a", "X-Model: b")
+    runs(count=1)
+    assert len(runs.judge.embeddings) > before

@@ -101,7 +101,7 @@ class JudgeForecaster:
         if self._cache is None:
             return {}
         try:
-            found = use_cache(self._cache, lambda file: file.count_scores(dataset.name), {})
+            found: dict[str, dict[str, int]] = use_cache(self._cache, lambda file: file.count_scores(dataset.name), {})
         except EvalspecError:
             return {}  # the run reports it
         return {

@@ -10,7 +10,6 @@ from msgspec import Struct, field
 
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_text import compute_digest
-from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import JudgeConfig, JudgePace
 from evalspec.model import Usage
 from evalspec.scoring.judge.budget import Budget
@@ -18,7 +17,7 @@ from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.extraction import UnusableVerdict
 from evalspec.scoring.judge.keys import KeyPlace
-from evalspec.scoring.judge.parameters import JudgeParameters, list_routing_headers
+from evalspec.scoring.judge.parameters import JudgeParameters, identify_model
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
@@ -91,8 +90,8 @@ class ChatClient:
         self._is_first = True
         name, setting = "the judge", "spec.evaluation.judge"
         self._wire = wire = find_judge_wire(config.wire)
-        address = [wire.name, config.model, strip_userinfo(config.base_url), list_routing_headers(config.headers)]
-        self._answers = CachedAnswers(cache, [*address, self._parameters.describe(), config.response_format])
+        place = [wire.name, *identify_model(config), self._parameters.describe(), config.response_format]
+        self._answers = CachedAnswers(cache, place)
         self._recall_refusals()
         self._endpoint = Endpoint(
             name, setting, wire, config, config.concurrency, keys, _start_pace(config, self._listener)

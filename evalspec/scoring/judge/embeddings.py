@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError, MissingPackage, install_fix
-from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 
 if TYPE_CHECKING:
@@ -88,8 +87,9 @@ class HttpEmbedder:
     ) -> None:
         from evalspec.scoring.judge.cached_answers import CachedVectors
         from evalspec.scoring.judge.endpoint import Endpoint
+        from evalspec.scoring.judge.parameters import identify_model
 
-        self._cached = CachedVectors(cache, [config.model, strip_userinfo(config.base_url)])
+        self._cached = CachedVectors(cache, identify_model(config))
         self._config = config
         name, setting = "the embeddings service", "spec.evaluation.embeddings"
         self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY, keys)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.base.errors import ServiceError
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, JudgeConfig
+from evalspec.base.text import strip_userinfo
+from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
 from evalspec.scoring.judge.refusals import list_refused, refuses_system_role
 from evalspec.scoring.judge.wire import JudgeQuestion, find_judge_wire
 
@@ -23,10 +24,10 @@ _SYSTEM_ROLE = "system role"
 _CREDENTIALS = {"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"}
 
 
-def list_routing_headers(headers: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the headers that may decide which model answers: all without credentials, in lower case and in order."""
-    found = ((name.lower(), text) for name, text in headers.items())
-    return sorted((name, text) for name, text in found if name not in _CREDENTIALS)
+def identify_model(config: JudgeConfig | EmbeddingsConfig) -> list[Any]:
+    """Return all that may decide which model answers: its name, the address, and the headers without credentials."""
+    headers = sorted((name.lower(), text) for name, text in config.headers.items() if name.lower() not in _CREDENTIALS)
+    return [config.model, strip_userinfo(config.base_url), headers]
 
 
 def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:

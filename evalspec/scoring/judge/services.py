@@ -8,7 +8,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalspec.base.errors import InvalidInput, JudgeError, MissingPackage, install_fix
-from evalspec.base.text import strip_userinfo
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
 from evalspec.scoring.judge.budget import Budget
@@ -209,15 +208,14 @@ class JudgeServices:
         if self.cache is None or self._judge is None:
             return {}
         from evalspec.scoring.judge.cache import digest_installed, digest_scorer
-        from evalspec.scoring.judge.parameters import compute_effective_parameters, list_routing_headers
+        from evalspec.scoring.judge.parameters import compute_effective_parameters, identify_model
 
         judge, embeddings = self._judge, self._embeddings
         local = digest_installed("wordllama") if embeddings.provider == "local" else ""
-        place = [embeddings.provider, embeddings.model, strip_userinfo(embeddings.base_url), local]
+        place = [embeddings.provider, *identify_model(embeddings), local]
         return {
             "scorer": [ragas_class, digest_scorer(ragas_class)],
-            "judge": [judge.wire, judge.model, strip_userinfo(judge.base_url), compute_effective_parameters(judge)],
-            "headers": list_routing_headers(judge.headers),
+            "judge": [judge.wire, *identify_model(judge), compute_effective_parameters(judge)],
             "embeddings": place if is_embedded else None,
         }
 
