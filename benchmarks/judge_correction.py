@@ -1,6 +1,8 @@
 """How often corrected intervals contain what people say, and how wide they are.
 
     python benchmarks/judge_correction.py real FOLDER # pairs that judges and people graded: FOLDER/judges, human.qrels
+    python benchmarks/judge_correction.py limits FOLDER # verdicts where the limit is people's share, and 0.15 away
+    python benchmarks/judge_correction.py queries FOLDER # whole queries drawn instead of pairs
     python benchmarks/judge_correction.py simulated   # judges of a given kappa
     python benchmarks/judge_correction.py search      # the worst case over sensitivity, specificity, share, labels
 
@@ -20,6 +22,8 @@ from evalspec.verdict.correction.estimates import Opinions, correct
 from evalspec.verdict.stats.bounded import compute_bounded_interval, compute_share_interval
 
 Column = NDArray[np.float64]
+_PAIRS_A_QUERY = 40
+"""At most, of whole queries. They have 177 on average, which would only take longer."""
 
 
 class Cell(NamedTuple):
@@ -51,11 +55,25 @@ def measure(judged: Column, people: Column, replies: int, labels: int, draws: in
     return Cell(shares[0], shares[1], shares[2], widths[0] / widths[1], shares[3])
 
 
+class Graded(NamedTuple):
+    """Pairs that people and judges graded: `queries` as numbers from 0, and 1 for relevant."""
+
+    queries: NDArray[np.intp]
+    people: Column
+    judges: dict[str, Column]
+
+
+def read(folder: Path) -> Graded:
+    """Return the pairs of a folder."""
+    pairs = [line.split() for line in (folder / "human.qrels").read_text().splitlines()]
+    queries = np.unique([query for query, *_ in pairs], return_inverse=True)[1]
+    people = np.array([float(int(grade) >= 2) for *_, grade in pairs])
+    return Graded(queries, people, {path.stem: read_judge(path, pairs) for path in (folder / "judges").glob("*.txt")})
+
+
 def run_real(folder: Path, draws: int) -> Iterator[str]:
     """Yield coverage and width for each size, over the judges of a folder."""
-    pairs = [line.split() for line in (folder / "human.qrels").read_text().splitlines()]
-    people = np.array([float(int(grade) >= 2) for *_, grade in pairs])
-    judges = {path.stem: read_judge(path, pairs) for path in sorted((folder / "judges").glob("*.txt"))}
+    _, people, judges = read(folder)
     for replies, labels in product((200, 1000), (30, 50, 100)):
         rng = np.random.default_rng(replies + labels)
         cells = {name: measure(judged, people, replies, labels, draws, rng) for name, judged in judges.items()}
@@ -66,6 +84,58 @@ def run_real(folder: Path, draws: int) -> Iterator[str]:
             f"N {replies:4} labels {labels:3}: covered {np.mean(covered):.1%}, least {min(covered):.1%} ({worst}), "
             f"width {np.mean(widths):.3f}, widest {max(widths):.3f}, "
             f"judge alone {np.mean([cell.alone for cell in cells.values()]):.1%}"
+        )
+
+
+def run_limits(folder: Path, draws: int) -> Iterator[str]:
+    """Yield the verdicts on 200 replies with 100 labels, and those of the judge alone, for limits around the share."""
+    _, people, judges = read(folder)
+    share = people.mean()
+    rng = np.random.default_rng(3)
+    for name, judged in judges.items():
+        ends = np.empty((draws, 2, 2))
+        for draw in range(draws):
+            places = rng.choice(len(people), 200, replace=False)
+            said, known = judged[places].tolist(), people[places[:100]].tolist()
+            found = correct(Opinions(said, [*known, *[None] * 100]))
+            assert found is not None
+            ends[draw] = found.interval, compute_bounded_interval(said, (0.0, 1.0)) or (0.0, 1.0)
+        told = []
+        for place, what in enumerate(("corrected", "judge alone")):
+            low, high = ends[:, place].T
+            told.append(
+                f"{what}: wrong PASS at the limit {np.mean(low > share):.2%}, "
+                f"0.15 below it PASS {np.mean(low >= share - 0.15):.1%} and FAIL {np.mean(high < share - 0.15):.1%}, "
+                f"0.15 above it FAIL {np.mean(high < share + 0.15):.1%} and PASS {np.mean(low >= share + 0.15):.1%}"
+            )
+        yield f"{name}: {'; '.join(told)}"
+
+
+def run_queries(folder: Path, draws: int) -> Iterator[str]:
+    """Yield coverage if queries are drawn with all their pairs, with the query and with the pair as unit."""
+    queries, people, judges = read(folder)
+    count = int(queries.max()) + 1
+    pairs = [np.flatnonzero(queries == query) for query in range(count)]
+    sizes = [min(len(places), _PAIRS_A_QUERY) for places in pairs]
+    target = np.average([people[places].mean() for places in pairs], weights=sizes)
+    for drawn, labels in ((10, 50), (25, 100), (50, 100)):
+        rng = np.random.default_rng(drawn)
+        hits = {name: np.zeros(2) for name in judges}
+        for name, judged in judges.items():
+            for _ in range(draws):
+                places = [rng.permutation(pairs[query])[:_PAIRS_A_QUERY] for query in rng.integers(count, size=drawn)]
+                units = np.repeat(np.arange(drawn), [len(one) for one in places])
+                order = rng.permutation(len(units))
+                mixed, units = np.concatenate(places)[order], units[order]
+                known = [*people[mixed[:labels]].tolist(), *[None] * (len(mixed) - labels)]
+                for place, unit in enumerate((units.tolist(), None)):
+                    found = correct(Opinions(judged[mixed].tolist(), known, units=unit))
+                    assert found is not None
+                    hits[name][place] += found.interval[0] <= target <= found.interval[1]
+        by_query, by_pair = np.array([*hits.values()]).T / draws
+        yield (
+            f"{drawn} queries, {labels} labels: covered with the query as unit {by_query.mean():.1%}, least "
+            f"{by_query.min():.1%}; with the pair as unit {by_pair.mean():.1%}, least {by_pair.min():.1%}"
         )
 
 
@@ -120,12 +190,14 @@ def search(cell: tuple[int, int, float, float, float], draws: int, rng: np.rando
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("real", "simulated", "search"))
+    parser.add_argument("part", choices=("real", "limits", "queries", "simulated", "search"))
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--draws", type=int, default=2000)
     given = parser.parse_args()
     lines = {
         "real": lambda: run_real(given.folder, given.draws),
+        "limits": lambda: run_limits(given.folder, given.draws),
+        "queries": lambda: run_queries(given.folder, given.draws),
         "simulated": lambda: run_simulated(given.draws),
         "search": lambda: run_search(given.draws),
     }
