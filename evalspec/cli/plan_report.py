@@ -1,6 +1,7 @@
 """Render a forecast for the terminal and as JSON."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
@@ -11,7 +12,14 @@ from evalspec.base.json_text import render_lines
 from evalspec.base.plural import counted
 from evalspec.model import Direction
 from evalspec.model.exchanges import MILLION
-from evalspec.model.forecasts import DatasetForecast, Forecast, JudgeForecast, MetricForecast, PartForecast
+from evalspec.model.forecasts import (
+    DatasetForecast,
+    Forecast,
+    JudgeForecast,
+    LabelForecast,
+    MetricForecast,
+    PartForecast,
+)
 from evalspec.reports.terminal import render_parts
 from evalspec.runs.planning.forecast_wording import round_estimate
 from evalspec.verdict.wording import UNKNOWN, render_delta
@@ -99,9 +107,26 @@ def _dataset(forecast: Forecast, dataset: DatasetForecast) -> Iterator["Renderab
     if dataset.judge:
         yield Padding(_judge_table(dataset), (0, 0, 0, 2))
     lines += sorted(filter(None, reasons))
+    lines += map(_say_labels, _group_labels(dataset.labels))
     if dataset.only_in_this_run:
         lines.append(f"{counted(dataset.only_in_this_run, 'sample')} of {dataset.samples:,} not in the baseline")
     yield from (Padding(_dim(said), (0, 0, 0, 2)) for said in lines)
+
+
+def _group_labels(labels: Sequence[LabelForecast]) -> list[list[LabelForecast]]:
+    """Return the forecasts of each limit."""
+    return [[*of] for _, of in groupby(labels, key=lambda one: (one.metric, one.limit))]
+
+
+def _say_labels(cases: Sequence[LabelForecast]) -> str:
+    """Return how many labels decide a limit: `faithfulness, limit 0.8: 96 labels if people say 0.9`."""
+    first = cases[0]
+    told = [
+        f"{f'{one.labels:,}' if one.labels else f'more than all {one.replies:,}'} if people say {one.people:.3g}"
+        for one in cases
+    ]
+    source = ", as in the newest calibration" if first.is_calibrated else ""
+    return f"{first.metric}, limit {first.limit:g}: labels that decide it four times in five: {', '.join(told)}{source}"
 
 
 def _say_size(forecast: Forecast, dataset: DatasetForecast) -> str:

@@ -66,6 +66,7 @@ class MetricCalibration(Record, frozen=True, kw_only=True):
     specificity: Annotated[LabelShare, Meta(description="Of the replies that people call bad, the judge does.")] = (
         LabelShare()
     )
+    people: Annotated[Number | None, Meta(description="Mean of people's scores; null: see `reason`.")] = None
     bias: Annotated[Number | None, Meta(description="Mean of judge − people, in the scores' unit; null: unknown.")] = (
         None
     )

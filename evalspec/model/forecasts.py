@@ -82,6 +82,20 @@ class JudgeForecast(Record, frozen=True, kw_only=True):
     ]
 
 
+class LabelForecast(Record, frozen=True):
+    """How many labels decide a limit of a judged metric in four of five runs, if people say what is assumed.
+
+    It holds whatever the judge says. With a good judge, fewer labels decide.
+    """
+
+    metric: Annotated[str, Meta(description="Name of the metric.")]
+    limit: Annotated[float, Meta(description="The limit on its mean.")]
+    people: Annotated[float, Meta(description="The mean of people's scores that is assumed.")]
+    labels: Annotated[int | None, Meta(description="Blind labels of random replies; null: more than there are.")]
+    replies: Annotated[int, Meta(description="Number of replies that can be labelled.")]
+    is_calibrated: Annotated[bool, Meta(description="Whether `people` is from the newest calibration.")]
+
+
 class DatasetForecast(Record, frozen=True):
     """A dataset of a planned run."""
 
@@ -102,6 +116,9 @@ class DatasetForecast(Record, frozen=True):
     judge: Annotated[tuple[JudgeForecast, ...], Meta(description="What each judged metric will use.")] = ()
     controls: Annotated[
         tuple[JudgeForecast, ...], Meta(description="What the control cases of each judged metric will use.")
+    ] = ()
+    labels: Annotated[
+        tuple[LabelForecast, ...], Meta(description="The labels that decide limits of judged metrics.")
     ] = ()
 
     @property

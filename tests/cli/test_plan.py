@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from comparison.small_runs import make_dataset, run_of
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
+from evalspec.model.calibrations import JudgeCalibration, MetricCalibration
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 from evalspec.verdict.comparison.regression import decide_regressions
+from evalspec.verdict.correction.calibration_file import write_calibration
 from servers.scripted_judge import ScriptedJudge
 
 CONTEXT = ["Paris is the capital of France.", "Lyon is a city in France.", "The Seine flows through Paris."]
@@ -94,6 +96,28 @@ def test_the_judge_calls_are_those_of_a_run(project, agent):
         calls = {name: usage["calls"] for name, usage in ran["judgeUsage"].items()}
         assert document["datasets"][0]["judgeCalls"] == calls
         assert (document["judgeCalls"], document["agentRequests"]) == (len(judge.chats), len(agent.requests))
+
+
+def test_it_says_how_many_labels_decide_a_limit_of_a_judged_metric(project):
+    metrics = ("string_match", "faithfulness", "hallucination", "answer_relevancy")
+    project.samples(200, metrics=metrics, context=CONTEXT)
+    limits = {"faithfulness": 0.8, "hallucination": {"max": 0.1}, "answer_relevancy": 0.5, "string_match": 0.5}
+    project.evaluation["thresholds"] = limits
+    found = plan(project)["datasets"][0]["labels"]
+    assert [(one["metric"], one["limit"], round(one["people"], 3), one["labels"]) for one in found] == [
+        ("faithfulness", 0.8, 0.85, None), ("faithfulness", 0.8, 0.9, 107), ("faithfulness", 0.8, 0.95, 41),
+        ("hallucination", 0.1, 0.075, None), ("hallucination", 0.1, 0.05, None), ("hallucination", 0.1, 0.025, 85),
+    ]  # fmt: skip
+    said = " ".join(project("plan", "agent.yaml").out.split())
+    assert "more than all 200 if people say 0.85, 107 if people say 0.9, 41 if people say 0.95" in said
+    measured = [MetricCalibration(dataset="qa", metric="faithfulness", people=0.95)]
+    for at, people in (("2026-01-01", 0.9), ("2026-01-02", 0.95)):
+        one = JudgeCalibration(run="r", at=at, metrics=(replace(measured[0], people=people),))
+        write_calibration(project.folder / "evals" / "calibrations" / f"{at}.json", one)
+    found = plan(project)["datasets"][0]["labels"]
+    assert [one["labels"] for one in found if one["isCalibrated"]] == [41]
+    project.evaluation["ciGate"] = {"judge": "off"}
+    assert plan(project)["datasets"][0]["labels"] == []
 
 
 def test_contexts_that_only_the_reply_has_are_assumed_and_said(project):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from scipy.optimize import brentq
-from scipy.stats import binom, norm
+from scipy.stats import beta, binom, norm
 
 from evalspec.verdict.stats.detection import (
     Power,
@@ -14,6 +14,7 @@ from evalspec.verdict.stats.detection import (
     compute_moments,
     compute_needed,
     compute_needed_to_exclude,
+    count_needed_to_decide,
 )
 
 ALPHA = 0.05
@@ -106,3 +107,19 @@ def test_no_number_of_pairs_finds_or_excludes_a_change_of_0():
     with pytest.raises(ValueError, match="a change of 0"):
         compute_needed(observe(draw(30)), 0)
     assert compute_needed_to_exclude(compute_moments(observe(draw(30))), 0, ALPHA, 1.0) is None
+
+
+@pytest.mark.parametrize(("truth", "limit"), [(0.9, 0.8), (0.7, 0.8), (0.5, 0.3), (0.02, 0.1), (0.97, 0.95)])
+def test_the_labels_that_decide_a_limit_are_those_of_the_exact_test(truth, limit):
+    def decided(count):
+        """Share of the draws whose exact interval is on the right side of the limit."""
+        passes = np.arange(count + 1)
+        low, high = beta.ppf(0.025, passes, count - passes + 1), beta.ppf(0.975, passes + 1, count - passes)
+        right = np.nan_to_num(low) >= limit if truth > limit else np.nan_to_num(high, nan=1.0) <= limit
+        return binom.pmf(passes, count, truth)[right].sum()
+
+    count = count_needed_to_decide(truth, limit, 0.05, 10_000)
+    assert decided(count) >= 0.8
+    assert all(decided(fewer) < 0.8 for fewer in range(1, round(0.75 * count)))
+    assert count_needed_to_decide(truth, limit, 0.05, round(0.75 * count)) is None
+    assert count_needed_to_decide(limit, limit, 0.05, 10_000) is None

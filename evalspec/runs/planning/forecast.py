@@ -26,6 +26,7 @@ from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
 from evalspec.runs.planning.inputs import find_policy, list_removed
 from evalspec.runs.planning.judge_forecasts import JudgeForecaster
+from evalspec.runs.planning.label_forecasts import foresee_labels
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.selecting import select_datasets
@@ -176,6 +177,7 @@ def _describe(
         metrics=metrics,
         judge=tuple(forecaster.foresee(dataset, _judged(dataset), calls)),
         controls=tuple(forecaster.foresee_controls(dataset, _judged(dataset))) if policy.judge.controls else (),
+        labels=tuple(foresee_labels(dataset, policy.judge, forecaster.folder)),
     )
 
 

@@ -59,6 +59,7 @@ class JudgeForecaster:
     """Forecasts the judge's part of planned datasets. `store`: of earlier runs and the judge's cache; None: unknown."""
 
     def __init__(self, loaded: LoadedManifest, options: RunOptions, store: RunStore | None) -> None:
+        self.folder = loaded.path.parent
         self._options = options
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
         self._price = read_price(self._judge)

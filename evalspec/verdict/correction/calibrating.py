@@ -90,6 +90,7 @@ def measure_calibration(
         confusion=_confuse(limit, sides),
         sensitivity=measure_share(*_select(pairs, sides, is_good=True), _say_one_sided("good")),
         specificity=measure_share(*_select(pairs, sides, is_good=False), _say_one_sided("bad")),
+        people=sum(one.people for one in pairs) / len(pairs),
         bias=sum(differences) / len(differences),
         bias_interval=compute_bounded_interval(differences, (-reach, reach), clusters=None if is_plain else units),
         kappa=kappa.value if has_kappa else None,

@@ -1,12 +1,14 @@
 """Compute the smallest change that a paired test detects, and the pairs it needs, by simulating the actual test."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from evalspec.verdict.stats.bounded import compute_beta_cdf
 from evalspec.verdict.stats.clusters import sum_clusters
 from evalspec.verdict.stats.descriptive import to_finite_array
 
@@ -23,6 +25,26 @@ _MOST_UNITS = 2000
 _STEPS = 20
 _DIGITS = 1e-9
 _NORMAL = NormalDist()
+
+
+def count_needed_to_decide(truth: float, limit: float, alpha: float, most: int) -> int | None:
+    """Return about how many 0/1 scores decide in POWER of the draws whether their share is above or below a limit.
+
+    Decided is where Clopper and Pearson's two-sided interval at level `alpha` has the limit outside. Other scores from
+    0 to 1 with the same mean vary less. None if more than `most` are needed, or if the share is the limit.
+    """
+    if truth == limit:
+        return None
+    if truth < limit:
+        truth, limit = 1 - truth, 1 - limit
+
+    def decides(count: int) -> bool:
+        passing = range(1, count + 1)
+        fewest = bisect_left(passing, True, key=lambda k: compute_beta_cdf(limit, k, count - k + 1) <= alpha / 2)
+        return fewest < count and compute_beta_cdf(truth, fewest + 1, count - fewest) >= POWER
+
+    place = bisect_left(range(1, most + 1), True, key=decides)
+    return place + 1 if place < most else None
 
 
 class Power(Struct, frozen=True):

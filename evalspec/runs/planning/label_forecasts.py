@@ -1,0 +1,79 @@
+"""Forecast how many labels of people decide a limit of a judged metric."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from evalspec.base.errors import EvalspecError
+from evalspec.inputs.manifest.gate_schema import JudgePolicy
+from evalspec.model import Need, Threshold
+from evalspec.model.calibrations import JudgeCalibration
+from evalspec.model.corrections import JudgeCorrection
+from evalspec.model.forecasts import LabelForecast
+from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.verdict.correction.calibration_file import FOLDER, read_calibration
+from evalspec.verdict.stats.detection import count_needed_to_decide
+from evalspec.verdict.validity.estimates import CONFIDENCE
+
+_ASSUMED = (0.25, 0.5, 0.75)
+"""What people say, as shares of the room between a limit and the best score."""
+
+
+def foresee_labels(dataset: PlannedDataset, policy: JudgePolicy, folder: Path) -> list[LabelForecast]:
+    """Return the labels that decide each limit on the mean of a judged metric that people can score.
+
+    What people will say is taken from the newest calibration beside the manifest. Without one it is assumed.
+    `folder`: of the manifest.
+    """
+    limits = [] if policy.correct is JudgeCorrection.OFF else [*_list_limits(dataset)]
+    calibrations = _read_calibrations(folder / FOLDER) if limits else []
+    return [found for limit, reach in limits for found in _foresee(dataset, limit, reach, calibrations)]
+
+
+def _list_limits(dataset: PlannedDataset) -> Iterator[tuple[Threshold, tuple[float, float]]]:
+    """Yield the limits with one end, each with the range of its metric's scores."""
+    for limit in dataset.thresholds:
+        metric = dataset.metrics[limit.metric]
+        low, high = metric.bounds
+        is_judged = Need.JUDGE in metric.needs and Need.EMBEDDINGS not in metric.needs
+        is_mean = metric.definition.statistic == "mean" and limit.stat in (None, "mean")
+        has_one_end = (limit.min is None) != (limit.max is None)
+        if is_judged and is_mean and has_one_end and limit.slice is None and low is not None and high is not None:
+            yield limit, (low, high)
+
+
+def _foresee(
+    dataset: PlannedDataset, limit: Threshold, reach: tuple[float, float], calibrations: Sequence[JudgeCalibration]
+) -> Iterator[LabelForecast]:
+    low, high = reach
+    is_min = limit.max is None
+    stated = limit.min if limit.min is not None else limit.max or 0.0
+    best = high if is_min else low
+    known = _find_people(dataset.name, limit.metric, calibrations)
+    truths = [known] if known is not None else [stated + share * (best - stated) for share in _ASSUMED]
+    for truth in truths:
+        shares = [(value - low) / (high - low) for value in (truth, stated)]
+        replies = len(dataset.samples)
+        labels = count_needed_to_decide(shares[0], shares[1], 1 - (limit.confidence or CONFIDENCE), replies)
+        yield LabelForecast(limit.metric, stated, truth, labels, replies, known is not None)
+
+
+def _find_people(dataset: str, metric: str, calibrations: Sequence[JudgeCalibration]) -> float | None:
+    """Return the mean of people's scores in the newest calibration of a metric; None without one."""
+    found = (
+        (one.at, of.people)
+        for one in calibrations
+        for of in one.metrics
+        if (of.dataset, of.metric) == (dataset, metric) and of.people is not None
+    )
+    return max(found, default=(None, None))[1]
+
+
+def _read_calibrations(folder: Path) -> list[JudgeCalibration]:
+    """Return the calibrations of a folder. Those that cannot be read are left out: `judge apply` reports them."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(read_calibration(path))
+        except EvalspecError:
+            continue
+    return found
