@@ -1,4 +1,7 @@
-"""Promoted baselines of a project: whether a run should become one, where they are, and how samples are taken out."""
+"""Promoted baselines of a project: whether a run should become one, where they are, and how samples are taken out.
+
+Anchors of calibrations lie beside them, and lose samples in the same way.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -17,13 +20,17 @@ from evalspec.runs.store.run_rows import read_values
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.verdict.comparison.baseline import KIND, build_baseline, list_pooled, render_baseline
+from evalspec.verdict.correction.calibration_file import read_anchors, write_anchors
 
 _HEAD_BYTES = 4096
 
 
-def find_baselines(folder: Path) -> Iterator[Path]:
-    """Yield the promoted baselines below a folder, without hidden folders and those of installed packages."""
-    mark = f'"kind": "{KIND}"'.encode()
+def find_baselines(folder: Path, kind: str = KIND) -> Iterator[Path]:
+    """Yield the promoted baselines below a folder, without hidden folders and those of installed packages.
+
+    `kind`: of the files, if not baselines.
+    """
+    mark = f'"kind": "{kind}"'.encode()
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".") and name not in ("node_modules", "venv")]
         for name in names:
@@ -52,6 +59,20 @@ def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]
         else:
             path.unlink()
     return removed + of_anchor
+
+
+def shorten_anchors(path: Path, _shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
+    """Take samples out of anchors, and return their number. Arguments and errors: as of `shorten_baseline`."""
+    anchors = read_anchors(path)
+    keys = find_keys(anchors.run)
+    kept = tuple(
+        replace(own, anchors=tuple(one for one in own.anchors if (own.dataset, one.sample) not in keys))
+        for own in anchors.metrics
+    )
+    removed = sum(len(own.anchors) for own in anchors.metrics) - sum(len(own.anchors) for own in kept)
+    if removed and not is_dry_run:
+        write_anchors(path, replace(anchors, metrics=kept))
+    return removed
 
 
 def _drop_samples(run: Run, find_keys: Callable[[str], set[Key]]) -> tuple[Run, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from evalspec.api.baseline_files import find_baselines, shorten_baseline
+from evalspec.api.baseline_files import find_baselines, shorten_anchors, shorten_baseline
 from evalspec.base.errors import EvalspecError, InvalidInput
 from evalspec.curation.gold.quotes import Quotes, find_quoting
 from evalspec.curation.labels.files import erase_labels
@@ -18,6 +18,8 @@ from evalspec.runs.store.run_log import LOG_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.scoring.judge.cache_file import use_cache
+from evalspec.verdict.comparison.baseline import KIND
+from evalspec.verdict.correction.calibration_file import ANCHORS_KIND
 
 SHORTEST_TEXT = 4
 """Shorter texts are in too many places by accident."""
@@ -156,14 +158,18 @@ def erase_cached(store: RunStore, samples: Collection[Key], quotes: Quotes, done
 def shorten_baselines(
     folder: Path, find_keys: Callable[[str], set[Key]], show: Callable[[Path], str], done: Erased
 ) -> None:
-    """Take samples out of the baselines below a folder. `find_keys`: as of `shorten_baseline`. `show`: for messages."""
-    for path in sorted(find_baselines(folder)):
-        try:
-            removed = shorten_baseline(path, show(path), find_keys, is_dry_run=done.is_dry_run)
-            if removed:
-                done.baselines[show(path)] = removed
-        except (EvalspecError, OSError) as error:
-            done.failed.append(f"{show(path)}: {error}")
+    """Take samples out of the baselines and anchors below a folder.
+
+    `find_keys`: as of `shorten_baseline`. `show`: for messages.
+    """
+    for kind, shorten in ((KIND, shorten_baseline), (ANCHORS_KIND, shorten_anchors)):
+        for path in sorted(find_baselines(folder, kind)):
+            try:
+                removed = shorten(path, show(path), find_keys, is_dry_run=done.is_dry_run)
+                if removed:
+                    done.baselines[show(path)] = removed
+            except (EvalspecError, OSError) as error:
+                done.failed.append(f"{show(path)}: {error}")
 
 
 def _describe_wanted(stored: StoredRun, quotes: Quotes, samples: set[Key]) -> Wanted:

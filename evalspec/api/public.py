@@ -172,8 +172,24 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
         return Validation((*part.problems, *_list_further(error.problems, part)))
     if part.problems:
         return Validation(tuple(part.problems))
+    if problems := _check_labels(part.loaded):
+        return Validation(problems)
     notes = tuple(recommend_checks(part.loaded))
     return Validation(warnings=tuple(warnings), notes=notes, samples=samples, limits=limits)
+
+
+def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:
+    """Return what is wrong with the file of labels that the gate reads."""
+    labels = loaded.manifest.spec.evaluation.ci_gate.judge.labels
+    if labels is None:
+        return ()
+    from evalspec.curation.labels.opinions import read_label_file
+
+    try:
+        read_label_file(loaded.path.parent / labels)
+    except InvalidInput as error:
+        return tuple(error.problems)
+    return ()
 
 
 def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:

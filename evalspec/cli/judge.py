@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalspec.base.errors import ExitCode
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import inert
 from evalspec.cli.compare import check_forms
 from evalspec.cli.documents import emit_document, problem_document, render_document
@@ -20,7 +20,7 @@ from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import STORE, RunStore
 
 if TYPE_CHECKING:
-    from evalspec.model.calibrations import AppliedCalibration, JudgeCalibration, Stability
+    from evalspec.model.calibrations import AppliedCalibration, JudgeAnchors, JudgeCalibration, Stability
     from evalspec.reports.view.parts import View
 
 _run_argument = click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
@@ -48,10 +48,17 @@ def command(context: click.Context) -> None:
 @_run_argument
 @_metric_option
 @option("--as", "name", metavar="NAME", help="Keep it in evals/calibrations/NAME.json, or in this file, for git.")
+@option(
+    "--anchors",
+    type=click.IntRange(min=5),
+    metavar="N",
+    help="With --as: also keep N labelled replies, with their texts, on which later runs test whether the judge is the "
+    "same. RUN needs three grades of each (rescore --judge-repeat 3).",
+)
 @json_option
 @output_options("Also write it to a .html, .json or .md file; repeatable.")
 def calibrate_command(
-    run: str, metric: str | None, name: str | None, as_json: bool, outputs: Sequence[Path]
+    run: str, metric: str | None, name: str | None, anchors: int | None, as_json: bool, outputs: Sequence[Path]
 ) -> ExitCode:
     """Show how well the judge of RUN (default: the latest) agrees with labels that were drawn and given blindly.
 
@@ -62,14 +69,17 @@ def calibrate_command(
     Examples:
       evalspec judge calibrate latest
       evalspec judge calibrate latest --metric faithfulness --as main -o judge.html
+      evalspec judge calibrate latest --as main --anchors 50
     """
-    from evalspec.curation.labels.calibrating import calibrate
+    from evalspec.curation.labels.calibrating import calibrate, choose_anchors
     from evalspec.reports.view.calibration import build_calibration_view
 
     check_forms(outputs)
+    if anchors is not None and name is None:
+        raise InvalidInput(Problem("anchors belong to a calibration", "add --as NAME", field="--anchors"))
     found = calibrate(run, metric=metric, store=STORE)
     if name is not None:
-        _keep(run, name, found)
+        _keep(run, name, found, None if anchors is None else choose_anchors(run, anchors, metric=metric, store=STORE))
     return _print(found, build_calibration_view, as_json, outputs)
 
 
@@ -123,8 +133,8 @@ def _find_file(run: str, name: str) -> Path:
     return calibration_path(open_run(RunStore(STORE).find(run)).manifest_path.parent, name)
 
 
-def _keep(run: str, name: str, found: "JudgeCalibration") -> None:
-    """Write a calibration for git.
+def _keep(run: str, name: str, found: "JudgeCalibration", anchors: "JudgeAnchors | None") -> None:
+    """Write a calibration for git, with its anchors.
 
     Raises:
         InvalidInput: The file is something else, or an input of the run.
@@ -133,13 +143,17 @@ def _keep(run: str, name: str, found: "JudgeCalibration") -> None:
     from evalspec.base.output_files import refuse_inputs
     from evalspec.runs.store.files import store_errors
     from evalspec.runs.store.run_store import OWN_INPUTS
-    from evalspec.verdict.correction.calibration_file import write_calibration
+    from evalspec.verdict.correction.calibration_file import anchors_path, write_anchors, write_calibration
 
     path = _find_file(run, name)
     refuse_inputs([path], OWN_INPUTS, "--as")
     with store_errors(path):
         write_calibration(path, found)
+        if anchors is not None:
+            write_anchors(anchors_path(path), anchors)
     notify(f"wrote the calibration to {inert(str(path))}")
+    if anchors is not None:
+        notify(f"wrote replies with their texts to {inert(str(anchors_path(path)))}")
 
 
 def _print(

@@ -178,11 +178,11 @@ def _judge_table(dataset: DatasetForecast) -> "RenderableType":
 
 
 def _add_up(controls: Sequence[JudgeForecast]) -> Iterator[JudgeForecast]:
-    """Yield one line for the control cases of all metrics, if there are any."""
+    """Yield one line for the tests of the judge on all metrics, if there are any."""
     if controls:
         spans = {name: _add_spans([getattr(one, name) for one in controls]) for name in _SPANS}
         counts = {name: sum(getattr(one, name) for one in controls) for name in ("scores", "cached")}
-        yield replace(controls[0], metric="control cases", **spans, **counts)
+        yield replace(controls[0], metric="tests of the judge", **spans, **counts)
 
 
 def _add_spans(spans: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:

@@ -91,6 +91,36 @@ class JudgeCalibration(Record, frozen=True, kw_only=True):
     metrics: Annotated[tuple[MetricCalibration, ...], Meta(description="One for each judged metric of a dataset.")] = ()
 
 
+class StoredAnchor(Record, frozen=True, kw_only=True):
+    """A labelled reply with the judge's grades, three or more. `digest`: of its sample, which may change later."""
+
+    sample: str
+    digest: str
+    response: str
+    retrieved_contexts: tuple[str, ...] | None = None
+    scores: tuple[Number, ...]
+
+
+class MetricAnchors(Record, frozen=True, kw_only=True):
+    """The anchors of a metric. `identity`: what its scores depend on, as of a MetricCalibration."""
+
+    dataset: str
+    metric: str
+    identity: Mapping[str, str] = {}
+    anchors: tuple[StoredAnchor, ...] = ()
+
+
+class JudgeAnchors(Record, frozen=True, kw_only=True):
+    """Replies of a run on which later runs test whether the judge is still the same.
+
+    `models`: what the judge's replies named as its model.
+    """
+
+    run: str
+    models: tuple[str, ...] = ()
+    metrics: tuple[MetricAnchors, ...] = ()
+
+
 class TransportedShare(Record, frozen=True, kw_only=True):
     """The share of good replies in a run, if the judge errs there as it did in its calibration.
 

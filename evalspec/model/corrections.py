@@ -102,6 +102,30 @@ class Correction(Record, frozen=True, kw_only=True):
     reason: Annotated[str | None, Meta(description="Why there is no estimate; null: there is one.")] = None
 
 
+class Drift(StrEnum):
+    """The state of a judge: UNCHANGED as far as is known, SUSPECTED until other anchors are asked, or DRIFTED."""
+
+    UNCHANGED = "unchanged"
+    SUSPECTED = "suspected"
+    DRIFTED = "drifted"
+
+
+class JudgeDrift(Record, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether the judge of a metric has changed since its calibration: the same replies, judged then and now.
+
+    `calibration`: the run whose grades are compared. `state`: None: see `reason`. `anchors`: number of replies that
+    were judged again. `p_values`: of the first ones, and of others if these were suspicious. `then`: what the judge's
+    replies named as its model in the calibration.
+    """
+
+    calibration: str
+    state: Drift | None = None
+    anchors: int = 0
+    p_values: tuple[Number, ...] = ()
+    then: tuple[str, ...] = ()
+    reason: str | None = None
+
+
 class Controls(Record, frozen=True, kw_only=True):
     """The judge's scores of cases that are known to be good or bad, for one metric of one dataset."""
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from evalspec.model.base import Record
+from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.exchanges import JudgePrice
 
 Digests = Mapping[str, str]
@@ -195,6 +196,7 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
     instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest.
     `judge_cached_models`: those of cached results; `judge_cached`: since when these were asked, by metric.
+    `judge_drifts`: whether the judge has changed since its calibration, by dataset and metric.
     `judge_price`: what the judge costs; `limits`: options that limit what the run may use; `no_cache`, `fresh`: how the
     judge's cache is used. None of them changes what is measured.
     `references`: a salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the
@@ -223,6 +225,7 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     judge_system_fingerprints: Mapping[str, str] = {}
     judge_cached_models: Mapping[str, str] = {}
     judge_cached: Mapping[str, str] = {}
+    judge_drifts: Mapping[str, Mapping[str, JudgeDrift]] = {}
     judge_price: JudgePrice | None = None
     limits: Mapping[str, float] = {}
     embeddings: Mapping[str, Any] | None = None
@@ -311,6 +314,20 @@ def list_reply_notes(fingerprint: Fingerprint) -> list[str]:
     return notes
 
 
+def describe_drift(fingerprint: Fingerprint, drift: JudgeDrift) -> str:
+    """Return whether the judge of a run has changed since its calibration, with the models that it named."""
+    asked = f"{drift.anchors} replies of the calibration {drift.calibration} were judged again"
+    match drift.state:
+        case None:
+            return f"whether the judge has changed since its calibration is unknown: {drift.reason}"
+        case Drift.DRIFTED:
+            models = (sorted(drift.then), sorted(fingerprint.judge_models.values()))
+            then, now = (", ".join(names) or "a model that it did not name" for names in models)
+            return f"the judge has changed since the calibration {drift.calibration}: it was {then}, and is {now}"
+        case _:
+            return f"{asked}, and the judge is the same as far as they show (p {min(drift.p_values):.2g})"
+
+
 def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     """Return notes on the judge: the parameters that its endpoint refused, the models that its replies state, if they
     are not the configured one, and the results that are from the cache.
@@ -323,6 +340,11 @@ def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
         notes.append(f"the judge is configured as {configured}; {said}")
     since = "; ".join(f"{metric}: since {said}" for metric, said in sorted(fingerprint.judge_cached.items()))
     notes += [f"results from the judge's cache, asked {since}"] if since else []
+    notes += [
+        f"{dataset}: {metric}: {describe_drift(fingerprint, drift)}"
+        for dataset, drifts in fingerprint.judge_drifts.items()
+        for metric, drift in drifts.items()
+    ]
     others = fingerprint.judge_models.keys() - fingerprint.judge_cached_models.keys()
     if fingerprint.judge_cached_models and others:
         now = ", ".join(sorted(fingerprint.judge_models[key] for key in others))

@@ -115,7 +115,7 @@ class DatasetForecast(Record, frozen=True):
     metrics: Annotated[tuple[MetricForecast, ...], Meta(description="The metrics with a `maxDrop`.")]
     judge: Annotated[tuple[JudgeForecast, ...], Meta(description="What each judged metric will use.")] = ()
     controls: Annotated[
-        tuple[JudgeForecast, ...], Meta(description="What the control cases of each judged metric will use.")
+        tuple[JudgeForecast, ...], Meta(description="What the tests of the judge will use: control cases and anchors.")
     ] = ()
     labels: Annotated[
         tuple[LabelForecast, ...], Meta(description="The labels that decide limits of judged metrics.")

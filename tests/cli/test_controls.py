@@ -174,7 +174,7 @@ def test_the_plan_has_a_line_for_them(judged, judge):
         ("context_recall", [10, 14]),
     ]
     assert planned["judgeCalls"] == sum(dataset["judgeCalls"].values()) + 80
-    (line,) = [line for line in judged("plan", "agent.yaml").out.splitlines() if "control cases" in line]
+    (line,) = [line for line in judged("plan", "agent.yaml").out.splitlines() if "tests of the judge" in line]
     assert "80–112" in line
     judged.evaluation["ciGate"] = {"judge": {"controls": False}}
     judged.write()

@@ -114,8 +114,8 @@ def test_only_a_calibration_is_overwritten_and_read(judged):
     refused = judged.project("judge", "calibrate", "--as", "main")
     assert refused.code == 2
     assert "this file exists and is not a calibration" in refused.err
-    assert "not a calibration" in judged.project("judge", "apply", "main").err
-    assert "there is no such calibration" in judged.project("judge", "apply", "other").err
+    assert "its kind is not 'evalspec calibration'" in judged.project("judge", "apply", "main").err
+    assert "there is no such file" in judged.project("judge", "apply", "other").err
 
 
 def test_no_labels_are_an_error_with_the_command_that_gives_some(judged):

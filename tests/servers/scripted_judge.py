@@ -16,6 +16,7 @@ question that an answer answers is the title of the passage of the corpus that h
 sentence. A claim that the response does not bear out is contradicted if the response has half of its words and other
 numbers, else missing. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt
 names as [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
+`reads` changes what it reads of a rubric's prompt.
 
 Modes: ok · prose · fenced · empty · misplaced (in reasoning_content) · refusal · malformed · wrong_schema ·
 no_statements (an empty list of them) · hasty (only the first of the statements) · wrong_count (one verdict less) ·
@@ -250,6 +251,7 @@ class ScriptedJudge:
         self.mode: str | Status = "ok"
         self.script: Sequence[str | Status] = []
         self.in_turn = False
+        self.reads: Callable[[str], str] = lambda prompt: prompt
         self.several = "honoured"
         self.states: Mapping[str, str] = {}
         self.embedding_fault: str | Status | None = None
@@ -320,7 +322,7 @@ class ScriptedJudge:
         if self.in_turn:
             labels = schema["properties"]["value"]["enum"]
             return "rubric", {"reason": "its turn", "value": labels[len(self.chats) % len(labels)]}
-        return _label(prompt, schema)
+        return _label(self.reads(prompt), schema)
 
     def _ask_back(self, response: str) -> dict[str, Any]:
         best = max(self.corpus, key=lambda passage: covered(response, passage["text"]), default=None)

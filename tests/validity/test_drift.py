@@ -6,12 +6,12 @@ from math import log
 
 import pytest
 
+from evalspec.model.corrections import Drift
 from evalspec.verdict.correction.drift import (
     LEVEL,
     RUNS,
     SUSPICION,
     Anchor,
-    Drift,
     compute_drift_p_value,
     decide_drift,
 )

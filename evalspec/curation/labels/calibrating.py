@@ -3,6 +3,7 @@
 import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,16 +16,21 @@ from evalspec.curation.labels.opinions import Place, collect_opinions
 from evalspec.model import Score, ScoreStatus
 from evalspec.model.calibrations import (
     AppliedCalibration,
+    JudgeAnchors,
     JudgeCalibration,
+    MetricAnchors,
     MetricCalibration,
     MetricStability,
     Stability,
+    StoredAnchor,
     TransportedShare,
 )
-from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
+from evalspec.model.corrections import DrawKind, Drift, PeopleScore, PeopleScores
+from evalspec.model.fingerprints import describe_drift
 from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
+from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_STORED
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
 from evalspec.verdict.correction.stability import RepeatedGrades, measure_stability
 from evalspec.verdict.outline import MetricOutline
@@ -61,6 +67,55 @@ def calibrate_run(run: JudgedRun, labels: Collection[Label], metric: str | None 
         raise InvalidInput(f"run {run.id} has no blind random labels of {_list_names(names)}", fix)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return JudgeCalibration(run=run.id, at=now, metrics=tuple(_calibrate_metric(run, one) for one in people))
+
+
+def choose_anchors(
+    run: str = "latest", most: int = 50, *, metric: str | None = None, store: Path | str = STORE
+) -> JudgeAnchors:
+    """Return replies with blind random labels and three or more grades of the judge, for `ciGate.judge.calibration`.
+
+    Args:
+        run: Id of a run, its beginning, a name of the run, or `latest`.
+        most: Number of replies of each metric, at most.
+        metric: Only this one. Default: every metric that has a judge.
+        store: Folder of the runs.
+
+    Raises:
+        InvalidInput: There is no such run or metric, it has no texts, or too few labelled replies have three grades.
+        StoreError: The run is damaged.
+    """
+    opened = LabelledRun(RunStore(Path(store)), run)
+    opened.require_texts()
+    people = collect_opinions(opened, opened.files.read_all(), _choose_metrics(opened, metric))
+    found = [
+        MetricAnchors(
+            dataset=one.dataset,
+            metric=one.metric,
+            identity=_find_identity(opened, one.dataset, one.metric),
+            anchors=tuple(islice(_list_anchors(opened, one), most)),
+        )
+        for one in people
+    ]
+    kept = tuple(one for one in found if len(one.anchors) >= FEWEST_ANCHORS)
+    if not kept:
+        message = f"run {opened.id} has too few labelled replies with {FEWEST_STORED} grades of the judge each"
+        again = f"evalspec rescore {opened.id} agent.yaml --judge-repeat {FEWEST_STORED}"
+        raise InvalidInput(message, f"grade them, and name the new run: {again}")
+    models = tuple(sorted(opened.stored.fingerprint.judge_models.values()))
+    return JudgeAnchors(run=opened.id, models=models, metrics=kept)
+
+
+def _list_anchors(run: JudgedRun, people: PeopleScores) -> Iterator[StoredAnchor]:
+    for one in people.scores:
+        case = run.read_case((people.dataset, one.id, one.attempt, people.metric))
+        if case is None or case.exchange.reply is None or case.score is None or case.exchange.sample.digest is None:
+            continue
+        if len(case.score.repeats) >= FEWEST_STORED:
+            reply = case.exchange.reply
+            yield StoredAnchor(
+                sample=one.id, digest=case.exchange.sample.digest, response=reply.response,
+                retrieved_contexts=reply.retrieved_contexts, scores=case.score.repeats,
+            )  # fmt: skip
 
 
 def stability(run: str = "latest", *, metric: str | None = None, store: Path | str = STORE) -> Stability:
@@ -200,6 +255,10 @@ def _apply_metric(run: JudgedRun, calibration: JudgeCalibration, kept: MetricCal
     dataset, metric = kept.dataset, kept.metric
     if dataset not in run.outlines or not run.has_metric(dataset, metric):
         return TransportedShare(dataset=dataset, metric=metric, reason=f"run {run.id} has no {metric} of {dataset}")
+    drift = run.stored.fingerprint.judge_drifts.get(dataset, {}).get(metric)
+    if drift is not None and drift.state is Drift.DRIFTED:
+        reason = describe_drift(run.stored.fingerprint, drift)
+        return TransportedShare(dataset=dataset, metric=metric, reason=f"the calibration is void: {reason}")
     scores = _list_scores(run, dataset, metric)
     own = RunScores(
         scores=[one.value for one in scores.values()],

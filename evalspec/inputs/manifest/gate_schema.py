@@ -36,6 +36,16 @@ class JudgePolicy(ManifestModel):
         "limits on the metric are INCOMPLETE.",
     )
 
+    calibration: Name | None = Field(
+        None,
+        description="A calibration of `evalspec judge calibrate --as NAME --anchors 50`. Each judged run asks the "
+        "judge again about some of its replies. If the judge has changed, comparisons with earlier runs are refused. "
+        "Default: none.",
+    )
+    anchor_share: Share = Field(
+        0.1, description="How much of the grades of a run the replies of the calibration may add, 0 to 1."
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _from_word(cls, value: Any) -> Any:

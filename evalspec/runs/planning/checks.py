@@ -20,7 +20,7 @@ from evalspec.model import Need, Sample, StatedLimit
 from evalspec.runs.planning.copies import CopyFinder, set_unit
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, keep_samples, needs_of, start_draft
-from evalspec.runs.planning.inputs import check_baseline, list_columns
+from evalspec.runs.planning.inputs import check_anchors, check_baseline, list_columns
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.retrievers import (
@@ -282,6 +282,7 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     evaluation = draft.loaded.manifest.spec.evaluation
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
     check_baseline(draft, list_columns(checked))
+    check_anchors(draft)
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {name: one.definition.statistic for dataset in checked for name, one in dataset.metrics.items()}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]

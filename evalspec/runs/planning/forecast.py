@@ -176,7 +176,10 @@ def _describe(
         judge_calls=calls,
         metrics=metrics,
         judge=tuple(forecaster.foresee(dataset, _judged(dataset), calls)),
-        controls=tuple(forecaster.foresee_controls(dataset, _judged(dataset))) if policy.judge.controls else (),
+        controls=(
+            *(forecaster.foresee_controls(dataset, _judged(dataset)) if policy.judge.controls else ()),
+            *forecaster.foresee_anchors(dataset, _judged(dataset)),
+        ),
         labels=tuple(foresee_labels(dataset, policy.judge, forecaster.folder)),
     )
 

@@ -27,6 +27,7 @@ from evalspec.runs.planning.draft import Draft, PlannedDataset
 from evalspec.runs.planning.options import SAME
 
 if TYPE_CHECKING:
+    from evalspec.model.calibrations import JudgeAnchors
     from evalspec.scoring.metrics.columns import Definitions
 
 _FILE = "$file:"
@@ -47,6 +48,7 @@ def list_inputs(
         *(one for config in spec.evaluation.datasets for one in _find_files(loaded, config)),
         *(Input(file, f"a file of dataset '{dataset.name}'") for dataset in datasets for file in dataset.files),
         *_name_baseline(loaded),
+        *_name_judge_files(loaded),
         *(Input(file, "a module of the manifest") for file in _find_modules(loaded)),
         *(Input(path, role) for path, role in named),
         *(Input(file, "a file of the agent") for file in find_command_files(spec.api.command or (), folder)),
@@ -87,6 +89,14 @@ def _find_files(loaded: LoadedManifest, config: DatasetConfig) -> Iterator[Input
 def _name_baseline(loaded: LoadedManifest) -> list[Input]:
     path = _baseline_file(loaded)
     return [] if path is None else [Input(path, f"the baseline '{loaded.manifest.spec.evaluation.ci_gate.baseline}'")]
+
+
+def _name_judge_files(loaded: LoadedManifest) -> Iterator[Input]:
+    policy, folder = loaded.manifest.spec.evaluation.ci_gate.judge, loaded.path.parent
+    if policy.labels is not None:
+        yield Input(folder / policy.labels, "the labels of the judge")
+    if (path := _anchors_file(loaded)) is not None:
+        yield Input(path, f"the anchors of calibration '{policy.calibration}'")
 
 
 def _find_modules(loaded: LoadedManifest) -> set[Path]:
@@ -205,6 +215,42 @@ def check_baseline(draft: Draft, metrics: "Definitions") -> None:
         read_baseline(path)
     except InvalidInput as error:
         draft.problems.extend(error.problems)
+
+
+def check_anchors(draft: Draft) -> None:
+    """Check that the calibration of the judge has readable anchors."""
+    path = _anchors_file(draft.loaded)
+    refused = None if path is None else explain(Act.READ_FILE, str(path))
+    try:
+        if refused is not None:
+            draft.add((*_GATE_PLACE, "judge", "calibration"), *refused)
+        else:
+            read_judge_anchors(draft.loaded)
+    except InvalidInput as error:
+        draft.problems.extend(error.problems)
+
+
+def read_judge_anchors(loaded: LoadedManifest) -> "JudgeAnchors | None":
+    """Return the replies on which a run tests its judge; None if the manifest names no calibration.
+
+    Raises:
+        InvalidInput: the file is missing or cannot be read.
+    """
+    path = _anchors_file(loaded)
+    if path is None:
+        return None
+    from evalspec.verdict.correction.calibration_file import read_anchors
+
+    return read_anchors(path)
+
+
+def _anchors_file(loaded: LoadedManifest) -> Path | None:
+    name = loaded.manifest.spec.evaluation.ci_gate.judge.calibration
+    if name is None:
+        return None
+    from evalspec.verdict.correction.calibration_file import anchors_path, calibration_path
+
+    return anchors_path(calibration_path(loaded.path.parent, name))
 
 
 def _baseline_file(loaded: LoadedManifest) -> Path | None:

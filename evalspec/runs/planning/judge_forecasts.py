@@ -4,7 +4,7 @@ Tokens of a call and time are those of earlier runs of the manifest, with room f
 are estimated from the texts of the samples, and time is unknown.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -14,9 +14,10 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.trust import current_trust
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import Exchange, JudgeUsage, Sample
+from evalspec.model import AgentReply, Exchange, JudgeUsage, Sample
 from evalspec.model.forecasts import JudgeForecast, Range, UsageBasis
 from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.inputs import read_judge_anchors
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
@@ -25,6 +26,7 @@ from evalspec.scoring.controls import MOST_PAIRS, make_controls
 from evalspec.scoring.judge.cache_file import CONTROL_ID, use_cache
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.correction.controls import plan_rounds
+from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_FRESH, count_first_anchors
 
 T = TypeVar("T")
 _MOST_RUNS = 3
@@ -64,7 +66,8 @@ class JudgeForecaster:
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
         self._price = read_price(self._judge)
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
-        policy = loaded.manifest.spec.evaluation.ci_gate
+        self._policy = policy = loaded.manifest.spec.evaluation.ci_gate
+        self._anchors = read_judge_anchors(loaded)
         is_cached = not (options.no_cache or options.fresh or policy.fresh or current_trust().is_limited)
         self._cache = store.cache if store is not None and is_cached else None
 
@@ -84,6 +87,20 @@ class JudgeForecaster:
             for metric in metrics.values()
             if (cases := _list_cases(dataset, metric))
         ]
+
+    def foresee_anchors(self, dataset: PlannedDataset, metrics: Mapping[str, Metric]) -> Iterator[JudgeForecast]:
+        """Yield the forecast of the replies of the calibration that are judged again: the first ones, and all."""
+        share = self._policy.judge.anchor_share
+        grades = len(dataset.samples) * self._options.repeat * self._options.judge_repeat
+        first = count_first_anchors(grades, share)
+        for own in self._anchors.metrics if self._anchors else ():
+            known = {sample.id: sample for sample in dataset.samples}
+            kept = [known[one.sample] for one in own.anchors if one.sample in known]
+            metric = metrics.get(own.metric) if own.dataset == dataset.name else None
+            if metric is not None and min(first, len(kept)) >= FEWEST_ANCHORS:
+                each = _count_calls(metric, Exchange(kept[0], AgentReply("", own.anchors[0].retrieved_contexts)))
+                calls = (FEWEST_FRESH * min(first, len(kept)) * each, FEWEST_FRESH * len(kept) * each)
+                yield self._foresee_use(metric, kept, FEWEST_FRESH * len(kept), 0, calls)
 
     def _foresee_cases(self, metric: Metric, cases: Sequence[Exchange], cached: int) -> JudgeForecast:
         """Return the forecast of control cases: those before the first test at least, all of them at most."""

@@ -104,13 +104,13 @@ class _Examiner:
         known = self._known.get((dataset, metric.name))
         if not self._is_rescored:
             return None if known is None or known.distinguishes is None else known
-        if _is_among(self._asked, metric):
+        if is_among(self._asked, metric):
             return None
         return known or Controls(dataset=dataset, metric=metric.name, reason=_NOT_TESTED)
 
     def _is_due(self, metric: Metric) -> bool:
         """Return whether the judge has scored a reply on a metric, or will in a batch. A judge that is down has not."""
-        return self._plan.services.batches is not None or _is_among(self._asked, metric)
+        return self._plan.services.batches is not None or is_among(self._asked, metric)
 
     async def _test(
         self, dataset: PlannedDataset, metrics: Sequence[Metric], kind: ControlKind | None
@@ -143,7 +143,8 @@ def _list_answered(plan: Plan) -> list[str]:
     return [name for name, used in plan.services.usage.by_metric.items() if used.calls or used.cached]
 
 
-def _is_among(names: set[str], metric: Metric) -> bool:
+def is_among(names: set[str], metric: Metric) -> bool:
+    """Return whether a metric, or the one that it is derived from, is among names."""
     root = metric.root or metric
     return not names.isdisjoint((root.name, root.definition.name))
 

@@ -14,6 +14,7 @@ from evalspec.model import JudgeUsage, Run
 from evalspec.model.log import PeopleRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
+from evalspec.runs.runner.anchors import check_drift
 from evalspec.runs.runner.command_code import explain_unknown
 from evalspec.runs.runner.conclude import RunMetadata
 from evalspec.runs.runner.controls import check_judge
@@ -21,7 +22,7 @@ from evalspec.runs.runner.execution import Execution
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
-from evalspec.runs.runner.session import Session, keep_reuse
+from evalspec.runs.runner.session import Session, keep_drifts, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
 from evalspec.scoring.judge.budget import Budget
@@ -119,8 +120,10 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint)):
                 progress.say(unknown)
             await execution.measure()
+            drifts = await check_drift(session, progress)
+            fingerprint = keep_drifts(session, execution.run_metadata.fingerprint, drifts)
             controls = await check_judge(session, progress)
-            execution.run_metadata = structs.replace(execution.run_metadata, controls=controls)
+            execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint, controls=controls)
             if session.collect_people is not None:
                 people = session.collect_people()
                 log.conclude_with(PeopleRecord(people))

@@ -3,7 +3,7 @@
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from hashlib import sha256
@@ -19,6 +19,7 @@ from evalspec.base.text import strip_userinfo
 from evalspec.base.trust import current_trust
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.model import PeopleScores, Run
+from evalspec.model.corrections import JudgeDrift
 from evalspec.model.fingerprints import AgentDigest, Fingerprint
 from evalspec.model.log import InputRecord
 from evalspec.runs.planning.build import Plan
@@ -41,7 +42,14 @@ from evalspec.verdict.summary import add_slices, limited_slices
 _SETTING = re.compile(r"(?:set|check) chatEndpoint\.(path|protocol|request|response\.\w+)|\((response\.\w+)\)")
 """How errors of replies name what the manifest gets wrong."""
 
-_OF_JUDGE = ("judge_refused", "judge_models", "judge_system_fingerprints", "judge_cached_models", "judge_cached")
+_OF_JUDGE = (
+    "judge_refused",
+    "judge_models",
+    "judge_system_fingerprints",
+    "judge_cached_models",
+    "judge_cached",
+    "judge_drifts",
+)
 _FREE_TO_CHANGE = ("judge_price", "limits", "no_cache", "fresh")
 """Fields of the fingerprint that change no measurement, so that a run is resumed with new ones."""
 _MOST_LEARNED = 100
@@ -234,6 +242,19 @@ def keep_learned(
         if len(known) < _MOST_LEARNED and not found.items() <= known.items():
             added[name] = {**known, **found}
     return _keep(plan, outline, log, replace(fingerprint, **added)) if added else fingerprint
+
+
+def keep_drifts(
+    session: Session, fingerprint: Fingerprint, drifts: Mapping[str, Mapping[str, JudgeDrift]]
+) -> Fingerprint:
+    """Return the fingerprint with whether the judge has changed since its calibration, and store it if it is new.
+
+    Raises:
+        StoreError: The fingerprint cannot be written.
+    """
+    if drifts == fingerprint.judge_drifts:
+        return fingerprint
+    return _keep(session.plan, session.outline, session.log, replace(fingerprint, judge_drifts=drifts))
 
 
 def describe_reused(stored: StoredRun, outline: RunOutline, known: KnownAttempts) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.metric_spec import MetricSpec, split_column
 from evalspec.model import Need, Run
-from evalspec.model.fingerprints import Fingerprint, ManifestDigest, describe_part, digest_parts
+from evalspec.model.corrections import Drift, JudgeDrift
+from evalspec.model.fingerprints import Fingerprint, ManifestDigest, describe_drift, describe_part, digest_parts
 from evalspec.verdict.comparison.pairing import has_all_attempts
 
 _PARTS = {
@@ -79,6 +80,7 @@ def list_metric_mismatches(
     if "judge" in before and "judge" in after:
         changes += _list_refusal_mismatches(baseline, candidate)
         changes += () if "judge" in shared else list_model_mismatches(baseline, candidate)
+        changes += _list_drift_mismatches(baseline, candidate, (dataset, candidate_dataset or dataset), metric)
     return changes
 
 
@@ -102,6 +104,22 @@ def list_model_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:
     if before and new:
         said = f"the judge's replies state the model {name_some(new)}"
         yield f"{said}, those of the baseline only {name_some([*before.values()])}"
+
+
+def _list_drift_mismatches(baseline: Run, candidate: Run, names: tuple[str, str], metric: str) -> Iterator[str]:
+    """Yield a phrase if only one of the runs has a judge that has changed since its calibration."""
+    runs = baseline, candidate
+    before, after = (_find_drift(run, name, metric) for run, name in zip(runs, names, strict=True))
+    if (before and before.calibration) == (after and after.calibration):
+        return
+    for run, drift in ((baseline, before), (candidate, after)):
+        if drift is not None:
+            yield f"{describe_drift(run.fingerprint, drift)}; judge both again: evalspec rescore RUN agent.yaml --fresh"
+
+
+def _find_drift(run: Run, dataset: str, metric: str) -> JudgeDrift | None:
+    found = run.fingerprint.judge_drifts.get(dataset, {}).get(metric)
+    return found if found is not None and found.state is Drift.DRIFTED else None
 
 
 def _list_refusal_mismatches(baseline: Run, candidate: Run) -> Iterator[str]:

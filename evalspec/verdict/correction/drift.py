@@ -9,13 +9,16 @@ not asked in that run, and both p-values are combined by their product (Bauer an
 """
 
 from collections.abc import Sequence
-from enum import StrEnum
 from itertools import combinations
 from math import log
 
 from msgspec import Struct
 
+from evalspec.model.corrections import Drift
+
 FEWEST_STORED, FEWEST_FRESH = 3, 2
+FEWEST_ANCHORS = 5
+"""Fewer anchors show next to nothing: their smallest p-values are not small."""
 LEVEL, RUNS = 0.04, 20
 """The largest probability of a false alarm in so many runs. It leaves room below 5 %, and finds as much."""
 SUSPICION = 0.2
@@ -23,14 +26,6 @@ SUSPICION = 0.2
 _DRAWS = 20_000
 _SEED = 19_940_301
 _ROUNDING = 1e-9
-
-
-class Drift(StrEnum):
-    """The state of a judge: UNCHANGED as far as is known, SUSPECTED until other anchors are asked, or DRIFTED."""
-
-    UNCHANGED = "unchanged"
-    SUSPECTED = "suspected"
-    DRIFTED = "drifted"
 
 
 class Anchor(Struct, frozen=True):
@@ -55,6 +50,11 @@ class Anchor(Struct, frozen=True):
         fresh, total = len(self.fresh), sum(scores)
         sums = (sum(chosen) for chosen in combinations(scores, fresh))
         return [(one / fresh - (total - one) / len(self.stored)) ** 2 for one in sums]
+
+
+def count_first_anchors(grades: int, share: float) -> int:
+    """Return how many anchors a run asks first, so that they add at most a share of its number of grades."""
+    return int(grades * share / FEWEST_FRESH + _ROUNDING)
 
 
 def compute_drift_p_value(anchors: Sequence[Anchor]) -> float:

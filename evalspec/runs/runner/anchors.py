@@ -1,0 +1,139 @@
+"""Test whether the judge of a run is the one of its calibration: let it grade some of the same replies again."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from evalspec.base.plural import counted
+from evalspec.model import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
+from evalspec.model.calibrations import MetricAnchors, StoredAnchor
+from evalspec.model.corrections import Drift, JudgeDrift
+from evalspec.model.log import ControlsRecord
+from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.inputs import read_judge_anchors
+from evalspec.runs.runner.controls import is_among
+from evalspec.runs.runner.scoring import score_exchange
+from evalspec.runs.runner.session import Session
+from evalspec.runs.runner.targets import ProgressListener
+from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.correction.drift import (
+    FEWEST_ANCHORS,
+    FEWEST_FRESH,
+    Anchor,
+    compute_drift_p_value,
+    count_first_anchors,
+    decide_drift,
+)
+
+Drifts = Mapping[str, Mapping[str, JudgeDrift]]
+_Case = tuple[StoredAnchor, Sample]
+
+
+async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
+    """Return by dataset and metric whether the judge has changed since the calibration that the manifest names.
+
+    Only metrics are tested that the judge was asked about in this session: verdicts from its cache are of another time.
+
+    Raises:
+        InvalidInput: The anchors cannot be read.
+        StoreError: The log cannot be written.
+    """
+    plan, known = session.plan, session.known_attempts
+    anchors = read_judge_anchors(plan.loaded)
+    asked = {name for name, used in plan.services.usage.by_metric.items() if used.calls}
+    if anchors is None or not asked:
+        return session.fingerprint.judge_drifts
+    plan.services.budget.go_on()
+    found: dict[str, dict[str, JudgeDrift]] = {}
+    for own in anchors.metrics:
+        dataset = next((one for one in plan.datasets if one.name == own.dataset), None)
+        metric = None if dataset is None else dataset.metrics.get(own.metric)
+        if dataset is None or metric is None or Need.JUDGE not in metric.needs or not is_among(asked, metric):
+            continue
+        progress.say(f"{dataset.name}: testing whether the judge of {metric.name} has changed since its calibration")
+        test = _DriftTest(session, dataset, metric, own)
+        drift = JudgeDrift(calibration=anchors.run, then=anchors.models)
+        found.setdefault(dataset.name, {})[metric.name] = await test.run(drift)
+    used = plan.services.usage.take_new(), plan.services.budget.take_milliseconds()
+    controls = known.index.controls if known is not None and known.is_own else ()
+    session.log.conclude_with(ControlsRecord(controls, *used))
+    return found
+
+
+class _DriftTest(Struct):
+    """The test of one metric in one run."""
+
+    session: Session
+    dataset: PlannedDataset
+    metric: Metric
+    kept: MetricAnchors
+
+    async def run(self, drift: JudgeDrift) -> JudgeDrift:
+        """Return the result: of the first anchors, and of the others if these are suspicious."""
+        reason = self._explain_void()
+        cases = [] if reason else self._deal()
+        plan = self.session.plan
+        grades = len(self.dataset.samples) * plan.options.repeat * plan.options.judge_repeat
+        first = count_first_anchors(grades, plan.policy.judge.anchor_share)
+        if reason is None and min(first, len(cases)) < FEWEST_ANCHORS:
+            allowed = f"ciGate.judge.anchorShare allows {counted(first, 'reply', 'replies')}"
+            reason = f"{allowed}, the calibration has {len(cases):,} for this dataset, and {FEWEST_ANCHORS} are needed"
+        if reason is not None:
+            return replace(drift, reason=reason)
+        asked = await self._ask(cases[:first])
+        if len(asked) < FEWEST_ANCHORS:
+            return replace(drift, reason=f"the judge graded only {counted(len(asked), 'reply', 'replies')} again")
+        p_values: tuple[float, ...] = (compute_drift_p_value(asked),)
+        anchors = len(asked)
+        state = decide_drift(p_values[0])
+        others = await self._ask(cases[first:]) if state is Drift.SUSPECTED else []
+        if len(others) >= FEWEST_ANCHORS:
+            p_values, anchors = (*p_values, compute_drift_p_value(others)), anchors + len(others)
+            state = decide_drift(*p_values)
+        why = "the first replies are suspicious, and there are no others" if state is Drift.SUSPECTED else None
+        return replace(drift, state=None if why else state, anchors=anchors, p_values=p_values, reason=why)
+
+    def _explain_void(self) -> str | None:
+        """Return why the calibration is not about this metric; None if it is."""
+        described = self.session.fingerprint.find_dataset(self.dataset.name)
+        now = described.metric_identities.get(self.metric.name, {}) if described else {}
+        then = self.kept.identity
+        parts = sorted(part for part in {*now, *then} if str(now.get(part)) != then.get(part))
+        return f"the calibration is void: {', '.join(parts)} changed" if parts else None
+
+    def _deal(self) -> list[_Case]:
+        """Return the anchors whose samples are unchanged, in an order of their own for each run."""
+        samples = {sample.id: sample for sample in self.dataset.samples}
+        known = [
+            (one, samples[one.sample])
+            for one in self.kept.anchors
+            if one.sample in samples and samples[one.sample].digest == one.digest
+        ]
+        run = self.session.log.id
+        return sorted(known, key=lambda case: hashlib.sha256(f"{run} {case[0].sample}".encode()).digest())
+
+    async def _ask(self, cases: Sequence[_Case]) -> list[Anchor]:
+        """Return the anchors that the judge has graded again. No grade is from the cache or goes into it."""
+        judge = self.session.plan.judge
+        at_once = asyncio.Semaphore(judge.concurrency if judge else 1)
+
+        async def grade(anchor: StoredAnchor, sample: Sample) -> Score:
+            exchange = Exchange(sample, AgentReply(anchor.response, anchor.retrieved_contexts))
+            async with at_once:
+                scores = await score_exchange(
+                    [self.metric], exchange, lambda _scores: None, known={}, judge_repeats=FEWEST_FRESH
+                )
+            return scores[self.metric.name]
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(grade(*case)) for case in cases]
+        return [*_pair(cases, [task.result() for task in tasks])]
+
+
+def _pair(cases: Sequence[_Case], scores: Sequence[Score]) -> Iterator[Anchor]:
+    for (anchor, _), score in zip(cases, scores, strict=True):
+        if score.status is ScoreStatus.SCORED and len(score.repeats) >= FEWEST_FRESH:
+            yield Anchor(anchor.scores, score.repeats)

@@ -1,0 +1,121 @@
+"""A judge that changes after its calibration is noticed, and its scores are not compared with those before."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalspec.api.erasure import erase
+from labels.test_calibrating import RUBRIC, give, is_kind, judged, prepare  # noqa: F401 - a fixture
+
+ANCHORS = Path("evals/calibrations/main.anchors.json")
+
+
+def grade_more_strictly(prompt):
+    """The judge now blames a fifth of what it praised."""
+    is_one = any(f"Reply {n}." in prompt for n in range(6))
+    return prompt.replace("[grade: kind]", "[grade: rude]") if is_one else prompt
+
+
+@pytest.fixture
+def anchored(judged):  # noqa: F811
+    """A judge of a calibration with forty anchors, which later runs ask again about half of, and a baseline."""
+    prepare(judged, RUBRIC, limit=None)
+    give(is_kind)
+    rescored = judged.project("rescore", "latest", "agent.yaml", "--judge-repeat", "3", "--fresh", "--json")
+    judged.id = rescored.document["runId"]
+    assert judged.project("judge", "calibrate", "--as", "main", "--anchors", "50").code == 0
+    assert judged.project("runs", "promote", "latest", "--as", "main").code == 0
+    judged.project.evaluation["ciGate"] = {
+        "baseline": "main", "maxDrop": {"tone": 0.5},
+        "judge": {"calibration": "main", "anchorShare": 1, "controls": False},
+    }  # fmt: skip
+    judged.project.write()
+    return judged
+
+
+def evaluate(anchored, *options):
+    found = anchored.project("evaluate", "agent.yaml", "--responses", "replies.jsonl", "--json", *options)
+    drifts = found.document["fingerprint"].get("judgeDrifts", {})
+    return found, drifts["talk"]["tone"] if drifts else None
+
+
+def test_the_same_judge_is_called_the_same_and_nothing_is_from_a_cache(anchored):
+    before = len(anchored.judge.chats)
+    found, drift = evaluate(anchored)
+    assert found.code == 0, found.err
+    assert (drift["state"], drift["anchors"], drift["pValues"]) == ("unchanged", 20, [1])
+    assert len(anchored.judge.chats) - before == 40 + 2 * 20
+    assert any("the judge is the same as far as they show" in note for note in found.document["notes"])
+
+
+def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_again(anchored):
+    anchored.judge.reads = grade_more_strictly
+    found, drift = evaluate(anchored)
+    assert (drift["state"], drift["anchors"]) == ("drifted", 40)
+    assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
+    (outcome,) = found.document["regressions"]
+    assert "the judge has changed since the calibration" in outcome["reason"]
+    assert "rescore RUN agent.yaml --fresh" in outcome["reason"]
+    applied = anchored.project("judge", "apply", "main", "--json").document["metrics"][0]
+    assert (applied["value"], applied["reason"][:23]) == (None, "the calibration is void")
+    assert anchored.project("compare", "main", "latest").code == 2
+    again = anchored.project("rescore", anchored.id, "agent.yaml", "--fresh", "--json").document
+    compared = anchored.project("compare", again["runId"], found.document["runId"])
+    assert compared.code == 0, compared.err
+
+
+def test_the_plan_counts_them_and_too_few_are_a_reason(anchored):
+    (forecast,) = anchored.project("plan", "agent.yaml", "--json").document["datasets"][0]["controls"]
+    assert forecast["calls"] == [40, 80]
+    anchored.project.evaluation["ciGate"]["judge"]["anchorShare"] = 0.1
+    anchored.project.write()
+    found, drift = evaluate(anchored)
+    assert found.code == 0
+    assert (drift.get("state"), drift["reason"]) == (
+        None, "ciGate.judge.anchorShare allows 2 replies, the calibration has 40 for this dataset, and 5 are needed"
+    )  # fmt: skip
+
+
+def test_another_rubric_is_not_the_calibrated_one(anchored):
+    anchored.project.evaluation["datasets"][0]["metrics"] = [{**RUBRIC, "rubric": "Is it friendly?"}]
+    anchored.project.write()
+    _, drift = evaluate(anchored)
+    assert drift["reason"].startswith("the calibration is void: ")
+
+
+def test_a_missing_file_is_an_error_before_anything_is_asked(anchored):
+    ANCHORS.unlink()
+    before = len(anchored.judge.chats)
+    for command in (["validate", "agent.yaml"], ["evaluate", "agent.yaml", "--responses", "replies.jsonl"]):
+        refused = anchored.project(*command)
+        assert refused.code == 2
+        assert "there is no such file. create it with `evalspec judge calibrate RUN --as main --anchors 50`" in (
+            refused.out + refused.err
+        )
+    assert len(anchored.judge.chats) == before
+
+
+def test_anchors_need_three_grades_and_a_name(judged):  # noqa: F811
+    give(is_kind)
+    refused = judged.project("judge", "calibrate", "--as", "main", "--anchors", "50")
+    assert (refused.code, ANCHORS.exists()) == (2, False)
+    assert "--judge-repeat 3" in refused.err
+    assert "add --as NAME" in judged.project("judge", "calibrate", "--anchors", "50").err
+
+
+def test_erasing_a_sample_erases_its_anchor(anchored):
+    assert "Reply 3." in ANCHORS.read_text()
+    done = erase(Path(), (), [("talk", "s3")])
+    assert done.baselines["evals/calibrations/main.anchors.json"] == 1
+    assert "Reply 3." not in ANCHORS.read_text()
+    assert len(json.loads(ANCHORS.read_text())["metrics"][0]["anchors"]) == 39
+
+
+def test_validate_reads_the_labels_of_the_gate(judged):  # noqa: F811
+    judged.project.evaluation["ciGate"] = {"judge": {"labels": "people.jsonl"}}
+    judged.project.write()
+    assert "people.jsonl" in judged.project("validate", "agent.yaml").out
+    Path("people.jsonl").write_text('{"sample": "s1"}\n')
+    refused = judged.project("validate", "agent.yaml")
+    assert (refused.code, "people.jsonl:1" in refused.out) == (2, True)
