@@ -24,9 +24,9 @@ from evalspec.model.calibrations import (
 from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
 from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.verdict.correction.agreement import RepeatedGrades, measure_stability
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
-from evalspec.verdict.correction.stability import RepeatedGrades, measure_stability
 from evalspec.verdict.outline import MetricOutline
 
 _SEED = 20_251_121
