@@ -21,6 +21,7 @@ from evalspec.inputs.datasets.selection import rank_ids
 from evalspec.model import Threshold
 from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Label, Target
+from evalspec.verdict.correction.estimates import FEWEST
 from evalspec.verdict.correction.sequence import compute_confidence_sequence
 from evalspec.verdict.outline import MetricOutline
 
@@ -29,9 +30,6 @@ _MOST_VALUES = 6
 
 PILOT = 20
 """Labels at random before replies are drawn within strata."""
-
-LEAST = 5
-"""Labels that each stratum gets, if it has so many replies."""
 
 
 class LabelDesign(Struct, frozen=True):
@@ -199,12 +197,13 @@ def find_next(strata: Sequence[Stratum]) -> int | None:
     return None if best is None or strata[best].gain < 0 else best
 
 
-def allocate_labels(strata: Sequence[Stratum], total: int, least: int = LEAST) -> list[int]:
+def allocate_labels(strata: Sequence[Stratum], total: int) -> list[int]:
     """Return the number of labels of each stratum, the given ones included.
 
-    Each gets `least` or all that it has, even if that is more than `total`. The rest follows size × spread.
+    Each gets what its estimate needs, or all that it has, even if that is more than `total`. The rest follows size ×
+    spread.
     """
-    given = [replace(one, labels=max(one.labels, min(least, one.size))) for one in strata]
+    given = [replace(one, labels=max(one.labels, min(FEWEST, one.size))) for one in strata]
     for _ in range(total - sum(one.labels for one in given)):
         place = find_next(given)
         if place is None:
