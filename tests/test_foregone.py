@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import Attempt, Cause, Direction, Sample, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.runs.runner.conclude import RunMetadata, conclude
+from evalspec.runs.runner.deciding import find_foregone
 from evalspec.verdict.attempts import combine_attempts
-from evalspec.verdict.foregone import find_foregone
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import add_slices, reply_limits
 

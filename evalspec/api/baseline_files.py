@@ -1,6 +1,6 @@
 """Promoted baselines of a project: whether a run should become one, where they are, and how samples are taken out.
 
-Anchors of calibrations lie beside them, and lose samples in the same way.
+Anchors of calibrations are beside them, and lose samples in the same way.
 """
 
 import os

@@ -2,11 +2,15 @@
 
 A query without matches is ambiguous: nothing was retrieved, or the reply has another shape. To tell the two cases
 apart, the leading part of the query that can match one place only must exist (`$.contexts` of `$.contexts[*].text`).
+
+The functions `match` and `search` have a time limit: people write the patterns, and agents the texts. A pattern such as
+`(a|aa)+$` may take years for a line of text, and while one is matched, no timeout and no signal is seen.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from contextvars import ContextVar
+from functools import cache, lru_cache
 from itertools import islice
 from time import monotonic
 from typing import Any, TypeVar
@@ -30,6 +34,9 @@ _JSON_TYPES = {
 
 PATTERN_SECONDS = 1.0
 """How long the patterns of one query may take for one reply, and so delay signals and the timeouts of other samples."""
+
+_ENDS_AT: ContextVar[float] = ContextVar("ends_at")
+"""When the patterns of the query that is applied have to end, by `monotonic`."""
 
 _LONGEST_KEY = 40
 _SUGGESTED_DEPTH = 5
@@ -154,9 +161,7 @@ def type_name(value: Any) -> str:
 def _compile(text: str) -> _Query:
     import jsonpath_rfc9535 as jsonpath
 
-    from evalspec.base.path_patterns import ENVIRONMENT
-
-    full = ENVIRONMENT.compile(text)
+    full = _open_environment().compile(text)
 
     def part(start: int, end: int) -> Any:
         return jsonpath.JSONPathQuery(env=full.env, segments=full.segments[start:end])
@@ -167,12 +172,49 @@ def _compile(text: str) -> _Query:
     return _Query(text, full, part(0, place_end), part(0, tail_start))
 
 
+@cache
+def _open_environment() -> Any:
+    """Return the package's environment, with a time limit on the patterns of `match` and `search`."""
+    import regex
+    from jsonpath_rfc9535 import JSONPathEnvironment
+    from jsonpath_rfc9535.function_extensions.match import Match
+    from jsonpath_rfc9535.function_extensions.search import Search
+
+    def limit(function: Any, find: Any) -> Any:
+        class Limited(function):  # type: ignore[misc]
+            def __call__(self, text: object, pattern: object) -> bool:
+                return _has(find, text, pattern)
+
+        return Limited()
+
+    environment = JSONPathEnvironment()
+    environment.function_extensions |= {"match": limit(Match, regex.fullmatch), "search": limit(Search, regex.search)}
+    return environment
+
+
+def _has(find: Any, text: object, pattern: object) -> bool:
+    """Return whether a text has a pattern, as the package has it.
+
+    Raises:
+        TimeoutError: It takes too long.
+    """
+    import regex
+    from iregexp_check import check
+    from jsonpath_rfc9535.function_extensions.match import map_re
+
+    if not isinstance(text, str) or not isinstance(pattern, str) or not check(pattern):
+        return False
+    left = max(_ENDS_AT.get() - monotonic(), 1e-6)
+    try:
+        return find(map_re(pattern), text, regex.VERSION1, timeout=left, concurrent=True) is not None
+    except regex.error:
+        return False
+
+
 def _find(query: Any, value: Any) -> list[Any]:
     import jsonpath_rfc9535 as jsonpath
 
-    from evalspec.base.path_patterns import ENDS_AT
-
-    ENDS_AT.set(monotonic() + PATTERN_SECONDS)
+    _ENDS_AT.set(monotonic() + PATTERN_SECONDS)
     try:
         return [node.value for node in query.find(value)]
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""Results of `ranking.diagnosis`: why rankings miss relevant documents."""
+"""Results of `runs.runner.diagnosing`: why rankings miss relevant documents."""
 
 from typing import Annotated
 

@@ -6,9 +6,9 @@ import pytest
 
 from evalspec.model import Direction, Threshold
 from evalspec.model.calibrations import Cut, MetricCalibration
+from evalspec.verdict.correction.agreement import RepeatedGrades, count_repeats, measure_stability, share_flips
 from evalspec.verdict.correction.calibrating import Pair, choose_threshold, measure_calibration
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
-from evalspec.verdict.correction.stability import RepeatedGrades, count_repeats, measure_stability, share_flips
 from evalspec.verdict.outline import MetricOutline
 
 AT_LEAST = Threshold("m", min=0.5)

@@ -5,7 +5,7 @@ from evalspec.model import AlwaysRetrieved, Distractor, MissingDocument, NeverRe
 from evalspec.reports.terminal import render_view_terminal
 from evalspec.reports.view.parts import Cell, View
 from evalspec.reports.view.retriever import build_missing
-from evalspec.scoring.ranking.diagnosis import compute_diagnosis
+from evalspec.runs.runner.diagnosing import compute_diagnosis
 from evalspec.scoring.ranking.measures import compute_recall, judge_ranking
 
 QRELS = {

@@ -29,10 +29,10 @@ from evalspec.model.corrections import DrawKind, Drift, PeopleScore, PeopleScore
 from evalspec.model.fingerprints import describe_drift
 from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.verdict.correction.agreement import RepeatedGrades, measure_stability
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
 from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_STORED
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
-from evalspec.verdict.correction.stability import RepeatedGrades, measure_stability
 from evalspec.verdict.outline import MetricOutline
 
 _SEED = 20_251_121

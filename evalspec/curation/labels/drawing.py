@@ -1,8 +1,13 @@
 """Which replies a person scores without sight of the judge, in which order, and with which probability each was drawn.
 
 The random order of a dataset depends only on the seed and on the ids, so the first 50 replies are among the first 100.
+
+Labels go to strata in proportion to size × spread (Neyman 1934). Whole numbers come from Wright (2012, The American
+Statistician 66(4)): the next label goes to the stratum with the largest size × spread / √(n (n + 1)) after n labels,
+which is the optimal allocation of every total.
 """
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count
 
@@ -16,12 +21,15 @@ from evalspec.inputs.datasets.selection import rank_ids
 from evalspec.model import Threshold
 from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Label, Target
-from evalspec.verdict.correction.design import PILOT, Stratum, allocate_labels, compute_spread, find_next
+from evalspec.verdict.correction.estimates import FEWEST
 from evalspec.verdict.correction.sequence import compute_confidence_sequence
 from evalspec.verdict.outline import MetricOutline
 
 _MOST_VALUES = 6
 """Scores of a judge with more distinct values are put into so many strata of equal size."""
+
+PILOT = 20
+"""Labels at random before replies are drawn within strata."""
 
 
 class LabelDesign(Struct, frozen=True):
@@ -43,6 +51,21 @@ class LabelDesign(Struct, frozen=True):
     def wanted(self) -> CaseFilter:
         """The replies that can be drawn."""
         return CaseFilter(self.metric, self.datasets, is_rated=True)
+
+
+class Stratum(Struct, frozen=True):
+    """Replies with the same score of the judge. `size`: replies. `labels`: labelled ones. `spread`: as the scores."""
+
+    size: int
+    labels: int = 0
+    spread: float = 1.0
+
+    @property
+    def gain(self) -> float:
+        """What one more label narrows the interval by, up to a factor; −1 if every reply is labelled."""
+        if self.labels >= self.size:
+            return -1.0
+        return math.inf if not self.labels else self.size * self.spread / math.sqrt(self.labels * (self.labels + 1))
 
 
 class Population(Struct, frozen=True):
@@ -159,6 +182,34 @@ def _describe(
     values = [given[one].value for one in stratum if one in given and one in counted]
     spread = compute_spread([value for value in values if value is not None], population.bounds)
     return Stratum(len(stratum), len(values), spread)
+
+
+def compute_spread(values: Sequence[float], bounds: tuple[float, float]) -> float:
+    """Return the standard deviation of scores and of one more at each bound, so that few equal scores have a spread."""
+    every = [*values, *bounds]
+    mean = math.fsum(every) / len(every)
+    return math.sqrt(math.fsum((one - mean) ** 2 for one in every) / len(every))
+
+
+def find_next(strata: Sequence[Stratum]) -> int | None:
+    """Return the stratum to take the next label from; None if all are labelled. Of equal ones, the largest."""
+    best = max(range(len(strata)), key=lambda place: (strata[place].gain, strata[place].size), default=None)
+    return None if best is None or strata[best].gain < 0 else best
+
+
+def allocate_labels(strata: Sequence[Stratum], total: int) -> list[int]:
+    """Return the number of labels of each stratum, the given ones included.
+
+    Each gets what its estimate needs, or all that it has, even if that is more than `total`. The rest follows size ×
+    spread.
+    """
+    given = [replace(one, labels=max(one.labels, min(FEWEST, one.size))) for one in strata]
+    for _ in range(total - sum(one.labels for one in given)):
+        place = find_next(given)
+        if place is None:
+            break
+        given[place] = replace(given[place], labels=given[place].labels + 1)
+    return [one.labels for one in given]
 
 
 def find_decision(population: Population, limits: Sequence[Threshold], labels: Sequence[Label]) -> str | None:

@@ -32,6 +32,7 @@ from evalspec.model.log import (
     change_texts,
 )
 from evalspec.runs.store.files import (
+    GroupSync,
     cut_torn_line,
     digest_file,
     read_last_line,
@@ -40,7 +41,6 @@ from evalspec.runs.store.files import (
     store_errors,
     write_atomically,
 )
-from evalspec.runs.store.group_sync import GroupSync
 from evalspec.runs.store.inputs import INPUTS_NAME
 from evalspec.runs.store.log_index import LogIndex, read_log_index
 from evalspec.runs.store.log_records import change_fingerprint, encode_record, parse_number, read_lines, renumber

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.verdict.correction.design import Stratum, allocate_labels, compute_spread, find_next
+from evalspec.curation.labels.drawing import Stratum, allocate_labels, compute_spread, find_next
 
 strata = st.lists(st.builds(Stratum, st.integers(1, 60), st.just(0), st.floats(0.01, 0.6)), min_size=1, max_size=5)
 
