@@ -118,10 +118,12 @@ def check_loaders(draft: Draft, dataset: PlannedDataset) -> None:
 
 
 def find_files(draft: Draft, dataset: PlannedDataset) -> tuple[Path, ...]:
-    """Return the files that are read in addition to the dataset's own: corpus, queries, referenced documents."""
-    data = dataset.data
+    """Return the files that are read in addition to the dataset's own: corpus, queries, documents, those of metrics."""
+    data, folder = dataset.data, draft.loaded.path.parent
     path = _path(draft, dataset.config.path, ()) if data is not NOT_READ else None
-    return data.files if path is None else (*data.files, *list_loaded_files(data.content.documents or (), path.parent))
+    documents = () if path is None else list_loaded_files(data.content.documents or (), path.parent)
+    of_metrics = (folder / name for metric in dataset.metrics.values() for name in metric.files.values())
+    return (*data.files, *documents, *of_metrics)
 
 
 def _path(draft: Draft, given: str | None, place: Place) -> Path | None:

@@ -98,7 +98,7 @@ class MetricFinder(Struct):
         except InvalidInput as error:
             self.unusable.add(column)
             for problem in error.problems:
-                self._add(place, problem.message, problem.fix)
+                self._keep(problem if problem.file else self.loaded.problem(place, problem.message, problem.fix))
         return None
 
     def _define(self, entry: MetricEntry, spec: MetricSpec, place: Place) -> MetricDefinition | None:
@@ -195,6 +195,8 @@ class MetricFinder(Struct):
         return self._build(MetricEntry(name=base.name), MetricSpec(base.name), base, {}, rules)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
-        problem = self.loaded.problem(place, message, fix)
+        self._keep(self.loaded.problem(place, message, fix))
+
+    def _keep(self, problem: Problem) -> None:
         if problem not in self.problems:  # the evaluation's metrics are resolved again for each dataset
             self.problems.append(problem)

@@ -20,6 +20,7 @@ from evalspec.model import Curation, Need, Threshold
 from evalspec.model.fingerprints import JudgeDigest, RetrieverDigest
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
+from evalspec.runs.store.files import digest_file
 from evalspec.scoring.judge.parameters import compute_effective_parameters
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
@@ -119,7 +120,8 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     judge calls and the version of evalspec: if the scores of a definition change, its own version changes.
     """
     entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
-    settings = _keep_settings(entry, _OTHER_PARTS) | metric.settings.get("parameters", {})
+    files = {name: digest_file(plan.loaded.path.parent / path) for name, path in metric.files.items()}
+    settings = _keep_settings(entry, _OTHER_PARTS) | metric.settings.get("parameters", {}) | files
     scorer, rubric = entry.get("scorer"), entry.get("rubric")
     package, _, prompt = metric.definition.engine.partition(", ")
     installed = None if package == evalspec.__name__ else _installed(package)

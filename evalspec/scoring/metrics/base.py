@@ -190,3 +190,9 @@ class Metric(Struct, frozen=True):
     root: "Metric | None" = None
     skip_reason: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that its scores depend on, relative to the manifest, by parameter."""
+        given = self.settings.get("parameters", {})
+        return {one.name: given[one.name] for one in self.definition.parameters if one.is_file and one.name in given}

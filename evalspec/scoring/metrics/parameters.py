@@ -30,12 +30,16 @@ _DECLARABLE = "str, int, float, bool or Literal"
 
 
 class Parameter(Struct, frozen=True):
-    """A parameter of a metric. `choices`: its only values, any if empty. `default`: UNSET if it must be given."""
+    """A parameter of a metric. `choices`: its only values, any if empty. `default`: UNSET if it must be given.
+
+    `is_file`: whether its value is the path of a file, relative to the manifest, on whose content the scores depend.
+    """
 
     name: str
     type: type
     choices: tuple[Value, ...] = ()
     default: Value | UnsetType = UNSET
+    is_file: bool = False
 
     @property
     def values(self) -> str:
