@@ -42,6 +42,7 @@ SECTIONS = {
     "spec.evaluation.judge": judge_schema.JudgeConfig,
     "spec.evaluation.judge.price": judge_schema.PriceConfig,
     "spec.evaluation.limits": judge_schema.LimitsConfig,
+    "spec.evaluation.judge.panel": judge_schema.PanelMember,
     "spec.evaluation.judge.pace": judge_schema.JudgePace,
     "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
     "spec.evaluation.retrievers": retriever_schema.Target,

@@ -95,12 +95,7 @@ async def _ask_all(plan: Plan) -> list[CheckupFinding]:
     is_local = embeddings.provider == "local"
     parts: list[tuple[str, str | None, str, Callable[[], Awaitable[_Answered]] | None]] = [
         ("agent", plan.target.url if plan.target else None, "spec.api", _find_agent(plan)),
-        (
-            "judge",
-            plan.judge.base_url if plan.judge else None,
-            "spec.evaluation.judge",
-            partial(_ask_judge, plan, plan.judge) if plan.judge else None,
-        ),
+        *_list_judges(plan),
         (
             "embeddings",
             None if is_local else embeddings.base_url,
@@ -117,6 +112,18 @@ async def _ask_all(plan: Plan) -> list[CheckupFinding]:
     finally:
         await plan.services.aclose()
         await close_agent(plan)
+
+
+def _list_judges(plan: Plan) -> list[tuple[str, str | None, str, Callable[[], Awaitable[_Answered]] | None]]:
+    """Return the judge, or each one of a panel."""
+    setting = "spec.evaluation.judge"
+    if plan.judge is None:
+        return [("judge", None, setting, None)]
+    members = plan.judge.members
+    return [
+        ("judge" if len(members) == 1 else f"judge {one.model}", one.base_url, setting, partial(_ask_judge, plan, one))
+        for one in members
+    ]
 
 
 async def _check_service(

@@ -119,12 +119,14 @@ class RetrieverDigest(Record, frozen=True, omit_defaults=True):
 
 
 class JudgeDigest(Record, frozen=True, omit_defaults=True):
-    """The judge's settings that affect verdicts, without its key."""
+    """The judge's settings that affect verdicts, without its key. `panel`: further judges."""
 
     model: str
     base_url: str | None = None
     parameters: Mapping[str, Any] = {}
     wire: str = "chat"
+    panel: tuple["JudgeDigest", ...] = ()
+    combine: str = "mean"
 
 
 class RepliesFile(Record, frozen=True, omit_defaults=True):
@@ -334,10 +336,11 @@ def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     """
     named = ", ".join(f"{name} ({instead})" for name, instead in sorted(fingerprint.judge_refused.items()))
     notes = [f"the judge's endpoint refused parameters: {named}"] if named else []
-    stated, configured = [*fingerprint.judge_models.values()], fingerprint.judge and fingerprint.judge.model
-    if stated and stated != [configured]:
+    judge, stated = fingerprint.judge, [*fingerprint.judge_models.values()]
+    configured = [] if judge is None else [judge.model, *(one.model for one in judge.panel)]
+    if stated and {*stated} != {*configured}:
         said = f"its replies state the model {', '.join(stated)}"
-        notes.append(f"the judge is configured as {configured}; {said}")
+        notes.append(f"the judge is configured as {', '.join(configured)}; {said}")
     since = "; ".join(f"{metric}: since {said}" for metric, said in sorted(fingerprint.judge_cached.items()))
     notes += [f"results from the judge's cache, asked {since}"] if since else []
     notes += [

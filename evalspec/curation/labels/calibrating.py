@@ -86,6 +86,7 @@ def choose_anchors(
     """
     opened = LabelledRun(RunStore(Path(store)), run)
     opened.require_texts()
+    _refuse_panel(opened)
     people = collect_opinions(opened, opened.files.read_all(), _choose_metrics(opened, metric))
     found = [
         MetricAnchors(
@@ -131,6 +132,7 @@ def stability(run: str = "latest", *, metric: str | None = None, store: Path | s
         StoreError: The run is damaged.
     """
     opened = LabelledRun(RunStore(Path(store)), run)
+    _refuse_panel(opened)
     names = _choose_metrics(opened, metric)
     found = tuple(_measure_metric(opened, dataset, one) for dataset, one in _list_metrics(opened, names))
     if not any(one.replies for one in found):
@@ -156,6 +158,12 @@ def apply(calibration: JudgeCalibration, run: str = "latest", *, store: Path | s
     opened = LabelledRun(RunStore(Path(store)), run)
     found = tuple(_apply_metric(opened, calibration, one) for one in calibration.metrics)
     return AppliedCalibration(run=opened.id, calibration=calibration.run, metrics=found)
+
+
+def _refuse_panel(run: JudgedRun) -> None:
+    if run.stored.fingerprint.judge is not None and run.stored.fingerprint.judge.panel:
+        message = f"the grades of run {run.id} are of several judges, and each graded once"
+        raise InvalidInput(message, "name a run with one judge, graded several times")
 
 
 def _choose_metrics(run: JudgedRun, metric: str | None) -> list[str]:

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, StrictStr, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Discriminator, Field, StrictStr, Tag, model_validator
 
 from evalspec.inputs.manifest.fields import KEY_KINDS, Count, ManifestModel, Name, Positive, Seconds
 
@@ -29,6 +29,26 @@ def _is_json(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def _are_free(parameters: dict[str, Any]) -> dict[str, Any]:
+    for name, value in parameters.items():
+        may_be_null = name == "response_format" or name in LIMIT_KEYS
+        if name in _OWN_PARAMETERS and not (value is None and may_be_null):
+            raise ValueError(f"'{name}' cannot be a parameter; {_OWN_PARAMETERS[name]}")
+        if not _is_json(value):
+            raise ValueError(f"the value of '{name}' cannot be written as JSON; use text, numbers, lists or mappings")
+    return parameters
+
+
+Parameters = Annotated[
+    dict[Name, Any],
+    AfterValidator(_are_free),
+    Field(
+        description="Further parameters of each request, such as reasoning_effort; null leaves out one that evalspec "
+        "would send."
+    ),
+]
 
 
 class KeyCommand(ManifestModel):
@@ -104,6 +124,19 @@ class LimitsConfig(ManifestModel):
     )
 
 
+class PanelMember(ManifestModel):
+    """Another judge of a panel. What is not given is as of the judge."""
+
+    model: Name = Field(description="Name of the model, as the endpoint knows it.")
+    wire: Name | None = Field(None, description="Protocol of the endpoint.")
+    base_url: Name | None = Field(
+        None, description="URL of its own. Then the key and the headers of the judge are not sent."
+    )
+    api_key: StrictStr | None = Field(None, description="Bearer token, best as a reference such as `$env:NAME`.")
+    headers: Headers = Field(default_factory=dict)
+    parameters: Parameters = Field(default_factory=dict)
+
+
 class JudgeConfig(ManifestModel):
     """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
@@ -120,11 +153,7 @@ class JudgeConfig(ManifestModel):
     )
     api_key: ApiKey = None
     headers: Headers = Field(default_factory=dict)
-    parameters: dict[Name, Any] = Field(
-        default_factory=dict,
-        description="Further parameters of each request, such as reasoning_effort; null leaves out one that evalspec "
-        "would send.",
-    )
+    parameters: Parameters = Field(default_factory=dict)
     response_format: Literal["auto", "json_schema", "json_object", "none"] = Field(
         "auto",
         description="How to request JSON; auto: what the wire tries first, json_object for chat and a forced tool for "
@@ -149,24 +178,39 @@ class JudgeConfig(ManifestModel):
         None, description="Requests and tokens a minute. Rate-limit headers of the endpoint are respected without it."
     )
 
+    panel: list[PanelMember] = Field(
+        default_factory=list, description="Further judges that score each reply. Default: the judge is alone."
+    )
+    combine: Literal["mean", "median", "majority"] = Field(
+        "mean", description="How the scores of a panel become one. Without a value of more than half, majority fails."
+    )
+    missing: Literal["fail", "ignore"] = Field(
+        "fail",
+        description="What follows if a judge of a panel has no score. fail: there is none. ignore: the others count, "
+        "if they are more than half.",
+    )
+
     @model_validator(mode="after")
     def _other_wires_need_an_address(self) -> "JudgeConfig":
         if self.wire != DEFAULT_JUDGE_WIRE and not {"model", "base_url"} <= self.model_fields_set:
             raise ValueError(f"the defaults of model and baseUrl are not for wire {self.wire}; add both")
         return self
 
-    @field_validator("parameters")
-    @classmethod
-    def _are_free(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        for name, value in parameters.items():
-            may_be_null = name == "response_format" or name in LIMIT_KEYS
-            if name in _OWN_PARAMETERS and not (value is None and may_be_null):
-                raise ValueError(f"'{name}' cannot be a parameter; {_OWN_PARAMETERS[name]}")
-            if not _is_json(value):
-                raise ValueError(
-                    f"the value of '{name}' cannot be written as JSON; use text, numbers, lists or mappings"
-                )
-        return parameters
+    @model_validator(mode="after")
+    def _panel_needs_no_majority_of_two(self) -> "JudgeConfig":
+        if self.panel and self.combine == "majority" and len(self.panel) == 1:
+            raise ValueError("of two judges, none is in the majority; add a third one, or use mean")
+        return self
+
+    @property
+    def members(self) -> list["JudgeConfig"]:
+        """This judge, and the others of its panel. Another address gets no key and no headers of this one."""
+        found = [self.model_copy(update={"panel": []})]
+        for one in self.panel:
+            given = {name: value for name in one.model_fields_set if (value := getattr(one, name)) is not None}
+            own: dict[str, Any] = {"api_key": None, "headers": {}} if "base_url" in given else {}
+            found.append(self.model_copy(update={"panel": [], **own, **given}))
+        return found
 
 
 class EmbeddingsConfig(ManifestModel):

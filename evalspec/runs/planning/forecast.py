@@ -200,7 +200,8 @@ def _judged(dataset: PlannedDataset) -> Mapping[str, Metric]:
 
 def _count_judge_calls(dataset: PlannedDataset, options: RunOptions) -> dict[str, int]:
     """Return the estimated judge calls by metric, without retries, from the contexts of the samples."""
-    times = options.repeat * options.judge_repeat
+    panel = next((one.panel for one in dataset.metrics.values() if one.panel is not None), None)
+    times = options.repeat * options.judge_repeat * (1 if panel is None else len(panel.names))
     contexts = [len(sample.retrieved_contexts or ()) or _GUESSED_CONTEXTS for sample in dataset.samples]
     return {
         name: times * sum(map(root.definition.judge_calls, contexts))

@@ -64,6 +64,7 @@ class JudgeForecaster:
         self.folder = loaded.path.parent
         self._options = options
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
+        self.judges = len(self._judge.members)
         self._price = read_price(self._judge)
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         self._policy = policy = loaded.manifest.spec.evaluation.ci_gate
@@ -75,13 +76,13 @@ class JudgeForecaster:
         self, dataset: PlannedDataset, metrics: Mapping[str, Metric], calls: Mapping[str, int]
     ) -> list[JudgeForecast]:
         """Return the forecast of each judged metric. `calls`: its estimated calls, without cache and retries."""
-        times = self._options.repeat * self._options.judge_repeat
+        times = self._options.repeat * self._options.judge_repeat * self.judges
         cached = self._count_cached(dataset, {sample.id for sample in dataset.samples}, times)
         return [self._foresee_metric(metrics[name], dataset, most, times, cached) for name, most in calls.items()]
 
     def foresee_controls(self, dataset: PlannedDataset, metrics: Mapping[str, Metric]) -> list[JudgeForecast]:
         """Return the forecast of the control cases of each judged metric that has any."""
-        cached = self._count_cached(dataset, {CONTROL_ID}, _CASES_A_PAIR * MOST_PAIRS)
+        cached = self._count_cached(dataset, {CONTROL_ID}, _CASES_A_PAIR * MOST_PAIRS * self.judges)
         return [
             self._foresee_cases(metric, cases, min(_find(cached, metric) or 0, len(cases)))
             for metric in metrics.values()
@@ -105,11 +106,13 @@ class JudgeForecaster:
     def _foresee_cases(self, metric: Metric, cases: Sequence[Exchange], cached: int) -> JudgeForecast:
         """Return the forecast of control cases: those before the first test at least, all of them at most."""
         first = _CASES_A_PAIR * plan_rounds(len(cases) // _CASES_A_PAIR)[0]
-        fewest, most = (sum(_count_calls(metric, case) for case in part) for part in (cases[:first], cases))
-        fewest -= first * (metric.definition.judge_draws - 1)
-        asked = max(0.0, 1 - cached / first)
+        fewest, most = (
+            self.judges * sum(_count_calls(metric, case) for case in part) for part in (cases[:first], cases)
+        )
+        fewest -= self.judges * first * (metric.definition.judge_draws - 1)
+        asked = max(0.0, 1 - cached / (first * self.judges))
         samples = [case.sample for case in cases]
-        return self._foresee_use(metric, samples, len(cases), cached, (round(fewest * asked), most))
+        return self._foresee_use(metric, samples, self.judges * len(cases), cached, (round(fewest * asked), most))
 
     def _count_cached(self, dataset: PlannedDataset, ids: Collection[str], times: int) -> dict[str, int]:
         """Return the number of scores of samples in the cache by metric, if the replies are still the same.

@@ -12,6 +12,7 @@ from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, split_column
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
+from evalspec.scoring.judge.panel import form_panel
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.metrics.base import (
     METRICS,
@@ -178,6 +179,7 @@ class MetricFinder(Struct):
             bounds=narrow if isinstance(narrow, tuple) else bounds,
             root=root,
             skip_reason=skip,
+            panel=form_panel(self.loaded.manifest.spec.evaluation.judge) if Need.JUDGE in needs else None,
             settings={
                 "entry": _describe_own(entry) if entry.rubric or entry.scorer else {},
                 "parameters": dict(values),

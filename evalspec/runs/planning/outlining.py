@@ -159,8 +159,11 @@ def describe_judge(plan: Plan) -> JudgeDigest | None:
     """Return the judge settings that affect verdicts: model, address and parameters, but no key."""
     if plan.judge is None:
         return None
-    base_url = strip_userinfo(plan.judge.base_url)
-    return JudgeDigest(plan.judge.model, base_url, compute_effective_parameters(plan.judge), plan.judge.wire)
+    first, *others = (
+        JudgeDigest(one.model, strip_userinfo(one.base_url), compute_effective_parameters(one), one.wire)
+        for one in plan.judge.members
+    )
+    return replace(first, panel=tuple(others), combine=plan.judge.combine)
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:

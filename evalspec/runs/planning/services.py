@@ -56,20 +56,20 @@ def read_price(judge: JudgeConfig | None) -> JudgePrice | None:
 def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:
     """Check that the judge's wire exists and knows the response format."""
     judge = loaded.manifest.spec.evaluation.judge
-    if judge is None:
-        return
-    wire = JUDGE_WIRES.find(judge.wire)
-    if wire is None:
-        message = f"unknown judge wire '{judge.wire}'"
-        problems.append(loaded.problem((*JUDGE_PLACE, "wire"), message, JUDGE_WIRES.hint(judge.wire)))
-    elif judge.response_format not in {"auto", "none", *wire.forms}:
-        message = f"wire {wire.name} has no response format {judge.response_format}"
-        fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
-        problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
+    for number, one in enumerate([] if judge is None else judge.members):
+        place: Place = (*JUDGE_PLACE, "panel", number - 1) if number else JUDGE_PLACE
+        wire = JUDGE_WIRES.find(one.wire)
+        if wire is None:
+            message = f"unknown judge wire '{one.wire}'"
+            problems.append(loaded.problem((*place, "wire"), message, JUDGE_WIRES.hint(one.wire)))
+        elif one.response_format not in {"auto", "none", *wire.forms}:
+            message = f"wire {wire.name} has no response format {one.response_format}"
+            fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
+            problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
 
 
 def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[Problem]) -> None:
-    """Check that the judge of a run can answer in batches, if it is to."""
+    """Check that the judge of a run can answer in batches, if it is to, and that a panel is to grade once."""
     wire = JUDGE_WIRES.find(judge.wire) if judge else None
     others = {
         "--no-judge": (options.no_judge, "the judge is asked nothing"),
@@ -80,6 +80,11 @@ def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[P
     found = [(f"{name} does not go with it: {why}", "remove one of the two") for name, why in given]
     if wire is not None and wire.batch is None:
         found.append((f"wire {wire.name} cannot batch", "remove --batch, or choose another wire of the judge"))
+    if judge is not None and judge.panel:
+        found.append(("a panel cannot batch", "remove --batch, or judge.panel"))
+        if options.judge_repeat > 1:
+            why = "each judge of a panel grades a reply once"
+            problems.append(Problem(why, "remove --judge-repeat, or judge.panel", field="--judge-repeat"))
     if options.batch:
         problems.extend(Problem(*one, field="--batch") for one in found)
 

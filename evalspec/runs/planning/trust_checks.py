@@ -29,6 +29,7 @@ _DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
 _USES: Mapping[Place, Act] = {
     (*API_PLACE, "url"): Act.CONNECT,
     (*JUDGE_PLACE, "baseUrl"): Act.CONNECT,
+    (*JUDGE_PLACE, "panel", "baseUrl"): Act.CONNECT,
     (*EMBEDDINGS_PLACE, "baseUrl"): Act.CONNECT,
     (*RETRIEVERS_PLACE, "*", "url"): Act.CONNECT,
     (*RETRIEVERS_PLACE, "*", "http", "url"): Act.CONNECT,

@@ -44,7 +44,7 @@ from evalspec.runs.runner.replies import (
 )
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.verdict.attempts import compute_repeats
-from evalspec.verdict.correction.controls import doubt_limit, doubt_regression, list_control_notes
+from evalspec.verdict.correction.controls import doubt_limit, doubt_regression, list_control_notes, list_panel_notes
 from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
@@ -117,6 +117,7 @@ def conclude(
         *list_part_notes(run_metadata.fingerprint),
         *list_reply_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
+        *list_panel_notes(run_metadata.fingerprint.judge, datasets),
         *_baseline_notes(run_metadata, regressions),
         *list_second_notes(run_metadata.second),
         *_oddity_notes(datasets),
@@ -340,12 +341,9 @@ def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
         replies = [attempt for attempt in list_attempts(dataset.samples) if attempt.status is SampleStatus.ANSWERED]
         reasons = Counter(reply.finish_reason for reply in replies if is_cut_off(reply.finish_reason or ""))
         if reasons:
-            count = reasons.total()
-            named = ", ".join(
-                f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()
-            )
-            were = pluralize(count, "was", "were")
-            notes.append(f"{dataset.name}: {count} of {len(replies)} replies {were} cut off (finish_reason {named})")
+            counts = [f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()]
+            of = f"{reasons.total()} of {len(replies)} replies {pluralize(reasons.total(), 'was', 'were')}"
+            notes.append(f"{dataset.name}: {of} cut off (finish_reason {', '.join(counts)})")
     return notes
 
 

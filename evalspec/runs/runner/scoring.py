@@ -11,6 +11,7 @@ from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
+from evalspec.scoring.judge.panel import Panel
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.verdict.stats import compute_statistic
 
@@ -40,7 +41,12 @@ async def score_exchange(
             keep(new)
 
     families = _families([metric for metric in metrics if metric.name not in known])
-    gradings = [Grading(_name_reply(exchange, attempt, repeat)) for repeat in range(judge_repeats)]
+    judges = max((len(metric.panel.names) for metric in metrics if metric.panel is not None), default=1)
+    gradings = [
+        Grading(_name_reply(exchange, attempt, repeat + member), member)
+        for repeat in range(judge_repeats)
+        for member in range(judges)
+    ]
     at_once: dict[str, Score] = {}
     waiting = []
     for root, members in families:
@@ -86,16 +92,18 @@ def _start(metric: Metric, exchange: Exchange, gradings: Sequence[Grading]) -> S
     if len(gradings) == 1 or Need.JUDGE not in metric.needs:
         return _start_once(metric, exchange, gradings[0])
     started = [_start_once(metric, exchange, grading) for grading in gradings]
-    return _join([item if not isinstance(item, Score) else _ready(item) for item in started])
+    return _join([item if not isinstance(item, Score) else _ready(item) for item in started], metric.panel)
 
 
 async def _ready(score: Score) -> Score:
     return score
 
 
-async def _join(gradings: Sequence[Awaitable[Score]]) -> Score:
-    """Return several gradings of one reply as one score: the mean, or the first that is not a value."""
+async def _join(gradings: Sequence[Awaitable[Score]], panel: Panel | None) -> Score:
+    """Return several gradings of one reply as one score: that of the panel, the mean, or the first without a value."""
     scores = await asyncio.gather(*gradings)
+    if panel is not None:
+        return panel.join(scores)
     odd = next((score for score in scores if score.status is not ScoreStatus.SCORED), None)
     if odd is not None:
         return odd

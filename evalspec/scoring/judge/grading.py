@@ -19,12 +19,13 @@ class Grading:
 
     One answer never stands for two draws: a score that asks a question three times has three answers, and another
     grading of the reply has its own. `reply`: None if nothing is known of it, so its answers are not cached. `learned`:
-    what the judge's replies said about the judge.
+    what the judge's replies said about the judge. `member`: number of the judge in a panel, from 0.
     """
 
-    def __init__(self, reply: GradedReply | None = None) -> None:
+    def __init__(self, reply: GradedReply | None = None, member: int = 0) -> None:
         self.answers: dict[tuple[str, str, int], asyncio.Task[Any]] = {}
         self.reply = reply
+        self.member = member
         self.learned: dict[str, dict[str, str]] = {}
 
     def learn(self, learned: Mapping[str, Mapping[str, str]]) -> None:

@@ -40,9 +40,9 @@ class JudgeServices:
         self.cache: JudgeCache | None = None
         self.batches: Batches | None = None
         self._refused: Mapping[str, str] = {}
-        self._judge = judge
+        self._judges = _list_members(judge)
         self._embeddings = embeddings
-        self._chat: ChatClient | None = None
+        self._chats: dict[int, ChatClient] = {}
         self._embedder: TextEmbedder | None = None
         self._ragas_ready = False
         self._loading = asyncio.Lock()
@@ -50,7 +50,7 @@ class JudgeServices:
 
     def configure(self, judge: JudgeConfig | None, embeddings: EmbeddingsConfig, keys: KeyPlace | None = None) -> None:
         """Replace the configs by ones with resolved references, before anything is opened."""
-        self._judge, self._embeddings, self._keys = judge, embeddings, keys
+        self._judges, self._embeddings, self._keys = _list_members(judge), embeddings, keys
 
     def open_batches(
         self, run: str, records: "Iterable[BatchRecord]", keep: "Callable[[Sequence[BatchRecord]], None]"
@@ -176,7 +176,7 @@ class JudgeServices:
         """Close the connections and the cache."""
         if self.cache is not None:
             self.cache.close()
-        for opened in (self._chat, self._embedder, self.batches):
+        for opened in (*self._chats.values(), self._embedder, self.batches):
             if opened is not None:
                 await opened.aclose()
 
@@ -185,15 +185,26 @@ class JudgeServices:
         await self._load_ragas()
         if self._judge is None:
             raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
-        if self._chat is None:
+        chat = self._chats.get(self._member)
+        if chat is None:
             from evalspec.scoring.judge.chat import ChatClient
 
             listener = JudgeListener(self._learn, self.listener.waits)
             ledger = self.usage if self.batches is None else UsageLedger()  # batches count by themselves, once
-            self._chat = ChatClient(
+            chat = self._chats[self._member] = ChatClient(
                 self._judge, ledger, listener, self.cache, self._keys, self.budget, batches=self.batches
             )
-        return self._chat
+        return chat
+
+    @property
+    def _member(self) -> int:
+        """The number of the judge that the running task asks, of a panel."""
+        grading = CURRENT.get()
+        return 0 if grading is None else grading.member
+
+    @property
+    def _judge(self) -> JudgeConfig | None:
+        return self._judges[self._member] if self._judges else None
 
     def _learn(self, learned: Learned) -> None:
         """Tell what a reply says about the judge, also the grading that it belongs to."""
@@ -264,6 +275,10 @@ class JudgeServices:
             return [(item.statement, item.reason, str(item.verdict)) for item in judged]
 
         return await self._recall(ask_about_claims(metric, self._describe(""), question, response, claims), ask)
+
+
+def _list_members(judge: JudgeConfig | None) -> list[JudgeConfig]:
+    return [] if judge is None else judge.members
 
 
 def import_ragas() -> None:

@@ -13,6 +13,7 @@ from evalspec.model import STAGES, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.parameters import RANGE, Parameter, Value
 
 if TYPE_CHECKING:
+    from evalspec.scoring.judge.panel import Panel
     from evalspec.scoring.judge.services import JudgeServices
 
 Scorer = Callable[[Exchange], Score | Awaitable[Score]]
@@ -179,7 +180,8 @@ class Metric(Struct, frozen=True):
     """A metric of a dataset: its definition, printed name and scorer.
 
     `root`: the metric from whose score this one is derived, None for most. `skip_reason`: why the metric is declared
-    but not computed in this run. `settings`: its settings in the manifest, as JSON.
+    but not computed in this run. `settings`: its settings in the manifest, as JSON. `panel`: the judges, if several
+    score it.
     """
 
     name: str
@@ -190,6 +192,7 @@ class Metric(Struct, frozen=True):
     root: "Metric | None" = None
     skip_reason: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    panel: "Panel | None" = None
 
     @property
     def files(self) -> dict[str, str]:

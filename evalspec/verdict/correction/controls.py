@@ -1,4 +1,7 @@
-"""What follows if a judge cannot distinguish known-good from known-bad cases: its scores decide nothing."""
+"""What follows if a judge cannot distinguish known-good from known-bad cases: its scores decide nothing.
+
+And how far the judges of a panel agree, which decides nothing.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,7 +10,9 @@ from math import comb
 
 from msgspec.structs import replace
 
-from evalspec.model import Basis, Controls, RegressionOutcome, Threshold, VerdictStatus
+from evalspec.base.plural import counted
+from evalspec.model import Basis, Controls, DatasetResult, RegressionOutcome, Threshold, VerdictStatus
+from evalspec.model.fingerprints import JudgeDigest
 
 FEWEST = 3
 """Pairs of good and bad cases without which no judge can pass: the smallest p-value of two pairs is 1/6."""
@@ -89,3 +94,25 @@ def list_control_notes(controls: Sequence[Controls]) -> Iterator[str]:
         for reason, untested in groupby(found, key=lambda one: one.reason):
             if reason is not None:
                 yield f"{dataset}: no control cases for {', '.join(one.metric for one in untested)}: {reason}"
+
+
+def list_panel_notes(judge: JudgeDigest | None, datasets: Sequence[DatasetResult]) -> Iterator[str]:
+    """Yield for each metric that a panel has scored how far its judges agree, and how many scores lack one."""
+    if judge is None or not judge.panel:
+        return
+    from evalspec.verdict.stats.agreement import compute_interval_alpha
+
+    size = 1 + len(judge.panel)
+    for dataset in datasets:
+        grades: dict[str, list[tuple[float, ...]]] = {}
+        attempts = (attempt for sample in dataset.samples for attempt in sample.attempts or (sample,))
+        for attempt in attempts:
+            for metric, score in attempt.scores.items():
+                if score.repeats:
+                    grades.setdefault(metric, []).append(score.repeats)
+        for metric, found in grades.items():
+            alpha = compute_interval_alpha(found)
+            said = "unknown, because all grades are equal" if alpha is None else f"{alpha:.2f}"
+            few = sum(len(one) < size for one in found)
+            missing = f"; {counted(few, 'score')} without one of them" if few else ""
+            yield f"{dataset.name}: {metric}: agreement of the {size} judges (Krippendorff's alpha): {said}{missing}"

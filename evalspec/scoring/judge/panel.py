@@ -1,0 +1,66 @@
+"""A panel: several judges score the same reply, and their scores become one."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median
+
+from msgspec import Struct
+
+from evalspec.base.plural import counted
+from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.model import Cause, Score, ScoreStatus
+
+
+class Panel(Struct, frozen=True):
+    """The judges of a run, more than one. `names`: their models. `may_miss`: whether most of them are enough."""
+
+    names: tuple[str, ...]
+    combine: str
+    may_miss: bool
+
+    def join(self, scores: Sequence[Score]) -> Score:
+        """Return the score of the panel from those of its judges, in their order.
+
+        Its evidence has what each judge said. Without a value of a judge, the score has none either, unless the panel
+        may miss some and more than half of the judges have one.
+        """
+        stopped = next((one for one in scores if one.cause is Cause.STOPPED), None)
+        if stopped is not None:
+            return stopped
+        said = [
+            {"judge": name, "value": one.value, "reason": one.reason, "evidence": one.evidence_or_none}
+            for name, one in zip(self.names, scores, strict=True)
+        ]
+        values = tuple(one.value for one in scores if one.value is not None)
+        missing = [(name, one) for name, one in zip(self.names, scores, strict=True) if one.value is None]
+        if missing and not (self.may_miss and 2 * len(values) > len(scores)):
+            name, first = missing[0]
+            return Score(first.status, None, f"{name}: {first.reason}", (), first.cause, {"panel": said})
+        value = _RULES[self.combine](values)
+        shown = ", ".join(f"{one.value:g}" for one in scores if one.value is not None)
+        if value is None:
+            reason = f"no value has a majority: {shown}"
+            return Score(ScoreStatus.FAILED, None, reason, (), Cause.OTHER, {"panel": said})
+        left_out = f"; without {', '.join(name for name, _ in missing)}" if missing else ""
+        reason = f"{self.combine} of {counted(len(values), 'judge')}: {shown}{left_out}"
+        return Score.scored(value, reason, {"panel": said}, values)
+
+
+def form_panel(judge: JudgeConfig | None) -> Panel | None:
+    """Return the panel that a judge is a member of; None if it is alone."""
+    if judge is None or not judge.panel:
+        return None
+    return Panel(tuple(one.model for one in judge.members), judge.combine, judge.missing == "ignore")
+
+
+def _find_majority(values: Sequence[float]) -> float | None:
+    """Return the value that more than half have; None if there is none."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+_RULES: Mapping[str, Callable[[Sequence[float]], float | None]] = {
+    "mean": fmean,
+    "median": median,
+    "majority": _find_majority,
+}

@@ -1,0 +1,141 @@
+"""Several judges score each reply: how their scores become one, what follows if one is down, and how far they agree."""
+
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from servers.scripted_judge import ScriptedJudge, status
+
+LABELS = {"bad": 0, "fair": 0.4, "good": 1}
+GRADES = {"s0": ("good", "good", "good"), "s1": ("bad", "fair", "good"), "s2": ("bad", "bad", "good")}
+"""What each of three judges says about a reply."""
+
+
+@pytest.fixture
+def judges():
+    with ExitStack() as stack:
+        found = [stack.enter_context(ScriptedJudge()) for _ in range(3)]
+        for number, judge in enumerate(found):
+            judge.reads = partial(say, number)
+        yield found
+
+
+def say(number, prompt):
+    grade = next((grades[number] for name, grades in GRADES.items() if f"Reply {name}" in prompt), "good")
+    return f"{prompt}\n[grade: {grade}]"
+
+
+@pytest.fixture
+def evaluate(project, judges):
+    project.dataset("qa", [{"id": name, "response": f"Reply {name}."} for name in GRADES],
+                    metrics=[{"name": "tone", "rubric": "Is it kind?", "labels": LABELS}])  # fmt: skip
+    project.evaluation["ciGate"] = {"enabled": False, "judge": {"controls": False}}
+
+    def run(*options, **panel):
+        first, *others = (
+            {"model": name, "baseUrl": judge.url, "apiKey": f"key-{name}", "maxRetries": 0}
+            for name, judge in zip("abc", judges, strict=True)
+        )
+        members = [{key: one[key] for key in ("model", "baseUrl", "apiKey")} for one in others]
+        project.evaluation["judge"] = {**first, "panel": members, **panel}
+        return project.evaluate("--responses", "same", "--json", *options)
+
+    return run
+
+
+def values(outcome):
+    samples = outcome.document["datasets"][0]["samples"]
+    return [one["scores"]["tone"]["value"] for one in samples]
+
+
+@pytest.mark.parametrize(
+    ("combine", "expected"),
+    [("mean", [1, 1.4 / 3, 1 / 3]), ("median", [1, 0.4, 0]), ("majority", [1, None, 0])],
+)
+def test_the_scores_become_one(evaluate, judges, combine, expected):
+    found = evaluate(combine=combine)
+    assert values(found) == [value if value is None else pytest.approx(value) for value in expected]
+    assert [len(judge.chats) for judge in judges] == [3, 3, 3]
+    assert {judge.chats[0].headers["authorization"] for judge in judges} == {
+        "Bearer key-a", "Bearer key-b", "Bearer key-c"
+    }  # fmt: skip
+    scores = [one["scores"]["tone"] for one in found.document["datasets"][0]["samples"]]
+    assert scores[0]["repeats"] == [1, 1, 1]
+    if combine == "majority":
+        assert (scores[1]["status"], scores[1]["reason"]) == ("failed", "no value has a majority: 0, 0.4, 1")
+
+
+def test_the_agreement_and_each_judge_are_shown(project, evaluate):
+    found = evaluate()
+    alpha = 1 - (9 - 1) * ((0.16 + 1 + 0.36 + 1 + 0 + 1) / 2 * 1) / sum(
+        (one - other) ** 2 for at, one in enumerate(ALL) for other in ALL[:at]
+    )
+    (note,) = [one for one in found.document["notes"] if "agreement of the 3 judges" in one]
+    assert note.endswith(f"{alpha:.2f}")
+    assert found.document["fingerprint"]["judge"]["panel"][1]["model"] == "c"
+    shown = project("show", "latest", "s1")
+    assert all(word in shown.out for word in ("mean of 3 judges: 0, 0.4, 1", "judge"))
+
+
+ALL = [LABELS[grade] for grades in GRADES.values() for grade in grades]
+
+
+def test_one_that_is_down_is_handled_as_declared(evaluate, judges):
+    judges[2].mode = status(500)
+    found = evaluate()
+    assert values(found) == [None] * 3
+    assert found.document["datasets"][0]["samples"][0]["scores"]["tone"]["reason"].startswith("c: ")
+    found = evaluate(missing="ignore")
+    assert values(found) == [pytest.approx(one) for one in (1, 0.2, 0)]
+    assert any("3 scores without one of them" in note for note in found.document["notes"])
+    judges[1].mode = status(500)
+    assert values(evaluate("--fresh", missing="ignore")) == [None] * 3, "one of three is not most of them"
+
+
+def test_a_second_run_asks_nobody_and_a_further_judge_only_itself(project, evaluate, judges, monkeypatch):
+    monkeypatch.delenv("EVALSPEC_NO_CACHE")
+    first = evaluate()
+    again = evaluate()
+    assert (values(again), [len(judge.chats) for judge in judges]) == (values(first), [3, 3, 3])
+    project.evaluation["judge"]["panel"].append({"model": "d", "baseUrl": judges[0].url})
+    project.evaluate("--responses", "same", "--json")
+    assert [len(judge.chats) for judge in judges] == [6, 3, 3]
+    refused = project("compare", again.document["runId"], "latest")
+    assert (refused.code, "the judge" in refused.err) == (2, True)
+
+
+def test_another_address_does_not_get_the_key_of_the_judge(project, evaluate, judges):
+    evaluate()
+    project.evaluation["judge"]["panel"] = [{"model": "b", "baseUrl": judges[1].url}]
+    project.evaluate("--responses", "same", "--json")
+    assert "authorization" not in judges[1].chats[-1].headers
+
+
+def test_the_plan_and_the_budget_count_every_judge(project, evaluate, judges):
+    stopped = evaluate("--max-judge-calls", "4")
+    assert sum(len(judge.chats) for judge in judges) == 4
+    assert stopped.code == 3
+    document = project("plan", "agent.yaml", "--json").document
+    assert document["judgeCalls"] == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "panel", "said"),
+    [
+        (("--judge-repeat", "2"), {}, "each judge of a panel grades a reply once"),
+        ((), {"panel": [{"model": "b"}], "combine": "majority"}, "of two judges, none is in the majority"),
+        ((), {"panel": [{"model": "b", "parameters": {"stream": True}}]}, "'stream' cannot be a parameter"),
+        ((), {"panel": [{"model": "b", "wire": "morse"}]}, "unknown judge wire 'morse'"),
+    ],
+)
+def test_what_cannot_be_is_an_error(evaluate, judges, options, panel, said):
+    refused = evaluate(*options, **panel)
+    assert (refused.code, said in str(refused.document["errors"])) == (2, True), refused
+    assert not any(judge.chats for judge in judges)
+
+
+def test_stability_needs_grades_of_one_judge(project, evaluate):
+    evaluate()
+    refused = project("judge", "stability")
+    assert (refused.code, "are of several judges" in refused.err) == (2, True)
