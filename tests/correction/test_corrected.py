@@ -71,7 +71,7 @@ def test_replies_without_score_and_label_may_be_anything():
     complete = correct(opinions_of(known, {1: 20, 0: 20})).interval
     assert found.interval[0] < complete[0] - 0.05
     assert found.interval[1] > complete[1] + 0.05
-    labelled = correct(opinions_of({**known, (None, 0): 6}, {1: 20, 0: 20, None: 14}))
+    labelled = correct(opinions_of({**known, (None, 0): 8}, {1: 20, 0: 20, None: 12}))
     assert (labelled.missing, labelled.value) == (0, pytest.approx(0.4))
 
 
@@ -172,3 +172,19 @@ class TestKappa:
     def test_thirty_equal_labels_do_not_prove_a_perfect_judge(self):
         low, high = measure_kappa([0.0] * 10 + [1.0] * 20, [0.0] * 10 + [1.0] * 20, (0, 1)).interval
         assert (low, high) == (pytest.approx(0.71, abs=0.05), 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("labels", "called_good", "people"), [(30, 0.2, (0.03, 0.7)), (30, 0.3, (0.03, 0.7)), (50, 0.12, (0.01, 0.7))]
+)
+def test_a_small_stratum_does_not_make_the_interval_too_narrow(labels, called_good, people):
+    """The judge is right about most replies and calls few good, so few labels decide about them."""
+    draw, wrong, draws = np.random.default_rng(1), 0, 1_000
+    target = (1 - called_good) * people[0] + called_good * people[1]
+    for _ in range(draws):
+        judged = draw.random(2_000) < called_good
+        said = (draw.random(labels) < np.where(judged[:labels], people[1], people[0])).astype(float).tolist()
+        found = correct(Opinions(judged.astype(float).tolist(), [*said, *[None] * (2_000 - labels)]))
+        wrong += not found.interval[0] <= target <= found.interval[1]
+    assert wrong / draws <= 0.06

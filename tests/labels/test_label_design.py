@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalspec.curation.labels.drawing import Stratum, allocate_labels, compute_spread, find_next
+from evalspec.verdict.correction.estimates import FEWEST
 
 strata = st.lists(st.builds(Stratum, st.integers(1, 60), st.just(0), st.floats(0.01, 0.6)), min_size=1, max_size=5)
 
@@ -18,7 +19,7 @@ def variance(every, counts):
 @given(strata, st.integers(0, 200))
 def test_every_stratum_gets_its_least_and_no_more_than_it_has(every, total):
     counts = allocate_labels(every, total)
-    least = [min(5, one.size) for one in every]
+    least = [min(FEWEST, one.size) for one in every]
     assert all(low <= count <= one.size for low, count, one in zip(least, counts, every, strict=True))
     assert sum(counts) == max(sum(least), min(total, sum(one.size for one in every)))
 
@@ -27,7 +28,7 @@ def test_every_stratum_gets_its_least_and_no_more_than_it_has(every, total):
 def test_no_label_would_do_more_in_another_stratum(every, total, here, there):
     counts = allocate_labels(every, total)
     here, there = here % len(every), there % len(every)
-    if here == there or counts[here] <= min(5, every[here].size) or counts[there] == every[there].size:
+    if here == there or counts[here] <= min(FEWEST, every[here].size) or counts[there] == every[there].size:
         return
     moved = [count - (place == here) + (place == there) for place, count in enumerate(counts)]
     assert variance(every, counts) <= variance(every, moved) * (1 + 1e-9)
