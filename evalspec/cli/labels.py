@@ -13,7 +13,7 @@ from evalspec.cli.labeller import find_labeller
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, LabelUse
 from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import STORE
 
@@ -88,6 +88,32 @@ def _list_cells(label: Label) -> list[str]:
         label.labeller,
         label.note or "",
     ]
+
+
+@command.command("use")
+@click.argument("run", default=LATEST_NAME, shell_complete=complete_run)
+@click.option("-m", "--metric", required=True, metavar="NAME", help="The metric that people scored.")
+@click.option(
+    "--for",
+    "purpose",
+    required=True,
+    type=click.Choice([one.value for one in LabelUse]),
+    help="What the labels helped to choose.",
+)
+def use_command(run: str, metric: str, purpose: str) -> ExitCode:
+    """Record that the blind labels on RUN (default: the latest) have helped to choose a prompt or a threshold.
+
+    They no longer correct or calibrate the metric: what was chosen by them looks better on them than it is.
+
+    \b
+    Example:
+      evalspec labels use latest --metric tone --for threshold
+    """
+    from evalspec.curation.labels.labelling import use_labels
+
+    count = use_labels(run, metric, purpose)
+    notify(f"{counted(count, 'label')} of {inert(metric)} used to choose a {purpose}: draw others to correct the judge")
+    return ExitCode.OK
 
 
 @command.command("export")

@@ -31,6 +31,13 @@ class LabelVerdict(StrEnum):
         return self in (LabelVerdict.GOOD, LabelVerdict.AGREE)
 
 
+class LabelUse(StrEnum):
+    """What a label has helped to choose: the PROMPT of a metric, or its THRESHOLD."""
+
+    PROMPT = "prompt"
+    THRESHOLD = "threshold"
+
+
 Target = tuple[str, str, int, str | None]
 """What a label is about: dataset, sample, attempt, metric."""
 OF_REPLIES = (LabelVerdict.GOOD, LabelVerdict.BAD)
@@ -69,6 +76,10 @@ class Label(Record, frozen=True, kw_only=True):
     answers: Annotated[
         tuple[Answer, ...], Meta(description="The answers that `value` is computed from; empty: it was given itself.")
     ] = ()
+    used_for: Annotated[
+        LabelUse | None,
+        Meta(description="What it has helped to choose, so that it no longer corrects or calibrates; null: nothing."),
+    ] = None
     sample_digest: Annotated[str | None, Meta(description="Hash of the sample; null: unknown, or erased.")] = None
     reply_digest: Annotated[str | None, Meta(description="Hash of the reply; null: erased.")] = None
     shown_value: Annotated[Number | None, Meta(description="The score as the person saw it; null for a reply.")] = None

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import NEEDS_NO_SCORE, Case, LabelMatch
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, is_informed, list_current
-from evalspec.curation.labels.files import find_time, write_labels
-from evalspec.curation.labels.judged_run import JudgedRun
+from evalspec.curation.labels.files import find_time, hash_label, list_labelled_runs, replace_labels, write_labels
+from evalspec.curation.labels.judged_run import JudgedRun, explain_unknown
 from evalspec.curation.labels.rating import score_answers
 from evalspec.curation.labels.records import make_label
 from evalspec.model.corrections import Draw
-from evalspec.model.labels import OF_REPLIES, OF_SCORES, Answer, Label, LabelVerdict, Target
+from evalspec.model.labels import OF_REPLIES, OF_SCORES, Answer, Label, LabelUse, LabelVerdict, Target
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.outline import MetricOutline
 
@@ -60,6 +62,39 @@ def label(
     opened = LabelledRun(RunStore(Path(store)), run)
     case = opened.find_case(dataset, sample, attempt, metric, is_rated=verdict in NEEDS_NO_SCORE)
     return add_label(opened, case, verdict, by, value=value, note=note, is_blind=is_blind, answers=answers)
+
+
+def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE) -> int:
+    """Record that people's blind scores have helped to choose a prompt or a threshold, and return their number.
+
+    They no longer correct or calibrate the metric: what was chosen by them looks better on them than it is.
+
+    Args:
+        run: Id of a run, its beginning, a name of the run, or `latest`. Labels that carry over to it are included.
+        metric: The metric that people scored.
+        purpose: `prompt` or `threshold`.
+        store: Folder of the runs.
+
+    Raises:
+        InvalidInput: There is no such run, metric or purpose, or no label is blind.
+        StoreError: The run is damaged, or a label cannot be written.
+    """
+    opened, use = LabelledRun(RunStore(Path(store)), run), LabelUse(purpose)
+    if not any(opened.has_metric(dataset, metric) for dataset in opened.outlines):
+        names = list(dict.fromkeys(one.name for outline in opened.outlines.values() for one in outline.metrics))
+        raise InvalidInput(explain_unknown("metric", metric, names, opened.id))
+    given = [one for one in opened.files.read_all() if one.metric == metric and one.is_blind and one.used_for is None]
+    matched = (pair for target, own in group_by_target(given).items() for pair in opened.list_matches(target, own))
+    wanted = {hash_label(one) for one, match in matched if match is LabelMatch.COUNTS}
+    if not wanted:
+        fix = f"label replies: evalspec label {opened.id} --metric '{metric}' --random 50"
+        raise InvalidInput(f"run {opened.id} has no blind labels of {metric} that were used for nothing yet", fix)
+
+    def mark(label: Label) -> Label:
+        return replace(label, used_for=use) if hash_label(label) in wanted else label
+
+    root = opened.files.root
+    return sum(replace_labels(root, name, mark, dry_run=False) for name in list_labelled_runs(root))
 
 
 def add_label(

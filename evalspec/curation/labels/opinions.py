@@ -129,6 +129,8 @@ def _explain(label: Label, match: LabelMatch) -> str | None:
         return IN_SIGHT
     if match is not LabelMatch.COUNTS:
         return str(match)
+    if label.used_for is not None:
+        return f"used to choose a {label.used_for}"
     return CHOSEN if label.draw.kind is DrawKind.CHOSEN or label.draw.probability is None else None
 
 

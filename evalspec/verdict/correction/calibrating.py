@@ -202,4 +202,4 @@ def _list_notes(pairs: Sequence[Pair], limit: Threshold, kind: Cut, *, is_plain:
     if len(pairs) < FEWEST_LABELS:
         yield f"{counted(len(pairs), 'label')} cannot choose a threshold; {FEWEST_LABELS} can"
     elif len({limit.holds(one.people) for one in pairs}) > 1:
-        yield "labels that choose a threshold no longer calibrate it: after a change, label other replies"
+        yield "labels that choose a threshold no longer calibrate it: run `evalspec labels use`, and label others"
