@@ -3,6 +3,7 @@
     python benchmarks/judge_correction.py real FOLDER # pairs that judges and people graded: FOLDER/judges, human.qrels
     python benchmarks/judge_correction.py limits FOLDER # verdicts where the limit is people's share, and 0.15 away
     python benchmarks/judge_correction.py queries FOLDER # whole queries drawn instead of pairs
+    python benchmarks/judge_correction.py plot FOLDER # the figure of docs/explanation/judge-correction.md, as SVG
     python benchmarks/judge_correction.py simulated   # judges of a given kappa
     python benchmarks/judge_correction.py search      # the worst case over sensitivity, specificity, share, labels
 
@@ -139,6 +140,46 @@ def run_queries(folder: Path, draws: int) -> Iterator[str]:
         )
 
 
+_WIDTH, _ROW, _LEFT, _TOP = 640, 20, 16, 44
+_STYLE = "text { font: 12px sans-serif; fill: #444 } .judge { stroke: #c2410c; fill: #c2410c } "
+_STYLE += ".people { stroke: #1d4ed8; fill: #1d4ed8 } .share { stroke: #444; stroke-dasharray: 4 3 }"
+
+
+def run_plot(folder: Path, _draws: int) -> Iterator[str]:
+    """Yield an SVG: for each judge the interval of its own mean, and the corrected one, of the same 1,000 replies."""
+    _, people, judges = read(folder)
+    places = np.random.default_rng(7).choice(len(people), 1000, replace=False)
+    known = [*people[places[:50]].tolist(), *[None] * 950]
+    height = _TOP + _ROW * len(judges) + 30
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img"><style>{_STYLE}</style>'
+    yield "<title>What 17 judges say about the same 1,000 replies, and what 50 labels make of it</title>"
+    yield f'<text x="{_LEFT}" y="16">each row is a judge; orange: its own mean; blue: with 50 labels of people</text>'
+    for row, judged in enumerate(sorted((one[places] for one in judges.values()), key=np.mean)):
+        found = correct(Opinions(judged.tolist(), known))
+        alone = compute_bounded_interval(judged.tolist(), (0.0, 1.0))
+        assert found is not None and alone is not None
+        yield from draw_interval("judge", float(judged.mean()), alone, _TOP + _ROW * row)
+        yield from draw_interval("people", found.value, found.interval, _TOP + _ROW * row + 7)
+    share = place_at(people.mean())
+    yield f'<line class="share" x1="{share}" y1="{_TOP - 10}" x2="{share}" y2="{height - 24}"/>'
+    yield f'<text x="{share}" y="{_TOP - 13}" text-anchor="middle">people: {people.mean():.1%}</text>'
+    for tick in (0.0, 0.2, 0.4, 0.6):
+        yield f'<text x="{place_at(tick)}" y="{height - 8}" text-anchor="middle">{tick:.0%}</text>'
+    yield "</svg>"
+
+
+def place_at(share: float) -> float:
+    """Return the horizontal place of a share from 0 to 0.7."""
+    return round(_LEFT + share / 0.7 * (_WIDTH - 2 * _LEFT), 1)
+
+
+def draw_interval(kind: str, value: float, ends: tuple[float, float], height: int) -> Iterator[str]:
+    """Yield a line from end to end, with a dot at the value."""
+    low, high = map(place_at, ends)
+    yield f'<line class="{kind}" x1="{low}" y1="{height}" x2="{high}" y2="{height}" stroke-width="2"/>'
+    yield f'<circle class="{kind}" cx="{place_at(value)}" cy="{height}" r="3"/>'
+
+
 def read_judge(path: Path, pairs: list[list[str]]) -> Column:
     """Return the judge's verdict on each pair: 1 for a grade of 2 or more. Grades outside 0 to 3 count as 3."""
     grades = {(query, passage): float(grade) for query, _, passage, grade in map(str.split, path.open())}
@@ -190,7 +231,7 @@ def search(cell: tuple[int, int, float, float, float], draws: int, rng: np.rando
 def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("part", choices=("real", "limits", "queries", "simulated", "search"))
+    parser.add_argument("part", choices=("real", "limits", "queries", "plot", "simulated", "search"))
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--draws", type=int, default=2000)
     given = parser.parse_args()
@@ -198,6 +239,7 @@ def main() -> None:
         "real": lambda: run_real(given.folder, given.draws),
         "limits": lambda: run_limits(given.folder, given.draws),
         "queries": lambda: run_queries(given.folder, given.draws),
+        "plot": lambda: run_plot(given.folder, given.draws),
         "simulated": lambda: run_simulated(given.draws),
         "search": lambda: run_search(given.draws),
     }
