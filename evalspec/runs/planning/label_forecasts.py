@@ -37,7 +37,9 @@ def _list_limits(dataset: PlannedDataset) -> Iterator[tuple[Threshold, tuple[flo
         is_judged = Need.JUDGE in metric.needs and Need.EMBEDDINGS not in metric.needs
         is_mean = metric.definition.statistic == "mean" and limit.stat in (None, "mean")
         has_one_end = (limit.min is None) != (limit.max is None)
-        if is_judged and is_mean and has_one_end and limit.slice is None and low is not None and high is not None:
+        if not (is_judged and is_mean and has_one_end) or limit.slice is not None or low is None or high is None:
+            continue
+        if low < _find_end(limit) < high:  # at the end of the range, no number of labels decides
             yield limit, (low, high)
 
 
@@ -45,9 +47,8 @@ def _foresee(
     dataset: PlannedDataset, limit: Threshold, reach: tuple[float, float], calibrations: Sequence[JudgeCalibration]
 ) -> Iterator[LabelForecast]:
     low, high = reach
-    is_min = limit.max is None
-    stated = limit.min if limit.min is not None else limit.max or 0.0
-    best = high if is_min else low
+    stated = _find_end(limit)
+    best = high if limit.max is None else low
     known = _find_people(dataset.name, limit.metric, calibrations)
     truths = [known] if known is not None else [stated + share * (best - stated) for share in _ASSUMED]
     for truth in truths:
@@ -55,6 +56,10 @@ def _foresee(
         replies = len(dataset.samples)
         labels = count_needed_to_decide(shares[0], shares[1], 1 - (limit.confidence or CONFIDENCE), replies)
         yield LabelForecast(limit.metric, stated, truth, labels, replies, known is not None)
+
+
+def _find_end(limit: Threshold) -> float:
+    return limit.min if limit.min is not None else limit.max or 0.0
 
 
 def _find_people(dataset: str, metric: str, calibrations: Sequence[JudgeCalibration]) -> float | None:
