@@ -17,6 +17,7 @@ from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
 from evalspec.curation.labels.labelling import CHOSEN, add_label
 from evalspec.curation.labels.records import KEYS, Fault
+from evalspec.model.calibrations import JudgeCalibration
 from evalspec.model.corrections import Draw
 from evalspec.model.labels import Answer, Label, LabelStats, LabelVerdict
 from evalspec.service.access import Access
@@ -132,6 +133,24 @@ def read_stats(access: Access, run_id: str, *, everything: bool = False) -> Labe
         )
     run = open_indexed_run(access, run_id)
     return compute_label_stats(run, run.files.read_all(), None if everything else access.caller.user)
+
+
+def read_calibration(access: Access, run_id: str) -> JudgeCalibration:
+    """Return how well the judge of a run agrees with everybody's blind random labels.
+
+    Raises:
+        ApiProblem: 404: The run has no judged metric, or nobody labelled a reply. Otherwise it does not exist, is
+            damaged, or is being prepared.
+        InvalidInput: A file of labels is damaged.
+    """
+    from evalspec.curation.labels.calibrating import calibrate_run
+
+    run = open_indexed_run(access, run_id)
+    labels = run.files.read_all()
+    try:
+        return calibrate_run(run, labels)
+    except InvalidInput as error:
+        raise ApiProblem(HTTPStatus.NOT_FOUND, str(error)) from error
 
 
 def import_content(access: Access, run_id: str, content: bytes, form: str) -> ImportedLabels:

@@ -13,6 +13,7 @@ from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.exchanging import render_labels
 from evalspec.curation.labels.files import hash_label
 from evalspec.curation.labels.records import LONGEST_NOTE
+from evalspec.model.calibrations import JudgeCalibration, MetricCalibration
 from evalspec.model.labels import Answer, Label, LabelShare, LabelStats, LabelVerdict, ReplyLabels
 from evalspec.service.access import Reading, Reviewing, Running
 from evalspec.service.answers import file_headers, render_answer
@@ -26,6 +27,7 @@ from evalspec.service.labelling import (
     TYPES,
     find_case,
     import_content,
+    read_calibration,
     read_shown_labels,
     read_stats,
     record_label,
@@ -61,6 +63,12 @@ STATS = LabelStats(
             good=LabelShare(labelled=1, units=1, value=0.0, interval=(0.0, 0.975), interval_method="exact"),
         ),
     ),
+)
+
+CALIBRATION = JudgeCalibration(
+    run=RUN_ID,
+    at="2026-11-21T10:37:06Z",
+    metrics=(MetricCalibration(dataset="qa", metric="faithfulness", reason="there are no blind random labels"),),
 )
 
 Id = Annotated[str, Field(min_length=1, max_length=10_000)]
@@ -205,6 +213,19 @@ def get_label_stats(
     everything does not label blindly afterwards: label first.
     """
     return render_document(read_stats(access, run_id, everything=everything))
+
+
+@ROUTER.get(
+    "/calibration",
+    response_model=document_type(JudgeCalibration, CALIBRATION),
+    summary="Show how the judge agrees with people",
+)
+def get_calibration(run_id: str, access: Running) -> Response:
+    """Return what `evalspec judge calibrate RUN --json` prints, from everybody's blind random labels.
+
+    Who reads it does not label blindly afterwards: label first.
+    """
+    return render_document(read_calibration(access, run_id))
 
 
 @FILES.get("/export", summary="Export labels", response_class=Response, responses={200: {"content": _FILE}})

@@ -1,10 +1,14 @@
 """Labels by HTTP: the labeller is the user of the token, and nobody sees others' labels before their own."""
 
 import pytest
+import yaml
 
+import evalspec
 from evalspec import labels
 from evalspec.api.erasure import erase
 from evalspec.curation.labels.cases import LabelledRun
+from evalspec.curation.labels.drawing import LabelDesign
+from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.files import LabelFiles
 from evalspec.curation.labels.judged_run import CaseFilter
 from evalspec.curation.labels.measuring import compute_label_stats
@@ -13,6 +17,7 @@ from evalspec.runs.store.run_store import RunStore
 from evalspec.service.indexed_run import IndexedRun
 from evalspec.service.sample_index import write_sample_index
 from evalspec.service.tokens import Scope, create_token
+from servers.scripted_judge import ScriptedJudge
 
 ADA, BEN = "ada@example.com", "ben@example.com"
 
@@ -221,3 +226,38 @@ def test_a_score_of_ones_own_by_draw_or_by_the_callers_word(ask, run):
     assert "not possible" in say(
         ask, BEN, others[0], "rated", 422, metric="exact_match", answers=[{"question": "?", "value": 3}]
     )["detail"]  # fmt: skip
+
+
+def test_the_calibration_of_a_judge_is_that_of_the_command_line(client, engine, projects):
+    folder = projects["shop"]
+    rows = [f'{{"id": "s{n}", "input": "Q {n}?", "response": "R {n} [grade: {grade(n)}]"}}\n' for n in range(24)]
+    (folder / "judged.jsonl").write_text("".join(rows))
+    manifest = yaml.safe_load((folder / "agent.yaml").read_text())
+    tone = {"name": "tone", "rubric": "Is it kind?", "labels": {"kind": 1, "rude": 0}}
+    with ScriptedJudge() as judge:
+        manifest["spec"]["evaluation"] = {
+            "judge": {"model": "m", "baseUrl": judge.url, "apiKey": "k"},
+            "datasets": [{"name": "talk", "path": "$file:judged.jsonl", "metrics": [tone]}],
+            "ciGate": {"enabled": False, "judge": {"controls": False}},
+        }
+        (folder / "judged.yaml").write_text(yaml.safe_dump(manifest))
+        run = evalspec.evaluate(folder / "judged.yaml", responses="same", store=folder / ".evalspec")
+    headers = {"Authorization": f"Bearer {create_token(engine, ADA, [Scope.RUN], ['shop'], 60)}"}
+    path = f"runs/{run.id}/labels/calibration"
+    refused = client.get(f"/v1/{path}", headers=headers)
+    assert (refused.status_code, "no blind random labels" in refused.text) == (404, True)
+    page = client.get(f"/{path}", headers={**headers, "Accept": "text/html"})
+    assert (page.status_code, "no blind random labels" in page.text) == (404, True)
+    session = DrawnSession(LabelledRun(RunStore(folder / ".evalspec"), run.id), ADA, LabelDesign("tone", size=24))
+    while (case := session.open()) is not None:
+        session.record(case, "rated", value=float(int(case.sample[1:]) < 18))
+    found = client.get(f"/v1/{path}", headers=headers).json()["metrics"][0]
+    assert found["confusion"] == {**found["confusion"], "bothPass": 16, "bothFail": 6, "onlyPeoplePass": 2}
+    page = client.get(f"/{path}", headers={**headers, "Accept": "text/html"})
+    assert all(word in page.text for word in ("sensitivity", "89 %", "s16", "s17")), page.text
+    reader = {"Authorization": f"Bearer {create_token(engine, BEN, [Scope.REVIEW], ['shop'], 60)}"}
+    assert client.get(f"/v1/{path}", headers=reader).status_code == 403, "it would end blind labelling"
+
+
+def grade(n):
+    return "kind" if n < 16 else "rude"

@@ -51,6 +51,8 @@ READS = {
     ("GET", "/v1/gold/{name}/next"): REVIEWING,
     ("GET", "/v1/audit"): {Scope.ADMIN},
     ("GET", "/v1/runs/{run_id}/labels/export"): RUNNING,
+    ("GET", "/v1/runs/{run_id}/labels/calibration"): RUNNING,
+    ("GET", "/runs/{run_id}/labels/calibration"): RUNNING,
     ("GET", "/runs/{run_id}/labels/export"): RUNNING,
     ("GET", "/v1/openapi.json"): ANYONE,
     ("GET", "/runs/{run_id}/label"): REVIEWING,

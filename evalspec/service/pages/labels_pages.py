@@ -25,11 +25,12 @@ from evalspec.model.labels import OF_REPLIES, OF_SHOWN_SCORES, Label, LabelVerdi
 from evalspec.reports.markup.shown import lay_out
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.rows import AttemptRow
+from evalspec.reports.view.calibration import build_calibration_view
 from evalspec.reports.view.labels import build_labels_view
 from evalspec.service import labels_api
 from evalspec.service.cursors import decode_cursor, encode_cursor
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
-from evalspec.service.labelling import SUFFIXES, import_content, read_shown_labels, read_stats
+from evalspec.service.labelling import SUFFIXES, import_content, read_calibration, read_shown_labels, read_stats
 from evalspec.service.pages.run_sources import RunLinks
 from evalspec.service.pages.templating import render_page
 from evalspec.service.pages.visits import Operator, Reviewer, Visit, Visitor, see_other
@@ -238,6 +239,13 @@ def show_labels(
 def download_labels(run_id: str, visit: Operator, form: labels_api.Form = "jsonl") -> Response:
     """Return everybody's labels as a file."""
     return labels_api.export_run_labels(run_id, visit.access, form, history=False)
+
+
+@ROUTER.get("/runs/{run_id}/labels/calibration")
+def show_calibration(run_id: str, visit: Operator) -> HTMLResponse:
+    """Show how the judge agrees with everybody's blind random labels."""
+    view = build_calibration_view(read_calibration(visit.access, run_id))
+    return render_page("calibration.html", visit, run_id=run_id, layout=lay_out(view), notes=view.notes)
 
 
 @ROUTER.post("/runs/{run_id}/labels", response_model=None)
