@@ -47,6 +47,8 @@ def test_the_same_judge_is_called_the_same_and_nothing_is_from_a_cache(anchored)
     assert (drift["state"], drift["anchors"], drift["pValues"]) == ("unchanged", 20, [1])
     assert len(anchored.judge.chats) - before == 40 + 2 * 20
     assert any("the judge is the same as far as they show" in note for note in found.document["notes"])
+    _, drift = evaluate(anchored, "--no-judge")
+    assert drift is None
 
 
 def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_again(anchored):
@@ -119,3 +121,12 @@ def test_validate_reads_the_labels_of_the_gate(judged):  # noqa: F811
     Path("people.jsonl").write_text('{"sample": "s1"}\n')
     refused = judged.project("validate", "agent.yaml")
     assert (refused.code, "people.jsonl:1" in refused.out) == (2, True)
+
+
+def test_what_is_all_from_the_cache_is_not_tested_and_says_so(anchored, monkeypatch):
+    monkeypatch.delenv("EVALSPEC_NO_CACHE")
+    evaluate(anchored)
+    before = len(anchored.judge.chats)
+    _, drift = evaluate(anchored)
+    assert (drift.get("state"), drift["reason"][:34]) == (None, "the judge was asked about no reply")
+    assert len(anchored.judge.chats) == before

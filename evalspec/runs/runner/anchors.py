@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from evalspec.base.plural import counted
 from evalspec.model import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
-from evalspec.model.calibrations import MetricAnchors, StoredAnchor
+from evalspec.model.calibrations import JudgeAnchors, MetricAnchors, StoredAnchor
 from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.log import ControlsRecord
+from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.inputs import read_judge_anchors
 from evalspec.runs.runner.controls import is_among
@@ -30,6 +31,7 @@ from evalspec.verdict.correction.drift import (
 
 Drifts = Mapping[str, Mapping[str, JudgeDrift]]
 _Case = tuple[StoredAnchor, Sample]
+_NOT_ASKED = "the judge was asked about no reply in this session, or answers in batches"
 
 
 async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
@@ -43,24 +45,35 @@ async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
     """
     plan, known = session.plan, session.known_attempts
     anchors = read_judge_anchors(plan.loaded)
-    asked = {name for name, used in plan.services.usage.by_metric.items() if used.calls}
-    if anchors is None or not asked:
+    if anchors is None:
         return session.fingerprint.judge_drifts
-    plan.services.budget.go_on()
+    asked = {name for name, used in plan.services.usage.by_metric.items() if used.calls}
     found: dict[str, dict[str, JudgeDrift]] = {}
-    for own in anchors.metrics:
-        dataset = next((one for one in plan.datasets if one.name == own.dataset), None)
-        metric = None if dataset is None else dataset.metrics.get(own.metric)
-        if dataset is None or metric is None or Need.JUDGE not in metric.needs or not is_among(asked, metric):
-            continue
-        progress.say(f"{dataset.name}: testing whether the judge of {metric.name} has changed since its calibration")
-        test = _DriftTest(session, dataset, metric, own)
+    for own, dataset, metric in _list_tests(plan, anchors):
         drift = JudgeDrift(calibration=anchors.run, then=anchors.models)
-        found.setdefault(dataset.name, {})[metric.name] = await test.run(drift)
-    used = plan.services.usage.take_new(), plan.services.budget.take_milliseconds()
-    controls = known.index.controls if known is not None and known.is_own else ()
-    session.log.conclude_with(ControlsRecord(controls, *used))
+        if is_among(asked, metric):
+            progress.say(f"{dataset.name}: testing whether the judge of {metric.name} has changed")
+            plan.services.budget.go_on()
+            drift = await _DriftTest(session, dataset, metric, own).run(drift)
+        else:
+            earlier = session.fingerprint.judge_drifts.get(dataset.name, {}).get(metric.name)
+            drift = earlier or replace(drift, reason=_NOT_ASKED)
+        found.setdefault(dataset.name, {})[metric.name] = drift
+    if asked:
+        used = plan.services.usage.take_new(), plan.services.budget.take_milliseconds()
+        controls = known.index.controls if known is not None and known.is_own else ()
+        session.log.conclude_with(ControlsRecord(controls, *used))
     return found
+
+
+def _list_tests(plan: Plan, anchors: JudgeAnchors) -> Iterator[tuple[MetricAnchors, PlannedDataset, Metric]]:
+    """Yield the anchors of the judged metrics of a run."""
+    datasets = {one.name: one for one in plan.datasets}
+    for own in anchors.metrics:
+        dataset = datasets.get(own.dataset)
+        metric = None if dataset is None else dataset.metrics.get(own.metric)
+        if dataset is not None and metric is not None and Need.JUDGE in metric.needs and metric.skip_reason is None:
+            yield own, dataset, metric
 
 
 class _DriftTest(Struct):
