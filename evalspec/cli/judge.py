@@ -50,7 +50,7 @@ def command(context: click.Context) -> None:
 @option("--as", "name", metavar="NAME", help="Keep it in evals/calibrations/NAME.json, or in this file, for git.")
 @option(
     "--anchors",
-    type=click.IntRange(min=5),
+    type=click.IntRange(min=10),
     metavar="N",
     help="With --as: also keep N labelled replies, with their texts, on which later runs test whether the judge is the "
     "same. RUN needs three grades of each (rescore --judge-repeat 3).",

@@ -75,8 +75,21 @@ def test_the_plan_counts_them_and_too_few_are_a_reason(anchored):
     found, drift = evaluate(anchored)
     assert found.code == 0
     assert (drift.get("state"), drift["reason"]) == (
-        None, "ciGate.judge.anchorShare allows 2 replies, the calibration has 40 for this dataset, and 5 are needed"
+        None,
+        "ciGate.judge.anchorShare 0.1 of 40 grades, and half of the calibration's 40 replies for this dataset, "
+        "allow 2 at first, and 5 are needed",
     )  # fmt: skip
+
+
+def test_a_run_with_many_grades_leaves_replies_to_confirm_a_change(anchored):
+    anchored.judge.reads = grade_more_strictly
+    (forecast,) = anchored.project("plan", "agent.yaml", "--judge-repeat", "3", "--json").document["datasets"][0][
+        "controls"
+    ]
+    assert forecast["calls"] == [40, 80]
+    found, drift = evaluate(anchored, "--judge-repeat", "3")
+    assert (drift.get("state"), drift["anchors"], len(drift["pValues"])) == ("drifted", 40, 2)
+    assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
 
 
 def test_another_rubric_is_not_the_calibrated_one(anchored):

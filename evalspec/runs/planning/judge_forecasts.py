@@ -93,14 +93,14 @@ class JudgeForecaster:
         """Yield the forecast of the replies of the calibration that are judged again: the first ones, and all."""
         share = self._policy.judge.anchor_share
         grades = len(dataset.samples) * self._options.repeat * self._options.judge_repeat
-        first = count_first_anchors(grades, share)
         for own in self._anchors.metrics if self._anchors else ():
             known = {sample.id: sample for sample in dataset.samples}
             kept = [known[one.sample] for one in own.anchors if one.sample in known]
             metric = metrics.get(own.metric) if own.dataset == dataset.name else None
-            if metric is not None and min(first, len(kept)) >= FEWEST_ANCHORS:
+            first = count_first_anchors(grades, share, len(kept))
+            if metric is not None and first >= FEWEST_ANCHORS:
                 each = _count_calls(metric, Exchange(kept[0], AgentReply("", own.anchors[0].retrieved_contexts)))
-                calls = (FEWEST_FRESH * min(first, len(kept)) * each, FEWEST_FRESH * len(kept) * each)
+                calls = (FEWEST_FRESH * first * each, FEWEST_FRESH * len(kept) * each)
                 yield self._foresee_use(metric, kept, FEWEST_FRESH * len(kept), 0, calls)
 
     def _foresee_cases(self, metric: Metric, cases: Sequence[Exchange], cached: int) -> JudgeForecast:

@@ -90,10 +90,12 @@ class _DriftTest(Struct):
         cases = [] if reason else self._deal()
         plan = self.session.plan
         grades = len(self.dataset.samples) * plan.options.repeat * plan.options.judge_repeat
-        first = count_first_anchors(grades, plan.policy.judge.anchor_share)
-        if reason is None and min(first, len(cases)) < FEWEST_ANCHORS:
-            allowed = f"ciGate.judge.anchorShare allows {counted(first, 'reply', 'replies')}"
-            reason = f"{allowed}, the calibration has {len(cases):,} for this dataset, and {FEWEST_ANCHORS} are needed"
+        share = plan.policy.judge.anchor_share
+        first = count_first_anchors(grades, share, len(cases))
+        if reason is None and first < FEWEST_ANCHORS:
+            limits = f"ciGate.judge.anchorShare {share:g} of {counted(grades, 'grade')}, and half of the calibration's"
+            kept = counted(len(cases), "reply", "replies")
+            reason = f"{limits} {kept} for this dataset, allow {first} at first, and {FEWEST_ANCHORS} are needed"
         if reason is not None:
             return replace(drift, reason=reason)
         asked = await self._ask(cases[:first])

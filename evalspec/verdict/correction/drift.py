@@ -18,7 +18,9 @@ from evalspec.model.corrections import Drift
 
 FEWEST_STORED, FEWEST_FRESH = 3, 2
 FEWEST_ANCHORS = 5
-"""Fewer anchors show next to nothing: their smallest p-values are not small."""
+"""Fewer anchors in a test show next to nothing: their smallest p-values are not small."""
+FEWEST_KEPT = 2 * FEWEST_ANCHORS
+"""Fewer anchors of a calibration never confirm a suspicion."""
 LEVEL, RUNS = 0.04, 20
 """The largest probability of a false alarm in so many runs. It leaves room below 5 %, and finds as much."""
 SUSPICION = 0.2
@@ -52,9 +54,12 @@ class Anchor(Struct, frozen=True):
         return [(one / fresh - (total - one) / len(self.stored)) ** 2 for one in sums]
 
 
-def count_first_anchors(grades: int, share: float) -> int:
-    """Return how many anchors a run asks first, so that they add at most a share of its number of grades."""
-    return int(grades * share / FEWEST_FRESH + _ROUNDING)
+def count_first_anchors(grades: int, share: float, kept: int) -> int:
+    """Return how many of the kept anchors a run asks first.
+
+    They add at most a share of its number of grades, and leave as many others to confirm a suspicion.
+    """
+    return min(int(grades * share / FEWEST_FRESH + _ROUNDING), kept // 2)
 
 
 def compute_drift_p_value(anchors: Sequence[Anchor]) -> float:
