@@ -20,9 +20,9 @@ DRAWS = 2_000
 ANCHORS = 50
 
 
-def draw_anchors(draw, own, changed):
-    """50 anchors of a judge that flips a share of its verdicts by itself, and that has changed its mind on a share."""
-    return [draw_anchor(draw, own, place < changed * ANCHORS) for place in range(ANCHORS)]
+def draw_anchors(draw, own, changed, anchors=ANCHORS):
+    """Anchors of a judge that flips a share of its verdicts by itself, and that has changed its mind on a share."""
+    return [draw_anchor(draw, own, place < changed * anchors) for place in range(anchors)]
 
 
 def draw_anchor(draw, own, is_changed):
@@ -44,6 +44,23 @@ def test_flips_of_a_tenth_are_found(own, goal):
     draw = random.Random(1)
     found = sum(find_state(draw, own, 0.1) is Drift.DRIFTED for _ in range(DRAWS)) / DRAWS
     assert found >= goal
+
+
+@pytest.mark.parametrize(
+    ("first", "kept", "own", "documented"),
+    [(5, 50, 0, 0.40), (10, 50, 0.02, 0.61), (25, 50, 0, 0.97), (25, 50, 0.05, 0.63), (50, 100, 0.05, 0.98)],
+)
+def test_the_documented_power_of_a_run(first, kept, own, documented, monkeypatch):
+    monkeypatch.setattr("evalspec.verdict.correction.drift._DRAWS", 2_000)
+    draw = random.Random(4)
+    found = 0
+    for _ in range(DRAWS):
+        anchors = draw_anchors(draw, own, 0.1, kept)
+        draw.shuffle(anchors)
+        p_value = compute_drift_p_value(anchors[:first])
+        if decide_drift(p_value) is Drift.SUSPECTED:
+            found += decide_drift(p_value, compute_drift_p_value(anchors[first:])) is Drift.DRIFTED
+    assert found / DRAWS == pytest.approx(documented, abs=0.04)
 
 
 @pytest.mark.parametrize("own", [0.02, 0.05, 0.2])

@@ -99,7 +99,7 @@ def choose_anchors(
     ]
     kept = tuple(one for one in found if len(one.anchors) >= FEWEST_KEPT)
     if not kept:
-        message = f"run {opened.id} has too few labelled replies with {FEWEST_STORED} grades of the judge each"
+        message = f"run {opened.id} has fewer than {FEWEST_KEPT} labelled replies with {FEWEST_STORED} grades each"
         again = f"evalspec rescore {opened.id} agent.yaml --judge-repeat {FEWEST_STORED}"
         raise InvalidInput(message, f"grade them, and name the new run: {again}")
     models = tuple(sorted(opened.stored.fingerprint.judge_models.values()))
