@@ -143,3 +143,12 @@ def test_what_is_all_from_the_cache_is_not_tested_and_says_so(anchored, monkeypa
     _, drift = evaluate(anchored)
     assert (drift.get("state"), drift["reason"][:34]) == (None, "the judge was asked about no reply")
     assert len(anchored.judge.chats) == before
+
+
+def test_anchors_are_asked_again_although_the_cache_has_their_grades(anchored, monkeypatch):
+    monkeypatch.delenv("EVALSPEC_NO_CACHE")
+    evaluate(anchored)
+    anchored.replies["s39"] = "Another reply. [grade: rude]"
+    before = len(anchored.judge.chats)
+    anchored.run()
+    assert len(anchored.judge.chats) - before == 1 + 2 * 20
