@@ -59,6 +59,8 @@ def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_
     (outcome,) = found.document["regressions"]
     assert "the judge has changed since the calibration" in outcome["reason"]
     assert "rescore RUN agent.yaml --fresh" in outcome["reason"]
+    small, drift = evaluate(anchored, "--sample-size", "10")
+    assert (drift["state"], small.document["verdict"]) == ("drifted", "INCOMPLETE"), "too small to test it again"
     applied = anchored.project("judge", "apply", "main", "--json").document["metrics"][0]
     assert (applied["value"], applied["reason"][:23]) == (None, "the calibration is void")
     assert anchored.project("compare", "main", "latest").code == 2

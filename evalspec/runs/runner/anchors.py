@@ -3,10 +3,12 @@
 import asyncio
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from evalspec.base.errors import EvalspecError
 from evalspec.base.plural import counted
 from evalspec.model import AgentReply, Exchange, Need, Sample, Score, ScoreStatus
 from evalspec.model.calibrations import JudgeAnchors, MetricAnchors, StoredAnchor
@@ -19,6 +21,8 @@ from evalspec.runs.runner.controls import is_among
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import Session
 from evalspec.runs.runner.targets import ProgressListener
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.correction.drift import (
     FEWEST_ANCHORS,
@@ -31,6 +35,8 @@ from evalspec.verdict.correction.drift import (
 
 Drifts = Mapping[str, Mapping[str, JudgeDrift]]
 _Case = tuple[StoredAnchor, Sample]
+_MOST_READ = 50
+"""The newest runs of the store that may have found a change. A run on another machine finds it by itself."""
 _NOT_ASKED = "the judge was asked about no reply in this session, or answers in batches"
 
 
@@ -49,9 +55,12 @@ async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
         return session.fingerprint.judge_drifts
     asked = {name for name, used in plan.services.usage.by_metric.items() if used.calls}
     found: dict[str, dict[str, JudgeDrift]] = {}
+    changed = _list_changed(session, anchors.run)
     for own, dataset, metric in _list_tests(plan, anchors):
         drift = JudgeDrift(calibration=anchors.run, then=anchors.models)
-        if is_among(asked, metric):
+        if (dataset.name, metric.name) in changed:
+            drift = changed[dataset.name, metric.name]
+        elif is_among(asked, metric):
             progress.say(f"{dataset.name}: testing whether the judge of {metric.name} has changed")
             plan.services.budget.go_on()
             drift = await _DriftTest(session, dataset, metric, own).run(drift)
@@ -63,6 +72,18 @@ async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
         used = plan.services.usage.take_new(), plan.services.budget.take_milliseconds()
         controls = known.index.controls if known is not None and known.is_own else ()
         session.log.conclude_with(ControlsRecord(controls, *used))
+    return found
+
+
+def _list_changed(session: Session, calibration: str) -> dict[tuple[str, str], JudgeDrift]:
+    """Return the changes that the newest runs of the store have found: a calibration that is void stays so."""
+    found: dict[tuple[str, str], JudgeDrift] = {}
+    for folder in RunStore(session.log.place.parent.parent).list()[:_MOST_READ]:
+        with suppress(EvalspecError):  # a run that cannot be read has said so to its readers
+            for dataset, drifts in open_run(folder).fingerprint.judge_drifts.items():
+                for metric, drift in drifts.items():
+                    if drift.calibration == calibration and drift.state is Drift.DRIFTED:
+                        found[dataset, metric] = drift
     return found
 
 
