@@ -80,6 +80,14 @@ LEFT_OUT = {
         "tests/validity/test_drift.py::test_flips_of_a_tenth_are_found",
         "tests/validity/test_worst_cases.py",
     ),
+    "lets a judge grade a run many times": (
+        "tests/labels/test_drift.py::test_a_missing_file_is_an_error_before_anything_is_asked",
+        "tests/labels/test_drift.py::test_a_run_with_many_grades_leaves_replies_to_confirm_a_change",
+        "tests/labels/test_drift.py::test_anchors_are_asked_again_although_the_cache_has_their_grades",
+        "tests/labels/test_drift.py::test_another_rubric_is_not_the_calibrated_one",
+        "tests/labels/test_drift.py::test_the_plan_counts_them_and_too_few_are_a_reason",
+        "tests/labels/test_drift.py::test_what_is_all_from_the_cache_is_not_tested_and_says_so",
+    ),
     "crosses every fault with every other, or invents thousands of inputs": (
         "tests/cli/test_hostile_texts.py",
         "tests/faults/test_invariants.py::test_a_fault_that_spreads_never_turns_a_verdict_into_pass",
