@@ -1,6 +1,8 @@
 """A judge that changes after its calibration is noticed, and its scores are not compared with those before."""
 
 import json
+from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,9 @@ from labels.test_calibrating import RUBRIC, give, is_kind, judged, prepare  # no
 ANCHORS = Path("evals/calibrations/main.anchors.json")
 
 
-def grade_more_strictly(prompt):
-    """The judge now blames a fifth of what it praised."""
-    is_one = any(f"Reply {n}." in prompt for n in range(6))
+def grade_more_strictly(prompt, changed=12):
+    """The judge now blames some of what it praised: so many that every half of the anchors has one."""
+    is_one = any(f"Reply {n}." in prompt for n in range(changed))
     return prompt.replace("[grade: kind]", "[grade: rude]") if is_one else prompt
 
 
@@ -92,6 +94,30 @@ def test_a_run_with_many_grades_leaves_replies_to_confirm_a_change(anchored):
     found, drift = evaluate(anchored, "--judge-repeat", "3")
     assert (drift.get("state"), drift["anchors"], len(drift["pValues"])) == ("drifted", 40, 2)
     assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
+
+
+def test_the_metrics_of_a_run_share_the_level(anchored):
+    """Four of forty changed replies have p 0.0001: enough for one metric, not for one of five."""
+    anchored.judge.reads = partial(grade_more_strictly, changed=4)
+    kept = json.loads(ANCHORS.read_text())
+    names = [f"tone{n}" for n in range(4)]
+    kept["metrics"] += [{**kept["metrics"][0], "metric": name} for name in names]
+    ANCHORS.write_text(json.dumps(kept))
+    anchored.project.evaluation["datasets"][0]["metrics"] = [RUBRIC, *({**RUBRIC, "name": name} for name in names)]
+    anchored.project.write()
+    _, drift = evaluate(anchored)
+    assert drift["state"] == "unchanged"
+
+
+def test_each_run_begins_with_others(anchored):
+    asked = []
+    for _ in range(2):
+        before = len(anchored.judge.chats)
+        evaluate(anchored)
+        prompts = Counter(json.dumps(chat.body) for chat in anchored.judge.chats[before:])
+        asked.append({prompt for prompt, times in prompts.items() if times > 1})
+    assert [len(one) for one in asked] == [20, 20]
+    assert asked[0] != asked[1]
 
 
 def test_another_rubric_is_not_the_calibrated_one(anchored):

@@ -94,11 +94,13 @@ def test_a_suspicion_is_confirmed():
     assert decide_drift(0.001, 0.9) is Drift.UNCHANGED
 
 
-def test_the_level_of_two_p_values():
+@pytest.mark.parametrize("tests", [1, 5])
+def test_the_level_of_two_p_values_is_shared_by_the_metrics_of_a_run(tests):
     """Of independent uniform p-values, a share of LEVEL / RUNS has both a suspicious first and so small a product."""
     second = 1.0
-    first = max(step / 1e6 for step in range(1, 1_000) if decide_drift(step / 1e6, second) is Drift.DRIFTED)
-    assert first * (1 + log(SUSPICION / first)) == pytest.approx(LEVEL / RUNS, rel=0.01)
+    steps = [step / 1e7 for step in range(1, 10_000)]
+    first = max(step for step in steps if decide_drift(step, second, tests=tests) is Drift.DRIFTED)
+    assert first * (1 + log(SUSPICION / first)) == pytest.approx(LEVEL / RUNS / tests, rel=0.01)
 
 
 @pytest.mark.parametrize(("stored", "fresh"), [((1.0,) * 2, (1.0,) * 2), ((1.0,) * 3, (1.0,))])

@@ -55,15 +55,15 @@ async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
         return session.fingerprint.judge_drifts
     asked = {name for name, used in plan.services.usage.by_metric.items() if used.calls}
     found: dict[str, dict[str, JudgeDrift]] = {}
-    changed = _list_changed(session, anchors.run)
-    for own, dataset, metric in _list_tests(plan, anchors):
+    changed, tests = _list_changed(session, anchors.run), [*_list_tests(plan, anchors)]
+    for own, dataset, metric in tests:
         drift = JudgeDrift(calibration=anchors.run, then=anchors.models)
         if (dataset.name, metric.name) in changed:
             drift = changed[dataset.name, metric.name]
         elif is_among(asked, metric):
             progress.say(f"{dataset.name}: testing whether the judge of {metric.name} has changed")
             plan.services.budget.go_on()
-            drift = await _DriftTest(session, dataset, metric, own).run(drift)
+            drift = await _DriftTest(session, dataset, metric, own, len(tests)).run(drift)
         else:
             earlier = session.fingerprint.judge_drifts.get(dataset.name, {}).get(metric.name)
             drift = earlier or replace(drift, reason=_NOT_ASKED)
@@ -98,12 +98,13 @@ def _list_tests(plan: Plan, anchors: JudgeAnchors) -> Iterator[tuple[MetricAncho
 
 
 class _DriftTest(Struct):
-    """The test of one metric in one run."""
+    """The test of one metric in one run. `tests`: how many metrics the run tests, which share the level."""
 
     session: Session
     dataset: PlannedDataset
     metric: Metric
     kept: MetricAnchors
+    tests: int
 
     async def run(self, drift: JudgeDrift) -> JudgeDrift:
         """Return the result: of the first anchors, and of the others if these are suspicious."""
@@ -128,7 +129,7 @@ class _DriftTest(Struct):
         others = await self._ask(cases[first:]) if state is Drift.SUSPECTED else []
         if len(others) >= FEWEST_ANCHORS:
             p_values, anchors = (*p_values, compute_drift_p_value(others)), anchors + len(others)
-            state = decide_drift(*p_values)
+            state = decide_drift(*p_values, tests=self.tests)
         why = "the first replies are suspicious, and there are no others" if state is Drift.SUSPECTED else None
         return replace(drift, state=None if why else state, anchors=anchors, p_values=p_values, reason=why)
 

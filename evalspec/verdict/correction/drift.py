@@ -22,7 +22,7 @@ FEWEST_ANCHORS = 5
 FEWEST_KEPT = 2 * FEWEST_ANCHORS
 """Fewer anchors of a calibration never confirm a suspicion."""
 LEVEL, RUNS = 0.04, 20
-"""The largest probability of a false alarm in so many runs. It leaves room below 5 %, and finds as much."""
+"""The largest probability of a false alarm in so many runs, of all metrics. It leaves room below 5 %."""
 SUSPICION = 0.2
 """The p-value from which a second set of anchors is asked."""
 _DRAWS = 20_000
@@ -79,17 +79,18 @@ def compute_drift_p_value(anchors: Sequence[Anchor]) -> float:
     return (as_large + 1) / (_DRAWS + 1)
 
 
-def decide_drift(first: float, second: float | None = None) -> Drift:
+def decide_drift(first: float, second: float | None = None, *, tests: int = 1) -> Drift:
     """Return the state of a judge from the p-value of a run's anchors, and that of further ones if they were asked.
 
-    The further anchors must be others, so that the p-values are independent. A judge that is the same is called DRIFTED
-    with a probability of at most LEVEL in RUNS runs.
+    The further anchors must be others, so that the p-values are independent. `tests`: how many metrics the run tests.
+    A judge that is the same is called DRIFTED on any of them with a probability of at most LEVEL in RUNS runs.
     """
     if first > SUSPICION:
         return Drift.UNCHANGED
     if second is None:
         return Drift.SUSPECTED
-    return Drift.DRIFTED if first * second <= _find_largest_product(LEVEL / RUNS, SUSPICION) else Drift.UNCHANGED
+    largest = _find_largest_product(LEVEL / RUNS / tests, SUSPICION)
+    return Drift.DRIFTED if first * second <= largest else Drift.UNCHANGED
 
 
 def _find_largest_product(level: float, suspicion: float) -> float:
