@@ -85,6 +85,8 @@ LEFT_OUT = {
         "tests/labels/test_drift.py::test_a_run_with_many_grades_leaves_replies_to_confirm_a_change",
         "tests/labels/test_drift.py::test_anchors_are_asked_again_although_the_cache_has_their_grades",
         "tests/labels/test_drift.py::test_another_rubric_is_not_the_calibrated_one",
+        "tests/labels/test_drift.py::test_each_run_begins_with_others",
+        "tests/labels/test_drift.py::test_the_metrics_of_a_run_share_the_level",
         "tests/labels/test_drift.py::test_the_plan_counts_them_and_too_few_are_a_reason",
         "tests/labels/test_drift.py::test_what_is_all_from_the_cache_is_not_tested_and_says_so",
     ),
