@@ -25,6 +25,7 @@ class QdrantServer:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
 
             def log_message(self, *arguments: object) -> None:
                 pass

@@ -226,8 +226,9 @@ def _is_rare_exchange(
     off = every.mean(axis=2, keepdims=True) - every
     lost = off[:, :, count - own :].sum(axis=(1, 2)) - grain / 2
     share = own * (count - own) / (count * (count - 1))
-    spread = np.sqrt(share * (off**2).sum(axis=(1, 2)))
-    cubes = share * (count - 2 * own) / max(1, count - 2) * (off**3).sum(axis=(1, 2))
+    squares = off * off
+    spread = np.sqrt(share * squares.sum(axis=(1, 2)))
+    cubes = share * (count - 2 * own) / max(1, count - 2) * np.einsum("sua,sua->s", squares, off)  # off**3 is slow
     skewness = cubes / np.maximum(spread, 1e-9) ** 3
     significant: NDArray[np.bool_] = lost >= (limit + skewness * (limit**2 - 1) / 6) * spread + 1e-9
     return significant
