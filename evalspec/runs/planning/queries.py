@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
+from evalspec.base.json_schema import Matcher, build_matcher, find_schema_problems
 from evalspec.inputs.datasets.base import DatasetFormat, settings_finder
 from evalspec.inputs.datasets.query_input import QueryInput
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
@@ -19,7 +20,6 @@ from evalspec.inputs.manifest.retriever_schema import HttpTarget, RetrieverTarge
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.model import RetrieverSettings, Sample
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
-from evalspec.runs.planning.input_schema import Matcher, build_matcher, find_schema_problems
 from evalspec.runs.planning.options import choose_first
 from evalspec.runs.planning.retriever_targets import find_placeholders
 from evalspec.runs.planning.retrievers import RETRIEVERS_PLACE, find_target

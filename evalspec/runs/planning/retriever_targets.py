@@ -1,11 +1,11 @@
 """What the targets of a manifest can do, and their problems."""
 
+from evalspec.base.json_schema import find_schema_problems
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.retriever_schema import Bm25Options, HttpTarget, PythonTarget, RetrieverTarget
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
-from evalspec.runs.planning.input_schema import find_schema_problems
 from evalspec.targets.http.template import list_placeholders
 from evalspec.targets.retrievers.bm25 import explain_language
 from evalspec.targets.retrievers.http_target_checks import apply_preset, check_http

@@ -1,4 +1,4 @@
-"""The `inputSchema` of a retriever: JSON Schema, draft 2020-12, for the inputs of queries.
+"""JSON Schemas that users write, draft 2020-12: of the inputs of a retriever, of answers, of the arguments of tools.
 
 A schema is complete in itself: references to other documents are errors, and nothing is ever fetched.
 """
@@ -7,13 +7,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from evalspec.base.patterns import PatternTooSlow, has_pattern
 from evalspec.base.text import one_line
-from evalspec.inputs.manifest.yaml_source import Place
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST = 200
-_PATTERN_SECONDS = 1.0
-"""How long a `pattern` may take for one text."""
+
+Place = tuple[str | int, ...]
 
 Found = tuple[Place, str]
 """A place in a schema or an input, and what is wrong there."""
@@ -48,8 +48,8 @@ def build_matcher(schema: Mapping[str, Any]) -> Matcher:
     def find_mismatch(value: Mapping[str, Any]) -> Found | None:
         try:
             error = best_match(validator.iter_errors(value))
-        except TimeoutError as slow:
-            return (), f"{slow}; write one without nested repetitions"
+        except PatternTooSlow as slow:
+            return (), str(slow)
         except RecursionError:
             return (), "the schema refers to itself without end"
         return None if error is None else (tuple(error.absolute_path), _shorten(error.message))
@@ -61,19 +61,11 @@ def _match_in_time(validator: Any, pattern: str, value: Any, _schema: Any) -> It
     """Check the keyword `pattern`.
 
     Raises:
-        TimeoutError: The pattern takes too long. A mismatch would satisfy `not`.
+        PatternTooSlow: The pattern takes too long. A mismatch would satisfy `not`.
     """
-    import regex
     from jsonschema.exceptions import ValidationError
 
-    if not validator.is_type(value, "string"):
-        return
-    try:
-        found = regex.search(pattern, value, timeout=_PATTERN_SECONDS, concurrent=True)
-    except TimeoutError as error:
-        message = f"the pattern {_shorten(repr(pattern))} takes longer than {_PATTERN_SECONDS:g} s on a text"
-        raise TimeoutError(message) from error
-    if found is None:
+    if validator.is_type(value, "string") and not has_pattern(pattern, value):
         yield ValidationError(f"{value!r} does not match {pattern!r}")
 
 

@@ -1,0 +1,205 @@
+"""Compare JSON values with expected ones, in which a matcher may stand for a value.
+
+Values are equal as JSON has them: `1` is neither `"1"` nor `true`, and `1` equals `1.0`. A matcher is an object with
+exactly its keys:
+
+| matcher | the value |
+|---|---|
+| `{any: true}` | any value, also null; not an absent one |
+| `{contains: "text"}` | a text with that part, or a list with an item that matches |
+| `{matches: "pattern"}` | a text with that regular expression |
+| `{near: 3, tolerance: 0.1}` | a number at most so far away |
+| `{unordered: [a, b]}` | a list with the same items in any order |
+| `{includes: {a: 1}}` | an object with at least these members |
+| `{absent: true}` | no value: the object has no such member |
+| `{exactly: …}` | the value itself, though it looks like a matcher |
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from evalspec.base.patterns import explain_bad_pattern, has_pattern
+
+Path = tuple[str | int, ...]
+
+
+class Difference(Struct, frozen=True):
+    """A place where a value is not the expected one. UNSET: there is no value, or none is expected."""
+
+    path: Path
+    expected: Any
+    actual: Any
+
+
+def equal(one: Any, other: Any) -> bool:
+    """Return whether two JSON values are equal."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict):
+        return isinstance(other, dict) and one.keys() == other.keys() and all(equal(one[k], other[k]) for k in one)
+    if isinstance(one, list | tuple):
+        return isinstance(other, list | tuple) and len(one) == len(other) and all(map(equal, one, other))
+    is_number = isinstance(one, int | float) and isinstance(other, int | float)
+    return bool(one == other) and (is_number or type(one) is type(other))
+
+
+def matches(expected: Any, actual: Any) -> bool:
+    """Return whether a value is the expected one. UNSET as `actual`: there is none.
+
+    Raises:
+        PatternTooSlow: a pattern takes too long.
+    """
+    return next(list_differences(expected, actual), None) is None
+
+
+def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[Difference]:
+    """Yield each place where a value differs from the expected one, the deepest that can be named.
+
+    Raises:
+        PatternTooSlow: a pattern takes too long.
+    """
+    found = _find_matcher(expected)
+    if found is not None:
+        yield from found.compare(expected, actual, path)
+    elif isinstance(expected, dict) and isinstance(actual, dict):
+        for key, value in expected.items():
+            yield from list_differences(value, actual.get(key, UNSET), (*path, key))
+        for key in actual.keys() - expected.keys():
+            yield Difference((*path, key), UNSET, actual[key])
+    elif isinstance(expected, list) and isinstance(actual, list):
+        for index in range(max(len(expected), len(actual))):
+            pair = (one[index] if index < len(one) else UNSET for one in (expected, actual))
+            yield from list_differences(*pair, (*path, index))
+    elif not equal(expected, actual):
+        yield Difference(path, expected, actual)
+
+
+def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the place and the problem of each invalid matcher in an expected value, with a fix."""
+    found = _find_matcher(value)
+    if found is not None:
+        message = found.check(value)
+        if message:
+            yield path, message
+        if found.holds_values:
+            key = next(iter(found.keys))
+            yield from list_bad_matchers(value[key], (*path, key))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from list_bad_matchers(item, (*path, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from list_bad_matchers(item, (*path, index))
+
+
+def has_matchers(value: Any) -> bool:
+    """Return whether an expected value has a matcher anywhere."""
+    if _find_matcher(value) is not None:
+        return True
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(map(has_matchers, items))
+
+
+def pair_up(compatible: Sequence[Sequence[bool]]) -> list[int]:
+    """Return a column for each row, such that as many rows as possible have one of their own; -1: it has none."""
+    if not compatible or not compatible[0]:
+        return [-1] * len(compatible)
+    if all(len(row) == 1 for row in compatible):
+        first = next((index for index, (fits,) in enumerate(compatible) if fits), -1)
+        return [0 if index == first else -1 for index in range(len(compatible))]
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import maximum_bipartite_matching
+
+    return list(map(int, maximum_bipartite_matching(csr_array(compatible, dtype="int8"), perm_type="column")))
+
+
+class _Matcher(Struct, frozen=True):
+    """`keys`: all that its object has. `fits`: of the object and a value. `check`: returns the problem of the object.
+
+    `holds_values`: whether expected values are within it. `fits_absent`: whether it can match where no value is.
+    """
+
+    keys: frozenset[str]
+    fits: Callable[[Mapping[str, Any], Any], bool]
+    check: Callable[[Mapping[str, Any]], str | None]
+    holds_values: bool = False
+    fits_absent: bool = False
+
+    def compare(self, expected: Mapping[str, Any], actual: Any, path: Path) -> Iterator[Difference]:
+        """Yield the differences of a value."""
+        if "includes" in expected and isinstance(actual, dict):
+            for key, value in expected["includes"].items():
+                yield from list_differences(value, actual.get(key, UNSET), (*path, key))
+        elif (actual is UNSET) != self.fits_absent or not (self.fits_absent or self.fits(expected, actual)):
+            yield Difference(path, expected, actual)
+
+
+def _find_matcher(value: Any) -> _Matcher | None:
+    return _MATCHERS.get(frozenset(value)) if isinstance(value, dict) and 0 < len(value) <= 2 else None
+
+
+def _contains(expected: Mapping[str, Any], actual: Any) -> bool:
+    part = expected["contains"]
+    if isinstance(actual, list):
+        return any(matches(part, item) for item in actual)
+    return isinstance(actual, str) and isinstance(part, str) and part in actual
+
+
+def _is_near(expected: Mapping[str, Any], actual: Any) -> bool:
+    return _is_number(actual) and abs(actual - expected["near"]) <= expected["tolerance"]
+
+
+def _has_same_items(expected: Mapping[str, Any], actual: Any) -> bool:
+    items = expected["unordered"]
+    if not isinstance(actual, list) or len(actual) != len(items):
+        return False
+    return -1 not in pair_up([[matches(item, other) for other in actual] for item in items])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _needs(key: str, kind: type, name: str) -> Callable[[Mapping[str, Any]], str | None]:
+    return lambda matcher: None if isinstance(matcher[key], kind) else f"{key} needs {name}"
+
+
+def _needs_true(key: str) -> Callable[[Mapping[str, Any]], str | None]:
+    return lambda matcher: None if matcher[key] is True else f"{key} has only the value true; remove it otherwise"
+
+
+def _check_pattern(matcher: Mapping[str, Any]) -> str | None:
+    pattern = matcher["matches"]
+    return explain_bad_pattern(pattern) if isinstance(pattern, str) else "matches needs a regular expression as text"
+
+
+def _check_near(matcher: Mapping[str, Any]) -> str | None:
+    if "tolerance" not in matcher:
+        return "near needs a tolerance; write {near: 3, tolerance: 0.1}, or only the number if it must be equal"
+    near, tolerance = matcher["near"], matcher["tolerance"]
+    return None if _is_number(near) and _is_number(tolerance) and tolerance >= 0 else "near and tolerance need numbers"
+
+
+_MATCHERS = {
+    one.keys: one
+    for one in (
+        _Matcher(frozenset({"any"}), lambda _, __: True, _needs_true("any")),
+        _Matcher(frozenset({"contains"}), _contains, lambda _: None, holds_values=True),
+        _Matcher(
+            frozenset({"matches"}),
+            lambda expected, actual: isinstance(actual, str) and has_pattern(expected["matches"], actual),
+            _check_pattern,
+        ),
+        _Matcher(frozenset({"near", "tolerance"}), _is_near, _check_near),
+        _Matcher(frozenset({"near"}), lambda _, __: False, _check_near),
+        _Matcher(frozenset({"unordered"}), _has_same_items, _needs("unordered", list, "a list"), holds_values=True),
+        _Matcher(
+            frozenset({"includes"}), lambda _, __: False, _needs("includes", dict, "an object"), holds_values=True
+        ),
+        _Matcher(frozenset({"absent"}), lambda _, __: True, _needs_true("absent"), fits_absent=True),
+        _Matcher(frozenset({"exactly"}), lambda expected, actual: equal(expected["exactly"], actual), lambda _: None),
+    )
+}

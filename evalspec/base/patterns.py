@@ -1,0 +1,46 @@
+"""Patterns that users write, searched within a time limit: nested repetitions could otherwise take forever."""
+
+from functools import lru_cache
+from typing import Any
+
+PATTERN_SECONDS = 1.0
+_SHOWN = 80
+
+
+class PatternTooSlow(ValueError):
+    """A pattern takes longer than the limit on a text. Whether the text has it is unknown."""
+
+
+def explain_bad_pattern(pattern: str) -> str | None:
+    """Return why a text is no pattern, or None."""
+    import regex
+
+    try:
+        _compile(pattern)
+    except (regex.error, RecursionError) as error:
+        return f"{_shown(pattern)} is no regular expression: {error}"
+    return None
+
+
+def has_pattern(pattern: str, text: str) -> bool:
+    """Return whether a text has a pattern anywhere.
+
+    Raises:
+        PatternTooSlow: it takes too long.
+    """
+    try:
+        return _compile(pattern).search(text, timeout=PATTERN_SECONDS, concurrent=True) is not None
+    except TimeoutError as error:
+        message = f"the pattern {_shown(pattern)} takes longer than {PATTERN_SECONDS:g} s on a text"
+        raise PatternTooSlow(f"{message}; write one without nested repetitions") from error
+
+
+@lru_cache(maxsize=1_000)
+def _compile(pattern: str) -> Any:
+    import regex
+
+    return regex.compile(pattern)
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= _SHOWN else f"{pattern[:_SHOWN]}…")

@@ -1,0 +1,111 @@
+"""Expected JSON values, with matchers in place of values."""
+
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalspec.base import patterns
+from evalspec.base.json_matching import (
+    equal,
+    has_matchers,
+    list_bad_matchers,
+    list_differences,
+    matches,
+    pair_up,
+)
+
+LITERALS = [None, True, False, 0, 1, 1.5, "", "1", "true", [], [1], [True], {}, {"a": 1}, {"a": "1"}, {"a": 1, "b": 2}]
+
+
+def test_only_the_same_json_value_is_equal():
+    for place, one in enumerate(LITERALS):
+        assert [equal(one, other) for other in LITERALS] == [place == other for other in range(len(LITERALS))], one
+    assert equal(1, 1.0) and equal({"a": 1, "b": 2}, {"b": 2, "a": 1})
+
+
+@pytest.mark.parametrize(
+    "expected, good, bad",
+    [
+        ({"any": True}, [None, 0, "x", {}], []),
+        ({"contains": "ari"}, ["Paris", ["ari", "x"]], ["PARIS", 3, None, ["Paris"]]),
+        ({"contains": {"id": 1}}, [[{"id": 1}]], [{"id": 1}, [{"id": 2}], "id"]),
+        ({"matches": r"^\d+$"}, ["12"], ["a12", 12, None]),
+        ({"near": 3, "tolerance": 0.5}, [3, 3.5, 2.5], [3.6, "3", True, None]),
+        ({"unordered": [1, {"any": True}, 2]}, [[2, 1, "x"], [1, 1, 2]], [[1, 2], [1, 3, 4], {"1": 1}]),
+        ({"includes": {"a": 1}}, [{"a": 1}, {"a": 1, "b": 2}], [{"a": 2}, {}, [], None]),
+        ({"exactly": {"any": True}}, [{"any": True}], [{"any": 1}, None]),
+        ({"a": {"absent": True}, "b": 1}, [{"b": 1}], [{"a": None, "b": 1}]),
+        ({"any": True, "city": "Paris"}, [{"any": True, "city": "Paris"}], [{"city": "Paris"}]),
+    ],
+)
+def test_a_matcher_stands_for_a_value(expected, good, bad):
+    assert all(matches(expected, value) for value in good)
+    assert not any(matches(expected, value) for value in bad)
+    assert list(list_bad_matchers(expected)) == []
+
+
+def test_each_difference_has_its_place():
+    found = list_differences(
+        {"a": [1, {"near": 2, "tolerance": 1}], "b": "x", "d": 1}, {"a": [1, 5, 6], "b": 1, "c": 0}
+    )
+    assert sorted((".".join(map(str, one.path)), one.actual) for one in found if one.path != ("d",)) == [
+        ("a.1", 5),
+        ("a.2", 6),
+        ("b", 1),
+        ("c", 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "value, message",
+    [
+        ({"any": False}, "any has only the value true"),
+        ({"x": [{"near": 3}]}, "near needs a tolerance"),
+        ({"near": "3", "tolerance": 1}, "near and tolerance need numbers"),
+        ({"near": 3, "tolerance": -1}, "near and tolerance need numbers"),
+        ({"matches": "("}, "is no regular expression"),
+        ({"matches": 3}, "matches needs a regular expression"),
+        ({"unordered": {"includes": []}}, "unordered needs a list"),
+        ({"includes": {"a": {"absent": "yes"}}}, "absent has only the value true"),
+    ],
+)
+def test_a_bad_matcher_is_named(value, message):
+    assert any(message in said for _, said in list_bad_matchers(value))
+
+
+def test_a_slow_pattern_is_no_mismatch(monkeypatch):
+    monkeypatch.setattr(patterns, "PATTERN_SECONDS", 0.01)
+    with pytest.raises(patterns.PatternTooSlow, match=r"takes longer than 0.01 s on a text; write one without nested"):
+        matches({"matches": "(a|aa)+$"}, "a" * 60 + "b")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "1"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(json_values, json_values)
+def test_without_matchers_a_match_is_equality(one, other):
+    assert not has_matchers(one)
+    assert matches(one, other) == equal(one, other) == equal(other, one)
+    assert matches(one, one) and matches({"exactly": one}, one)
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), max_size=4))
+def test_as_many_as_possible_are_paired(compatible):
+    found = pair_up(compatible)
+    taken = [column for column in found if column >= 0]
+    assert len(set(taken)) == len(taken)
+    assert all(compatible[row][column] for row, column in enumerate(found) if column >= 0)
+    most = max(
+        (
+            sum(compatible[row][column] for row, column in enumerate(one[: len(compatible)]))
+            for one in permutations(range(4))
+        ),
+        default=0,
+    )
+    assert len(taken) == most
