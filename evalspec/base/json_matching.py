@@ -16,11 +16,12 @@ exactly its keys:
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from msgspec import UNSET, Struct
 
+from evalspec.base.json_text import compute_digest
 from evalspec.base.patterns import explain_bad_pattern, has_pattern
 
 Path = tuple[str | int, ...]
@@ -44,6 +45,19 @@ def equal(one: Any, other: Any) -> bool:
         return isinstance(other, list | tuple) and len(one) == len(other) and all(map(equal, one, other))
     is_number = isinstance(one, int | float) and isinstance(other, int | float)
     return bool(one == other) and (is_number or type(one) is type(other))
+
+
+def compute_value_digest(value: Any) -> str:
+    """Return a hash that equal JSON values share, also if a number is written as 1 and as 1.0."""
+    return compute_digest(_with_whole_numbers(value))
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(item) for key, item in value.items()}
+    return [_with_whole_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 def matches(expected: Any, actual: Any) -> bool:
@@ -71,8 +85,8 @@ def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[Di
             yield Difference((*path, key), UNSET, actual[key])
     elif isinstance(expected, list) and isinstance(actual, list):
         for index in range(max(len(expected), len(actual))):
-            pair = (one[index] if index < len(one) else UNSET for one in (expected, actual))
-            yield from list_differences(*pair, (*path, index))
+            wanted, found_there = (one[index] if index < len(one) else UNSET for one in (expected, actual))
+            yield from list_differences(wanted, found_there, (*path, index))
     elif not equal(expected, actual):
         yield Difference(path, expected, actual)
 
@@ -95,6 +109,11 @@ def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]
             yield from list_bad_matchers(item, (*path, index))
 
 
+def find_matcher(expected: Any) -> str | None:
+    """Return the name of the matcher that an expected value is; None if it is none."""
+    return next(iter(expected)) if _find_matcher(expected) is not None else None
+
+
 def has_matchers(value: Any) -> bool:
     """Return whether an expected value has a matcher anywhere."""
     if _find_matcher(value) is not None:
@@ -103,13 +122,16 @@ def has_matchers(value: Any) -> bool:
     return any(map(has_matchers, items))
 
 
-def pair_up(compatible: Sequence[Sequence[bool]]) -> list[int]:
-    """Return a column for each row, such that as many rows as possible have one of their own; -1: it has none."""
-    if not compatible or not compatible[0]:
-        return [-1] * len(compatible)
-    if all(len(row) == 1 for row in compatible):
-        first = next((index for index, (fits,) in enumerate(compatible) if fits), -1)
-        return [0 if index == first else -1 for index in range(len(compatible))]
+def pair_up(compatible: Any) -> list[int]:
+    """Return a column for each row, such that as many rows as possible have one of their own; -1: it has none.
+
+    `compatible`: rows of bools, or an array of them.
+    """
+    rows = len(compatible)
+    if not rows or not len(compatible[0]):
+        return [-1] * rows
+    if rows == 1:
+        return [next((column for column, fits in enumerate(compatible[0]) if fits), -1)]
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import maximum_bipartite_matching
 

@@ -70,6 +70,7 @@ from evalspec.model.summaries import (
     Variance,
     list_unenforced,
 )
+from evalspec.model.tool_calls import ExpectedCall, ToolCall
 from evalspec.model.verdicts import (
     UNDECIDED,
     ComparedWith,
@@ -116,6 +117,7 @@ __all__ = [
     "DrawKind",
     "DroppedTriple",
     "Exchange",
+    "ExpectedCall",
     "FlagAlarm",
     "FlagPeriod",
     "FlagRate",
@@ -150,6 +152,7 @@ __all__ = [
     "StoredExchange",
     "Summary",
     "Threshold",
+    "ToolCall",
     "Usage",
     "Variance",
     "Verdict",

@@ -12,6 +12,7 @@ from msgspec.structs import astuple, replace
 from evalspec.base.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
+from evalspec.model.tool_calls import ToolCall
 
 _DIGEST_LENGTH = 16
 MILLION = 1_000_000
@@ -186,21 +187,23 @@ class AgentReply(Record, frozen=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
-    `finish_reason`: why the answer ended, as the agent reports it. `trace`: the time to the first token of a stream, or
-    details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
-    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
+    reports it. `steps`: how often a model was called; None if that is not seen. `trace`: the time to the first token of
+    a stream, or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before
+    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
     """
 
     response: str
     retrieved_contexts: tuple[str, ...] | None = None
     retrieved_context_ids: tuple[str, ...] | None = None
-    tool_calls: tuple[Any, ...] | None = None
+    tool_calls: tuple[ToolCall, ...] | None = None
     usage: Usage | None = None
     latency_ms: Number | None = None
     candidate_ids: tuple[str, ...] | None = None
     deep_ids: tuple[str, ...] | None = None
     trace: SearchTrace | None = None
     finish_reason: str | None = None
+    steps: int | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -210,13 +213,19 @@ class AgentReply(Record, frozen=True):
             latency_ms=self.latency_ms,
             trace=self.trace,
             finish_reason=known_finish_reason(self.finish_reason),
+            steps=self.steps,
         )
 
     @property
     def answer(self) -> str | None:
-        """The response. None for the ranking of a retriever, which has no answer."""
+        """The response. None if there is no answer: for the ranking of a retriever, and where calls are the reply."""
         is_ranking = self.trace is not None and FIRST_TOKEN not in self.trace.timings_ms
-        return None if is_ranking and not self.response else self.response
+        return None if (is_ranking or self.ends_in_calls) and not self.response else self.response
+
+    @property
+    def ends_in_calls(self) -> bool:
+        """Whether the agent stopped to have tools called, and nobody called them, so there is no answer yet."""
+        return not self.response.strip() and bool(self.tool_calls and not self.tool_calls[-1].is_answered)
 
 
 def is_cut_off(finish_reason: str) -> bool | None:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Any
 
 from evalspec.model.base import Record
+from evalspec.model.tool_calls import ExpectedCall
 
 HIGHEST_GRADE = 999_999_999
 """The highest relevance grade: nine digits, the maximum in TREC qrels."""
@@ -29,6 +30,7 @@ class Need(StrEnum):
     RELEVANT = "relevant"
     RETRIEVED_IDS = "retrieved ids"
     CANDIDATE_IDS = "ids before reranking"
+    EXPECTED_TOOLS = "expected_tools"
     JUDGE = "judge"
     EMBEDDINGS = "embeddings"
 
@@ -54,7 +56,8 @@ class Sample(Record, frozen=True):
     documents contain an answer; None if the dataset does not say. `digest`: hash of everything that a score may depend
     on; None if unknown (datasets.selection.add_digest). `slices`: slices with a threshold that the sample belongs to,
     computed by the plan, because metadata may be redacted later. `unit`: the id of a sample that it is a copy of, or is
-    connected with by copies and clusters; None without copies (planning.copies).
+    connected with by copies and clusters; None without copies (planning.copies). `expected_tools`: the calls of tools
+    that a right agent makes, in order; none if empty. `max_steps`: calls of the model that it needs at most.
     """
 
     id: str
@@ -71,6 +74,9 @@ class Sample(Record, frozen=True):
     digest: str | None = None
     slices: tuple[str, ...] = ()
     unit: str | None = None
+    expected_tools: tuple[ExpectedCall, ...] | None = None
+    forbidden_tools: tuple[str, ...] | None = None
+    max_steps: int | None = None
 
     @property
     def reference(self) -> str | None:

@@ -4,6 +4,7 @@ import csv
 from io import StringIO
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from evalspec.base.foreign_text import visible
@@ -88,7 +89,8 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
         "response": reply.response if reply else None,
         "retrieved_contexts": exchange.retrieved_contexts,
         "retrieved_context_ids": exchange.ranking,
-        "tool_calls": reply.tool_calls if reply else None,
+        "tool_calls": to_builtins(reply.tool_calls) if reply else None,
+        "steps": reply.steps if reply else None,
         "usage": asdict(reply.usage) if reply and reply.usage else None,
     }
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalspec.base.errors import RetrieverError, ServiceError
 from evalspec.inputs.manifest.retriever_schema import PythonTarget
-from evalspec.model import FIRST_TOKEN, Message, Sample, Usage
+from evalspec.model import FIRST_TOKEN, Message, Sample, ToolCall, Usage
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
 from evalspec.targets.retrievers.base import Hit, SearchRequest
@@ -47,7 +47,7 @@ def test_a_message_has_text_in_blocks_usage_and_a_finish_reason(messages, runnab
     )
     reply = ask(runnables.RunnableLambda(lambda question: answer))
     assert (reply.response, reply.usage, reply.finish_reason) == ("In Paris", Usage(3, 2), "max_tokens")
-    assert reply.tool_calls[0]["name"] == "find"
+    assert reply.tool_calls == (ToolCall("find", {"q": "x"}, "t"),)
 
 
 def test_the_chunks_of_a_stream_are_one_message(messages):

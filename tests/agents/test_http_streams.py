@@ -10,7 +10,7 @@ from httpx_sse import ServerSentEvent
 
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import AgentReply, Usage
+from evalspec.model import AgentReply, ToolCall, Usage
 from evalspec.targets.agents.http import read_stream
 from evalspec.targets.agents.wire import open_stream
 from servers.faulty_agent import chunk
@@ -120,8 +120,8 @@ def test_openai_chunks():
     )
     assert (reply.response, reply.usage, reply.finish_reason) == ("Paris", Usage(7, 2), "stop")
     assert reply.tool_calls == (
-        {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"q": "Paris"}'}},
-        {"id": "c2", "type": "function", "function": {"name": "clock", "arguments": ""}},
+        ToolCall("search", {"q": "Paris"}, "c1"),
+        ToolCall("clock", {}, "c2"),
     )
 
 

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint, ResponseMapping
-from evalspec.model import Message, Sample, Usage
+from evalspec.model import Message, Sample, ToolCall, Usage
 from evalspec.targets.agents.mapping import check_mapping
 from evalspec.targets.agents.request_template import check_template
 from evalspec.targets.agents.wire import build_request, read_reply
 
 TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))
 CONVERSATION = Sample("s2", TURNS)
+CALL = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"q": "x"}'}}
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
@@ -92,7 +93,7 @@ class TestOpenAi:
                 "Paris",
                 None,
             ),
-            ({"content": None, "tool_calls": [{"id": "c1"}]}, "", ({"id": "c1"},)),
+            ({"content": None, "tool_calls": [CALL]}, "", (ToolCall("find", {"q": "x"}, "c1"),)),
             ({"content": None, "refusal": "I will not."}, "I will not.", None),
             ({"content": ""}, "", None),
         ],
@@ -271,8 +272,8 @@ class TestErrors:
 
     def test_calls_of_tools_beside_a_mark_of_an_error_are_an_answer(self):
         reply = completion("") | {"errors": ["x"]}
-        reply["choices"][0]["message"]["tool_calls"] = [{"id": "c1"}]
-        assert read_reply(reply, TestOpenAi.settings).tool_calls == ({"id": "c1"},)
+        reply["choices"][0]["message"]["tool_calls"] = [CALL]
+        assert read_reply(reply, TestOpenAi.settings).tool_calls[0].name == "find"
 
     @pytest.mark.parametrize(
         "mark",
@@ -349,7 +350,7 @@ class TestMapping:
         assert reply.response == "Paris"
         assert reply.retrieved_contexts == ("one", "two")
         assert reply.retrieved_context_ids == ("7", "d8")
-        assert reply.tool_calls == ({"name": "search"},)
+        assert reply.tool_calls == (ToolCall("search"),)
         assert reply.usage == Usage(3, 4)
 
     @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from evalspec.base.errors import ServiceError
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import FIRST_TOKEN, Message, Sample, Usage
+from evalspec.model import FIRST_TOKEN, Message, Sample, ToolCall, Usage
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.http import HttpAgent
 from evalspec.targets.agents.wire import build_request, read_reply
@@ -102,7 +102,7 @@ class TestAnthropic:
             },
             endpoint(ANTHROPIC),
         )
-        assert (reply.response, reply.tool_calls) == ("In Paris", (call,))
+        assert (reply.response, reply.tool_calls) == ("In Paris", (ToolCall("find", {"q": "x"}, "t1"),))
         assert (reply.usage, reply.finish_reason) == (Usage(3, 4), "max_tokens")
 
     def test_stream(self, agent):
@@ -125,7 +125,7 @@ class TestAnthropic:
         ]
         reply = ask(agent, ANTHROPIC, events(START, *deltas, end("tool_use"), STOP))
         assert (reply.response, reply.trace) == ("", None)
-        assert reply.tool_calls == ({"type": "tool_use", "id": "t1", "name": "find", "input": {"q": "x"}},)
+        assert reply.tool_calls == (ToolCall("find", {"q": "x"}, "t1"),)
 
     @pytest.mark.parametrize(
         ("given", "said"),

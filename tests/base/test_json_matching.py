@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from evalspec.base import patterns
 from evalspec.base.json_matching import (
+    compute_value_digest,
     equal,
     has_matchers,
     list_bad_matchers,
@@ -82,7 +83,7 @@ def test_a_slow_pattern_is_no_mismatch(monkeypatch):
 
 
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "1"]),
+    st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from([0.5, 1.0]) | st.sampled_from(["", "a", "1"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
     max_leaves=8,
 )
@@ -92,6 +93,7 @@ json_values = st.recursive(
 def test_without_matchers_a_match_is_equality(one, other):
     assert not has_matchers(one)
     assert matches(one, other) == equal(one, other) == equal(other, one)
+    assert (compute_value_digest(one) == compute_value_digest(other)) == equal(one, other)
     assert matches(one, one) and matches({"exactly": one}, one)
 
 

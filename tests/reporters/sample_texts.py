@@ -10,6 +10,7 @@ from evalspec.model import (
     Sample,
     SampleResult,
     SampleStatus,
+    ToolCall,
     Usage,
 )
 
@@ -71,6 +72,6 @@ def _reply(dataset: str, sample_id: str, attempt: Attempt | SampleResult) -> Age
     if sample_id.startswith("\x1b"):
         return AgentReply(FORMULA + "\n" + HOSTILE_TEXT, (HOSTILE_TEXT, "", *_PASSAGES[:1]), HOSTILE_DOCUMENTS)
     if dataset == "rag-quality":
-        tool_calls = ({"name": "search", "arguments": {"query": "return <lamp>"}},)
+        tool_calls = (ToolCall("search", {"query": "return <lamp>"}),)
         return AgentReply("You can return it within 30 days.", _PASSAGES, _IDS, tool_calls, Usage(120, 9))
     return AgentReply("30日以内です。")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from evalspec.model import Cause, Exchange, Score
 from evalspec.model.labels import Label, LabelVerdict, Target
@@ -107,7 +107,7 @@ def compute_reply_digest(exchange: Exchange) -> str | None:
     reply = exchange.reply
     if reply is None:
         return None
-    judged = [reply.response, reply.retrieved_contexts, reply.retrieved_context_ids, reply.tool_calls]
+    judged = [reply.response, reply.retrieved_contexts, reply.retrieved_context_ids, to_builtins(reply.tool_calls)]
     return blake2b(json.dumps(judged, sort_keys=True).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

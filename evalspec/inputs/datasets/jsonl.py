@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from msgspec import Meta, MsgspecError, Struct
+from msgspec import UNSET, Meta, MsgspecError, Struct, to_builtins
 from msgspec.json import Decoder, Encoder
 from msgspec.structs import replace
 from pydantic import (
@@ -28,13 +28,15 @@ from pydantic import (
 
 from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
+from evalspec.base.json_matching import list_bad_matchers
 from evalspec.base.jsonl import MAX_DEPTH
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
-from evalspec.model import HIGHEST_GRADE, Message, Sample
+from evalspec.inputs.manifest.yaml_source import render_path
+from evalspec.model import HIGHEST_GRADE, ExpectedCall, Message, Sample
 from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
@@ -61,6 +63,8 @@ class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=Fal
     metadata: dict[str, Any] | None = None
     id: PlainText | None = None
     answerable: bool | None = None
+    forbidden_tools: tuple[PlainText, ...] | None = None
+    max_steps: Annotated[int, Meta(ge=1)] | None = None
 
 
 _decode = Decoder(built(PlainSample)).decode
@@ -155,6 +159,26 @@ class JsonlMessage(BaseModel):
 
 
 Text = Annotated[StrictStr, Field(min_length=1)]
+
+
+class JsonlCall(BaseModel):
+    """A call of a tool that the agent should make."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    name: Text = Field(description="The name of the tool.")
+    arguments: dict[str, Any] | None = Field(
+        None, description="Its arguments as a JSON object, in which matchers may stand for values. Default: any."
+    )
+
+    @model_validator(mode="after")
+    def _matchers_are_valid(self) -> "JsonlCall":
+        found = next(list_bad_matchers(self.arguments), None)
+        if found is not None:
+            place, message = found
+            raise ValueError(f"arguments.{render_path(place)}: {message}" if place else message)
+        return self
+
+
 Texts = list[StrictStr]
 Grade = Annotated[StrictInt, Field(ge=0, le=HIGHEST_GRADE)]
 
@@ -188,6 +212,13 @@ class JsonlSample(BaseModel):
     )
     answerable: StrictBool | None = Field(
         None, description="Whether the documents contain an answer; if false, the agent should decline."
+    )
+    expected_tools: list[JsonlCall] | None = Field(
+        None, description="The calls of tools that the agent should make, in order; an empty list: none."
+    )
+    forbidden_tools: list[Text] | None = Field(None, description="Names of tools that the agent must not call.")
+    max_steps: Annotated[StrictInt, Field(ge=1)] | None = Field(
+        None, description="How often the agent may call its model."
     )
     tags: list[Text] = Field(default_factory=list, description="Words to select samples by and to group results by.")
     metadata: dict[str, Any] = Field(
@@ -246,6 +277,8 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     qrels, groups = _judgements(record.relevant)
     asked = _user_input(record.input)
     content = {"input": render_input(asked), "expected": record.expected, "context": record.context}
+    tools = _read_expected_tools(record)
+    content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
@@ -258,7 +291,17 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         tags=tuple(dict.fromkeys(record.tags or ())),
         metadata=record.metadata or {},
         line=line,
+        expected_tools=tools,
+        forbidden_tools=_tuple(record.forbidden_tools),
+        max_steps=record.max_steps,
     )
+
+
+def _read_expected_tools(record: JsonlSample | PlainSample) -> tuple[ExpectedCall, ...] | None:
+    if isinstance(record, PlainSample) or record.expected_tools is None:
+        return None
+    calls = record.expected_tools
+    return tuple(ExpectedCall(one.name, UNSET if one.arguments is None else one.arguments) for one in calls)
 
 
 def _user_input(given: str | Sequence[JsonlMessage | PlainTurn]) -> str | tuple[Message, ...]:
@@ -281,6 +324,10 @@ def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
 
 
+def _list(values: Sequence[str] | None) -> list[str] | None:
+    return None if values is None else list(values)
+
+
 def list_losses(content: DatasetContent) -> list[str]:
     """Return what this format cannot represent."""
     losses = list_document_losses(content) + list_default_losses(content)
@@ -299,15 +346,18 @@ def write_jsonl(content: DatasetContent, path: Path) -> Written:
 
 def list_fields(sample: Sample) -> dict[str, Any]:
     """Return the fields of a line, None for those that the sample lacks."""
-    groups, contexts, references = sample.groups, sample.retrieved_contexts, sample.reference_contexts
+    groups = sample.groups
     return {
         "id": sample.id,
         "input": render_input(sample.user_input),
         "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
-        "context": None if contexts is None else list(contexts),
-        "reference_contexts": None if references is None else list(references),
+        "context": _list(sample.retrieved_contexts),
+        "reference_contexts": _list(sample.reference_contexts),
         "relevant": sample.qrels if groups is None else [list(group) for group in groups],
         "answerable": sample.answerable,
+        "expected_tools": to_builtins(sample.expected_tools),
+        "forbidden_tools": _list(sample.forbidden_tools),
+        "max_steps": sample.max_steps,
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }

@@ -25,6 +25,10 @@ _CONTEXTS = Loss("the passages that the agent had", lambda sample: sample.retrie
 _REFERENCE_CONTEXTS = Loss("the passages that contain the answer", lambda sample: sample.reference_contexts is not None)
 _ANSWERABLE = Loss("which questions can be answered", lambda sample: sample.answerable is not None)
 _TAGS = Loss("the tags", lambda sample: bool(sample.tags))
+_TOOLS = Loss(
+    "which tools should be called",
+    lambda sample: any(one is not None for one in (sample.expected_tools, sample.forbidden_tools, sample.max_steps)),
+)
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which relevant documents are alternatives", lambda sample: sample.groups is not None)
 GRADES = Loss(
@@ -33,7 +37,7 @@ GRADES = Loss(
 )
 UNJUDGED = Loss("that relevance is unknown", lambda sample: sample.qrels is None)
 
-NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS)
+NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS, _TOOLS)
 """What only the native format can represent."""
 
 

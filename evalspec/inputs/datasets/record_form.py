@@ -341,7 +341,7 @@ def _make_reply(values: Mapping[str, Any]) -> AgentReply | None:
     contexts, ids = values.get("context"), values.get("retrieved_context_ids")
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         raise BadField("", f"{len(ids)} retrieved ids for {len(contexts)} contexts", "give one id per context")
-    return AgentReply(values.get("response", ""), contexts, ids)
+    return AgentReply(values.get("response", ""), contexts, ids, tool_calls=values.get("tool_calls"))
 
 
 def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int, *, has_reply: bool) -> Sample:
@@ -365,4 +365,5 @@ def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int,
         tags=values.get("tags", ()),
         metadata=metadata,
         line=line,
+        expected_tools=values.get("expected_tools"),
     )

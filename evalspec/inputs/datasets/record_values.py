@@ -13,7 +13,8 @@ from typing import Any
 
 from evalspec.base.foreign_text import normalize
 from evalspec.base.jsonl import parse_shallow_json
-from evalspec.model import HIGHEST_GRADE, Message
+from evalspec.inputs.tool_calls import read_expected_calls, read_tool_calls
+from evalspec.model import HIGHEST_GRADE, ExpectedCall, Message, ToolCall
 
 _LONGEST_LITERAL = 1_048_576
 _ROLES = {
@@ -252,6 +253,25 @@ def to_reply(value: Any) -> str:
     return said[-1].content
 
 
+def to_calls(value: Any) -> tuple[ToolCall, ...]:
+    """Return the calls of tools that an agent made."""
+    return read_tool_calls(_listed(value))
+
+
+def to_expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
+    """Return the calls of tools that an agent should make."""
+    try:
+        return read_expected_calls(_listed(value))
+    except ValueError as error:
+        raise BadValue(str(error), "write calls with a name and arguments") from error
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise BadValue(f"{show_value(value)} is no list of calls", 'write [{"name": …, "arguments": {…}}]')
+    return value
+
+
 Convert = Callable[[Any], Any]
 
 CONVERTERS: Mapping[str, Convert] = {
@@ -266,6 +286,8 @@ CONVERTERS: Mapping[str, Convert] = {
     "metadata": to_metadata,
     "response": to_reply,
     "retrieved_context_ids": to_ids,
+    "expected_tools": to_expected_calls,
+    "tool_calls": to_calls,
 }
 """The fields of a record and of its reply, each with the function that converts a value."""
 

@@ -32,6 +32,9 @@ _COMPARED = {
     "reference_contexts": "the passages that contain the answer",
     "groups": "which relevant documents are alternatives",
     "answerable": "which questions can be answered",
+    "expected_tools": "which tools should be called",
+    "forbidden_tools": "which tools must not be called",
+    "max_steps": "how many steps are allowed",
     "tags": "the tags",
     "metadata": "the metadata",
 }

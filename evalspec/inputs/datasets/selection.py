@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from hashlib import blake2b
 from operator import attrgetter
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.json import Encoder
-from msgspec.structs import asdict, force_setattr
+from msgspec.structs import force_setattr
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
@@ -22,6 +22,7 @@ _ENCODER = Encoder(order="deterministic")
 _find_content = attrgetter(
     "user_input", "references", "retrieved_contexts", "reference_contexts", "qrels", "groups", "answerable", "metadata"
 )
+_find_actions = attrgetter("expected_tools", "forbidden_tools", "max_steps")
 
 
 class Selection(Struct, frozen=True):
@@ -108,11 +109,13 @@ def add_digest(sample: Sample) -> Sample:
     A text has the same digest in each normalisation form of Unicode, which editors and file systems choose. The digest
     is set in place although samples are frozen: a copy would take longer than the digest.
     """
-    content = _find_content(sample)
+    content, actions = _find_content(sample), _find_actions(sample)
+    if any(one is not None for one in actions):
+        content += actions
     try:
         encoded = _ENCODER.encode(content)
     except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a number of more than 64 bits
-        encoded = json.dumps(content, sort_keys=True, default=asdict).encode()
+        encoded = json.dumps(content, sort_keys=True, default=to_builtins).encode()
     if not encoded.isascii():
         encoded = normalize("NFC", encoded.decode()).encode()
     force_setattr(sample, "digest", blake2b(encoded, digest_size=_DIGEST_BYTES).hexdigest())

@@ -24,7 +24,6 @@ _MARKS = (
     "retrieval_context",
     "additional_metadata",
     "source_file",
-    "expected_tools",
     "tools_called",
     "custom_column_key_values",
 )
@@ -62,6 +61,8 @@ _FORM = RecordForm(
         "metadata": ("additional_metadata",),
         "tags": ("tags",),
         "response": ("actual_output",),
+        "expected_tools": ("expected_tools",),
+        "tool_calls": ("tools_called",),
     },
     variants=(
         Variant(
@@ -76,8 +77,6 @@ _FORM = RecordForm(
             "source_file",
             "name",
             "comments",
-            "tools_called",
-            "expected_tools",
             "custom_column_key_values",
             _SCENARIO,
             _TURNS,
@@ -91,6 +90,7 @@ _FORM = RecordForm(
     opens_cells=(_TURNS,),
 )
 _is_marked = has_columns({"input"}, _MARKS)
+_expects_tools = has_columns({"input"}, {"expected_tools"}, {"expected_output"})
 _is_golden = has_columns({"input"}, {"expected_output"})
 _is_conversation = has_columns({_SCENARIO, _TURNS}, {_OUTCOME, "user_description", "chatbot_role"})
 
@@ -98,7 +98,12 @@ _is_conversation = has_columns({_SCENARIO, _TURNS}, {_OUTCOME, "user_description
 def _recognises(path: Path, head: bytes) -> bool:
     # in JSON Lines, input and expected_output alone are the native format, which accepts both names
     is_lines = probe(path, head).container is Container.LINES
-    return _is_marked(path, head) or _is_conversation(path, head) or (not is_lines and _is_golden(path, head))
+    return (
+        _is_marked(path, head)
+        or _expects_tools(path, head)
+        or _is_conversation(path, head)
+        or (not is_lines and _is_golden(path, head))
+    )
 
 
 def _read(source: Source, notes: ReadingNotes) -> Iterator[Sample]:

@@ -19,6 +19,7 @@ _FORM = RecordForm(
         "relevant": ("reference_context_ids",),
         "response": ("response", "answer"),
         "retrieved_context_ids": ("retrieved_context_ids",),
+        "expected_tools": ("reference_tool_calls",),
     },
     # a generated testset has no retrieval yet: its contexts are those that the question was made from
     variants=(
@@ -38,11 +39,10 @@ _FORM = RecordForm(
             "evolution_type",
             "episode_done",
             "reference_topics",
-            "reference_tool_calls",
             "metadata",
         }
     ),
-    opens_cells=("rubrics", "rubric", "reference_topics", "reference_tool_calls", "metadata"),
+    opens_cells=("rubrics", "rubric", "reference_topics", "metadata"),
 )
 _is_named = has_columns({"user_input"})
 _is_old = has_columns({"question"}, _OLD_MARKS)

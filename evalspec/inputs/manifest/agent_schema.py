@@ -30,7 +30,15 @@ class ResponseMapping(ManifestModel):
     context_ids: Name | None = Field(
         None, description="Ids of the retrieved documents, best first, which retrieval metrics need."
     )
-    tool_calls: Name | None = Field(None, description="The agent's tool calls, which are stored with the reply.")
+    tool_calls: Name | None = Field(
+        None,
+        description="The agent's tool calls, in order: a list of calls in any common spelling, or of messages.",
+    )
+    steps: Name | None = Field(
+        None,
+        description="How often the agent called a model: a number, or a list with an item for each call. Default: the "
+        "messages of the model, if `toolCalls` selects messages.",
+    )
     usage: Name | None = Field(
         None,
         description="An object with the input and output tokens, for `tokens_mean`: `input_tokens` and "

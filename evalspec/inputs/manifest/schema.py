@@ -37,6 +37,11 @@ class EvaluationConfig(WithThresholds, Extensible):
     datasets: list[DatasetConfig] = Field(
         default_factory=list, min_length=1, description="Required to evaluate; a manifest without datasets is valid."
     )
+    tools: Name | list[Name | dict[StrictStr, Any]] | dict[Name, dict[StrictStr, Any]] | None = Field(
+        None,
+        description="All tools that the agent has: declarations, `$file:` with a list of them, or a mapping by name. "
+        "With `result` or `python`, evalspec answers the calls of a bare model.",
+    )
     ci_gate: CiGate = Field(
         CiGate.model_construct(enabled=False),
         description="Whether and how results decide the exit code: true, false, or a mapping with the rules. "
@@ -62,10 +67,11 @@ class Metadata(Lenient):
 
 
 class Spec(Lenient):
-    """The agent and its evaluation. Keys other than `api` and `evaluation` are ignored."""
+    """The agent and its evaluation. Keys other than `api`, `evaluation` and `tools` are ignored."""
 
     api: Api = Api.model_construct()
     evaluation: EvaluationConfig
+    tools: Any = Field(None, description="AgentSpec's tools, of which only names and hints are read.")
 
 
 class Manifest(Lenient):

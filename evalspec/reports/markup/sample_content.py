@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.reports.findings import describe_unscored
@@ -156,7 +156,7 @@ def _show_attempt(
         tuple(_show_score(metric, row.scores.get(metric), result, limits) for metric in metrics),
         () if sample is None else tuple(_list_documents(sample, exchange)),
         () if sample is None else _list_missed(sample, exchange),
-        None if reply is None or reply.tool_calls is None else render_data(list(reply.tool_calls)),
+        None if reply is None or reply.tool_calls is None else render_data(to_builtins(reply.tool_calls)),
         tuple(_list_facts(row)),
         render_latency(attempt.latency_ms),
         exchange is not None and answer is None and attempt.error is None,

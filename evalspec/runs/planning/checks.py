@@ -145,7 +145,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     if evaluation.framework != "ragas":
         message = f"framework '{evaluation.framework}' is accepted, but judged metrics use ragas"
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
-    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems)
+    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
     if not evaluation.datasets and evaluation.metrics:

@@ -15,6 +15,7 @@ from evalspec.inputs.datasets.spooling import spool
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit
+from evalspec.inputs.manifest.tool_schema import Tools, declare_tools
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Document, LimitStatus, Need, RetrieverSettings, Sample, StatedLimit, Threshold
 from evalspec.model.fingerprints import EmptyQrels, PartDigest, RetrieverMode
@@ -196,7 +197,7 @@ def keep_samples(samples: Iterable[Sample]) -> Sequence[Sample]:
 class Draft(Struct):
     """The state of a manifest check. `collect`: turns the samples that are read into a collection.
 
-    `replies`: the replies in the files of the datasets, if the run scores them.
+    `replies`: the replies in the files of the datasets, if the run scores them. `tools`: those that the agent has.
     """
 
     loaded: LoadedManifest
@@ -206,6 +207,7 @@ class Draft(Struct):
     warnings: list[Problem]
     collect: Collect = keep_samples
     replies: dict[tuple[str, str], RecordedReply] = field(default_factory=dict)
+    tools: Tools | None = None
 
     @property
     def own_agent(self) -> str | None:
@@ -250,9 +252,10 @@ class Draft(Struct):
 def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = keep_samples) -> Draft:
     """Return an empty draft. Its judge and embeddings are as declared, not resolved."""
     evaluation = loaded.manifest.spec.evaluation
-    return Draft(
-        loaded, options, JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings), [], [], collect
-    )
+    services = JudgeServices(resolve_judge(evaluation.judge), evaluation.embeddings)
+    draft = Draft(loaded, options, services, [], [], collect)
+    draft.tools = declare_tools(loaded, draft.problems)
+    return draft
 
 
 def needs_of(datasets: Sequence[PlannedDataset], *, with_judged: bool = True) -> set[Need]:

@@ -7,9 +7,11 @@ from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
 from evalspec.base.errors import InvalidInput, Problem, split_fix
+from evalspec.base.json_text import compute_digest
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, split_column
+from evalspec.inputs.manifest.tool_schema import Tools
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Need
 from evalspec.scoring.judge.panel import form_panel
@@ -41,6 +43,11 @@ def _describe_own(entry: MetricEntry) -> dict[str, Any]:
     return entry.model_dump(mode="json", exclude_none=True, include={*RESERVED} - {"name"})
 
 
+def _digest_tools(tools: Tools | None) -> str | None:
+    """Return a hash of what metrics read of the declared tools."""
+    return None if tools is None else compute_digest({name: tool.parameters for name, tool in tools.items()})
+
+
 class MetricFinder(Struct):
     """Resolves entries to metrics. Errors go to `problems`, with the entry's line."""
 
@@ -48,6 +55,7 @@ class MetricFinder(Struct):
     services: JudgeServices
     no_judge: bool
     problems: list[Problem]
+    tools: Tools | None = None
     unusable: set[str] = field(default_factory=set)
     """Printed names of known metrics that cannot be built. Each is reported once."""
     own: dict[str, MetricDefinition] = field(default_factory=dict)
@@ -170,7 +178,7 @@ class MetricFinder(Struct):
         skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
         narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key != RANGE}
         bounds = definition.bounds_of(rules) if definition.bounds_of else definition.bounds
-        context = BuildContext(spec.cutoff, self.loaded.path.parent, self.services, rules, own)
+        context = BuildContext(spec.cutoff, self.loaded.path.parent, self.services, rules, own, self.tools)
         return Metric(
             name=str(name_column(definition, spec, values)),
             definition=definition,
@@ -184,6 +192,7 @@ class MetricFinder(Struct):
                 "entry": _describe_own(entry) if entry.rubric or entry.scorer else {},
                 "parameters": dict(values),
                 "rules": asdict(rules),
+                **({"tools": _digest_tools(self.tools)} if definition.reads_tools else {}),
             },
         )
 

@@ -16,7 +16,9 @@ _FIXES: Mapping[Need, str] = {
 }
 _BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
 """Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
-_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT)
+_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT, Need.EXPECTED_TOOLS)
+_OF_SOME = {Need.EXPECTED_TOOLS}
+"""What only some samples need to have."""
 
 
 class Lacking(Struct):
@@ -54,7 +56,7 @@ class Survey(Struct):
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
-        expected, context, reference_contexts, relevant = (self.lacking[need] for need in _FIELDS)
+        expected, context, reference_contexts, relevant, tools = (self.lacking[need] for need in _FIELDS)
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
@@ -68,6 +70,8 @@ class Survey(Struct):
                 relevant.add(sample)
             else:
                 self._add_grades(sample.qrels.values())
+            if sample.expected_tools is None:
+                tools.add(sample)
             if _is_conversation(sample):
                 self.conversations.add(sample)
             self.tags.update(sample.tags)
@@ -119,7 +123,8 @@ def check_needs(
             needed_by.setdefault(need, []).append(metric.name)
     problems = []
     for need, names in needed_by.items():
-        if need in survey.lacking and survey.lacking[need].count:
+        lacking = survey.lacking[need].count if need in survey.lacking else 0
+        if lacking and (need not in _OF_SOME or lacking == survey.count):
             problems.append(_problem(need, names, survey.lacking[need], survey.count, shown_as))
     return problems
 

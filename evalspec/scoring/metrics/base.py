@@ -13,6 +13,7 @@ from evalspec.model import STAGES, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.parameters import RANGE, Parameter, Value
 
 if TYPE_CHECKING:
+    from evalspec.inputs.manifest.tool_schema import Tools
     from evalspec.scoring.judge.panel import Panel
     from evalspec.scoring.judge.services import JudgeServices
 
@@ -54,7 +55,7 @@ class BuildContext(Struct, frozen=True):
     """What a metric may use to build its scorer. Nothing is opened before it is used.
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
-    `parameters`: the values that the manifest sets.
+    `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
     """
 
     cutoff: int | None
@@ -62,6 +63,7 @@ class BuildContext(Struct, frozen=True):
     services: "JudgeServices"
     rules: RelevanceRules = RelevanceRules()
     parameters: Mapping[str, Value] = {}
+    tools: "Tools | None" = None
 
 
 class MetricDefinition(Struct, frozen=True):
@@ -83,6 +85,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    reads_tools: bool = False
+    """Whether scores depend on the declared tools."""
     version: int = 1
     """Increase this if the same reply may get another score, which invalidates stored scores."""
 

@@ -106,7 +106,7 @@ def tokens_mean(exchange: Exchange) -> Score:
     return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
 
 
-@metric(direction=Direction.LOWER, implicit=True)
+@metric(direction=Direction.LOWER, implicit=True, scores_answers=False)
 def truncated_rate(exchange: Exchange) -> Score:
     """Share of replies that were truncated or filtered, by their finish reason."""
     finish_reason = exchange.reply.finish_reason if exchange.reply else None

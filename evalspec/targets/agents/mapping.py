@@ -18,6 +18,7 @@ from evalspec.base.json_path import (
 )
 from evalspec.base.text import excerpt, one_line, parse_event
 from evalspec.inputs.manifest.agent_schema import EndMarker, ResponseMapping
+from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
 from evalspec.model import AgentReply, Usage
 from evalspec.targets.http.completions import SingleChoice, first_choice, read_usage
 from evalspec.targets.http.error_body import as_text, has_content, make_error, parse_error, refuse_mark
@@ -187,21 +188,31 @@ def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMa
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         message = f"{mapping.contexts} gives {len(contexts)} contexts and {mapping.context_ids} gives {len(ids)} ids"
         raise ServiceError(f"{message}; the numbers must be equal")
-    tool_calls = _read_tool_calls(sources["tool_calls"], mapping.tool_calls)
+    items = _find_tool_calls(sources["tool_calls"], mapping.tool_calls)
+    tool_calls = None if items is None else read_tool_calls(items)
+    steps = _read_steps(sources["steps"], mapping.steps) if mapping.steps else count_model_calls(items or ())
     usage = _read_usage(sources["usage"], mapping.usage)
     finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)
-    return AgentReply(answer, contexts, ids, tool_calls, usage, finish_reason=finish_reason)
+    return AgentReply(answer, contexts, ids, tool_calls, usage, finish_reason=finish_reason, steps=steps)
 
 
 def _read_list(value: Any, text: str | None, key: str, convert: Callable[[Any], str | None]) -> tuple[str, ...] | None:
     return None if text is None else read_list(value, text, key, convert)
 
 
-def _read_tool_calls(value: Any, text: str | None) -> tuple[Any, ...] | None:
+def _find_tool_calls(value: Any, text: str | None) -> list[Any] | None:
     if text is None or not mentions(value, text):
         return None
     found = select_values(text, value)
-    return tuple(found[0] if len(found) == 1 and isinstance(found[0], list) else found)
+    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
+
+
+def _read_steps(value: Any, text: str | None) -> int | None:
+    """Return a number of model calls: the number itself, or that of the items of a list."""
+    found = select_values(text, value) if text else []
+    one = found[0] if len(found) == 1 else found or None
+    count = len(one) if isinstance(one, list) else one
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
 def _read_usage(value: Any, text: str | None) -> Usage | None:

@@ -15,7 +15,8 @@ from evalspec.base.jsonl import read_head, read_json_lines
 from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
 from evalspec.inputs.ranking_files import looks_like_run, read_run
-from evalspec.model import AgentReply, Exchange, Message, Sample, SearchTrace
+from evalspec.inputs.tool_calls import read_tool_calls
+from evalspec.model import AgentReply, Exchange, Message, Sample, SearchTrace, ToolCall
 from evalspec.model.base import built
 from evalspec.model.exchanges import compute_question_digest
 from evalspec.targets.agents.mapping import as_finish_reason
@@ -125,6 +126,7 @@ def _make_reply(fields: Mapping[str, Any]) -> AgentReply:
         usage=fields.get("usage"),
         latency_ms=fields.get("latencyMs"),
         finish_reason=fields.get("finish_reason") or None,
+        steps=fields.get("steps"),
     )
 
 
@@ -212,6 +214,10 @@ def _read_sample_id(value: Any) -> str | None:
     return None if name is None else normalize("NFC", str(name))
 
 
+def _read_calls(value: Any) -> tuple[ToolCall, ...] | None:
+    return read_tool_calls(value) if isinstance(value, list) else None
+
+
 _Id = Annotated[str, Meta(min_length=1)] | int
 _Question = Annotated[str, Meta(min_length=1)] | Annotated[tuple[Message, ...], Meta(min_length=1)]
 _Milliseconds = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
@@ -224,8 +230,10 @@ _READERS: _Readers = {
     "latencyMs": (_is(_Milliseconds), "milliseconds, 0 or more"),
     "finish_reason": (as_finish_reason, "text"),
     "usage": (read_usage, '{"input_tokens": …, "output_tokens": …}'),
+    "tool_calls": (_read_calls, "a list of calls, or of messages"),
+    "steps": (_is(Annotated[int, Meta(ge=0)]), "a whole number, 0 or more"),
 }
-_RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids")
+_RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls")
 _RECORDED_READERS: _Readers = {
     **_READERS,
     "input": (_is(_Question), "the question: text, or messages with role and content"),
@@ -233,7 +241,6 @@ _RECORDED_READERS: _Readers = {
     "request_digest": (_is(str), "text"),
     "dataset": (_is(str), "the name of a dataset"),
     "error": (_is(str), "text"),
-    "tool_calls": (_is(tuple[Any, ...]), "a list"),
 }
 _OF_A_REPORT = {"run_id", "sample_id", "scores"}
 _RENAMED = {"sample_id": "id", "user_input": "input", "latency_ms": "latencyMs"}

@@ -7,6 +7,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
+from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.inputs.user_code.calls import describe_exception, read_passage
 from evalspec.model import AgentReply
 from evalspec.model.base import built
@@ -47,7 +48,7 @@ def _read(result: Any, source: str) -> AgentReply:
     if isinstance(result, str):
         return AgentReply(str(result))  # of a subclass, such as LangChain's, exactly the text
     if isinstance(result, AgentReply):
-        return convert(to_builtins(result), built(AgentReply))
+        return _read_own(result)
     if isinstance(result, dict):
         is_chain = RESPONSE not in result and any(key in result for key in (*_CHAIN_KEYS, _MESSAGES))
         return _read_chain(result, source) if is_chain else _read_record(result, source)
@@ -57,6 +58,14 @@ def _read(result: Any, source: str) -> AgentReply:
         return _read_chain({"answer": result.response, "context": result.source_nodes}, source)
     expected = "expected text, or a dict with the key `response`"
     raise ServiceError(f"{source} is a value of type {type(result).__name__}; {expected}")
+
+
+def _read_own(reply: AgentReply) -> AgentReply:
+    """Return a reply that code made, with every value checked. Its tool calls may be dicts in any spelling."""
+    fields = to_builtins(reply)
+    if fields.get("toolCalls") is not None:
+        fields["toolCalls"] = to_builtins(read_tool_calls(fields["toolCalls"]))
+    return convert(fields, built(AgentReply))
 
 
 def _read_record(result: dict[Any, Any], source: str) -> AgentReply:
@@ -70,7 +79,7 @@ def _read_record(result: dict[Any, Any], source: str) -> AgentReply:
 
 def _read_message(message: Any, source: str) -> AgentReply:
     """Return a message of LangChain as a reply. Of content in blocks, only text is read."""
-    calls = tuple(getattr(message, "tool_calls", None) or ()) or None
+    calls = read_tool_calls(getattr(message, "tool_calls", None) or (), together=True) or None
     text = read_content(message.content)
     if text is None and isinstance(message.content, list):
         text = "".join(block for block in message.content if isinstance(block, str))

@@ -8,6 +8,7 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.wire import Wire, build_messages, name_model
@@ -40,7 +41,8 @@ def _read_message(value: Any) -> AgentReply:
 def _assemble(content: list[Any], stop_reason: Any, usage: Any) -> AgentReply:
     """Return the reply of a message: the text of all text blocks, and its tool calls. Other blocks are not read."""
     answer = read_content(content)
-    calls = tuple(block for block in content if isinstance(block, dict) and block.get("type") == "tool_use") or None
+    blocks = [block for block in content if isinstance(block, dict) and block.get("type") == "tool_use"]
+    calls = read_tool_calls(blocks, together=True) or None
     reason = as_finish_reason(stop_reason)
     if answer is None and not calls:
         why = f" (stop_reason {excerpt(reason)})" if reason else ""

@@ -7,6 +7,7 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import describe_keys
 from evalspec.base.text import parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.wire import Wire, build_messages, name_model
@@ -70,7 +71,7 @@ class _Lines:
             raise ServiceError(message)
         return AgentReply(
             "".join(self._parts),
-            tool_calls=tuple(self._calls) or None,
+            tool_calls=read_tool_calls(self._calls, together=True) or None,
             usage=read_usage(self._last),
             finish_reason=as_finish_reason(self._last.get("done_reason")) or None,
         )

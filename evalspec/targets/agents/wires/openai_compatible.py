@@ -6,6 +6,7 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample, Usage
 from evalspec.targets.agents.mapping import read_finish_reason, refuse_error
 from evalspec.targets.agents.wire import StreamReader, Wire, build_messages, first_string, name_model
@@ -20,7 +21,7 @@ def _build_chat_completion(sample: Sample, endpoint: ChatEndpoint) -> Any:
 def _read_chat_completion(value: Any) -> AgentReply:
     message = _completion_message(value)
     calls = message.get("tool_calls")
-    tool_calls = tuple(calls) if isinstance(calls, list) else None
+    tool_calls = read_tool_calls(calls, together=True) if isinstance(calls, list) else None
     answer = read_content(message.get("content"))
     if answer is None:
         answer = first_string(message, ["refusal"])
@@ -79,7 +80,7 @@ class _CompletionChunks(StreamReader):
     def reply(self) -> AgentReply:
         if not self._parts and not self._calls:
             raise ServiceError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
-        calls = tuple(self._calls[index] for index in sorted(self._calls)) or None
+        calls = read_tool_calls([self._calls[index] for index in sorted(self._calls)], together=True) or None
         answer, reason = "".join(self._parts), self._finish_reason
         return AgentReply(answer, tool_calls=calls, usage=self._usage, finish_reason=reason)
 
