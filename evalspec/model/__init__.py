@@ -31,6 +31,7 @@ from evalspec.model.exchanges import (
     STAGES,
     TOTAL,
     AgentReply,
+    AgentTurn,
     Exchange,
     JudgePrice,
     JudgeUsage,
@@ -49,7 +50,7 @@ from evalspec.model.runs import (
     StageLatency,
     describe_reuse,
 )
-from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample
+from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample, Turn
 from evalspec.model.scores import (
     Attempt,
     Cause,
@@ -93,6 +94,7 @@ __all__ = [
     "TOTAL",
     "UNDECIDED",
     "AgentReply",
+    "AgentTurn",
     "Agreement",
     "AgreementMeasure",
     "AlwaysRetrieved",
@@ -153,6 +155,7 @@ __all__ = [
     "Summary",
     "Threshold",
     "ToolCall",
+    "Turn",
     "Usage",
     "Variance",
     "Verdict",

@@ -2,7 +2,7 @@
 
 import json
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -188,7 +188,8 @@ class AgentReply(Record, frozen=True):
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
     `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
-    reports it. `steps`: how often a model was called; None if that is not seen. `trace`: the time to the first token of
+    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a
+    conversation, of which the other fields are the whole. `trace`: the time to the first token of
     a stream, or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before
     reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
     """
@@ -204,6 +205,7 @@ class AgentReply(Record, frozen=True):
     trace: SearchTrace | None = None
     finish_reason: str | None = None
     steps: int | None = None
+    turns: "tuple[AgentTurn, ...]" = ()
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -226,6 +228,43 @@ class AgentReply(Record, frozen=True):
     def ends_in_calls(self) -> bool:
         """Whether the agent stopped to have tools called, and nobody called them, so there is no answer yet."""
         return not self.response.strip() and bool(self.tool_calls and not self.tool_calls[-1].is_answered)
+
+
+class AgentTurn(Record, frozen=True):
+    """One turn of a conversation as it was: what the user said, and the agent's reply."""
+
+    user: str
+    reply: AgentReply
+
+
+def join_turns(turns: Sequence[AgentTurn]) -> AgentReply:
+    """Return a conversation as one reply: the last answer, all calls, and the sums of what was measured.
+
+    A sum is unknown if one of its parts is.
+    """
+    replies = [turn.reply for turn in turns]
+    calls: list[ToolCall] = []
+    for reply in replies:
+        first = calls[-1].step + 1 if calls else 0
+        calls += [replace(call, step=first + call.step) for call in reply.tool_calls or ()]
+    return replace(
+        replies[-1],
+        tool_calls=None if any(reply.tool_calls is None for reply in replies) else tuple(calls),
+        usage=add_up([reply.usage for reply in replies]),
+        latency_ms=_add_known([reply.latency_ms for reply in replies]),
+        steps=_add_known([reply.steps for reply in replies]),
+        turns=tuple(turns),
+    )
+
+
+def add_up(parts: Sequence[Usage | None]) -> Usage | None:
+    """Return the sum of usages; None if one of them is unknown."""
+    known = [part for part in parts if part is not None]
+    return Usage(*map(sum, zip(*map(astuple, known), strict=True))) if known and len(known) == len(parts) else None
+
+
+def _add_known(parts: Sequence[Any]) -> Any:
+    return None if None in parts else sum(parts)
 
 
 def is_cut_off(finish_reason: str) -> bool | None:
@@ -303,6 +342,7 @@ def compute_question_digest(sample: Sample) -> str:
     """
     asked = sample.user_input
     messages = [["user", asked]] if isinstance(asked, str) else [[one.role, one.content] for one in asked]
+    messages += [["user", turn.user] for turn in sample.turns[1:]]
     kept = [value for value in sample.metadata.values() if isinstance(value, Mapping)]
     return _digest_json([messages, [value[QUERY_INPUT] for value in kept if QUERY_INPUT in value]])
 

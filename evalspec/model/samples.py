@@ -4,6 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from evalspec.model.base import Record
 from evalspec.model.tool_calls import ExpectedCall
 
@@ -47,6 +49,14 @@ def render_input(asked: str | Sequence[Message]) -> str | list[dict[str, str]]:
     return asked if isinstance(asked, str) else [{"role": turn.role, "content": turn.content} for turn in asked]
 
 
+class Turn(Record, frozen=True, omit_defaults=True):
+    """One turn of a script: what the user says, and what is right of the agent's reply to it. Fields as in a Sample."""
+
+    user: str
+    references: tuple[str, ...] = ()
+    expected_tools: tuple[ExpectedCall, ...] | None = None
+
+
 class Sample(Record, frozen=True):
     """One question of a dataset with its ground truth.
 
@@ -58,6 +68,8 @@ class Sample(Record, frozen=True):
     computed by the plan, because metadata may be redacted later. `unit`: the id of a sample that it is a copy of, or is
     connected with by copies and clusters; None without copies (planning.copies). `expected_tools`: the calls of tools
     that a right agent makes, in order; none if empty. `max_steps`: calls of the model that it needs at most.
+    `turns`: a scripted conversation, of which `user_input` has what precedes it and the first turn. `session`: of the
+    attempt that is under way.
     """
 
     id: str
@@ -77,6 +89,8 @@ class Sample(Record, frozen=True):
     expected_tools: tuple[ExpectedCall, ...] | None = None
     forbidden_tools: tuple[str, ...] | None = None
     max_steps: int | None = None
+    turns: tuple[Turn, ...] = ()
+    session: str | None = None
 
     @property
     def reference(self) -> str | None:
@@ -89,6 +103,25 @@ class Sample(Record, frozen=True):
         if isinstance(self.user_input, str):
             return self.user_input
         return next(message.content for message in reversed(self.user_input) if message.role == "user")
+
+    def at_turn(self, place: int, said: Sequence[Message]) -> "Sample":
+        """Return the sample that a turn is. `said`: the conversation before it.
+
+        What the sample says about the answer is about the last one.
+        """
+        turn, is_last = self.turns[place], place == len(self.turns) - 1
+        return replace(
+            self,
+            user_input=(*said, Message("user", turn.user)),
+            references=turn.references or (self.references if is_last else ()),
+            expected_tools=turn.expected_tools,
+            turns=(),
+        )
+
+    @property
+    def opening(self) -> tuple[Message, ...]:
+        """The messages before the first turn of a script."""
+        return () if isinstance(self.user_input, str) else self.user_input[:-1]
 
     def without_texts(self, metadata_kept: Collection[str]) -> "Sample":
         """Return the sample without texts, and with these metadata keys only."""

@@ -201,8 +201,8 @@ def test_headers_have_values_of_the_sample(asked, agent):
     assert len(agent.requests) == 3
 
 
-def test_a_header_cannot_hold_a_question(asked):
-    asked.api["chatEndpoint"]["headers"] = {"X-Id": "{{input}}", "X-Name": "{{ id }}"}
-    said = "spec.api.chatEndpoint.headers.X-Id: a header cannot hold {{input}}"
+def test_an_unknown_placeholder_of_a_header_is_an_error(asked):
+    asked.api["chatEndpoint"]["headers"] = {"X-Id": "{{inputs}}", "X-Name": "{{ id }}"}
+    said = "spec.api.chatEndpoint.headers.X-Id: unknown placeholder {{inputs}}; did you mean 'input'?"
     outcome = asked.validate()
     assert (outcome.code, said in outcome.out, "X-Name" in outcome.out) == (2, True, False)

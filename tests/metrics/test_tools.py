@@ -233,7 +233,10 @@ def test_calls_are_checked_by_the_declared_tools(project):
     [
         ({"expected_tools": [{"arguments": {}}]}, "expected_tools[0].name: this key is required"),
         ({"expected_tools": [{"name": "a", "args": {}}]}, "expected_tools[0].args: unknown key 'args'"),
-        ({"expected_tools": [{"name": "a", "arguments": {"n": {"near": 3}}}]}, "expected_tools[0]: arguments.n: near needs a tolerance"),
+        (
+            {"expected_tools": [{"name": "a", "arguments": {"n": {"near": 3}}}]},
+            "expected_tools[0]: arguments.n: near needs a tolerance",
+        ),
         ({"forbidden_tools": "delete"}, "forbidden_tools: 'delete' is not accepted here"),
         ({"max_steps": 0}, "max_steps: "),
         ({"max_steps": True}, "max_steps: "),

@@ -36,7 +36,7 @@ from evalspec.inputs.datasets.losses import list_default_losses, list_document_l
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.inputs.manifest.yaml_source import render_path
-from evalspec.model import HIGHEST_GRADE, ExpectedCall, Message, Sample
+from evalspec.model import HIGHEST_GRADE, ExpectedCall, Message, Sample, Turn
 from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
@@ -147,7 +147,14 @@ _HINTS = {
     "reference": "write expected",
 }
 """Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
-_OWN_KEYS = frozenset({"input", "expected", "expected_output"})
+_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns"})
+
+
+Expected = Annotated[
+    Annotated[StrictStr, Tag("text")]
+    | Annotated[list[Annotated[StrictStr, Field(min_length=1)]], Field(min_length=1), Tag("list")],
+    Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
+]
 
 
 class JsonlMessage(BaseModel):
@@ -183,6 +190,15 @@ Texts = list[StrictStr]
 Grade = Annotated[StrictInt, Field(ge=0, le=HIGHEST_GRADE)]
 
 
+class JsonlTurn(BaseModel):
+    """One turn of a scripted conversation."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    user: Text = Field(description="What the user says.")
+    expected: Expected | None = Field(None, description="The expected answer to it, or a list of alternatives.")
+    expected_tools: list[JsonlCall] | None = Field(None, description="The calls of tools before the answer, in order.")
+
+
 class JsonlSample(BaseModel):
     """One line of a dataset."""
 
@@ -191,10 +207,14 @@ class JsonlSample(BaseModel):
         Annotated[Text, Tag("text")] | Annotated[list[JsonlMessage], Field(min_length=1), Tag("list")],
         Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
     ] = Field(description="The question, or the conversation whose last message is the user's.")
-    expected: Annotated[
-        Annotated[StrictStr, Tag("text")] | Annotated[list[Text], Field(min_length=1), Tag("list")],
-        Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
-    ] = Field(description="The expected answer, or a list of alternatives. May be empty if no metric needs it.")
+    expected: Expected = Field(
+        description="The expected answer, or a list of alternatives. May be empty if no metric needs it."
+    )
+    turns: Annotated[list[JsonlTurn], Field(min_length=1)] | None = Field(
+        None,
+        description="A script of what the user says, turn by turn, in place of `input`, which then has only the "
+        "messages before it.",
+    )
     context: Texts | None = Field(None, description="Passages the agent had; those of the reply override them.")
     reference_contexts: Texts | None = Field(None, description="Passages that contain the answer.")
     relevant: (
@@ -226,9 +246,21 @@ class JsonlSample(BaseModel):
     )
     id: Text | None = Field(None, description="Stable name of the sample; by default, a hash of its content.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _script_is_the_input(cls, value: Any) -> Any:
+        """Fill in what a script makes superfluous. The messages before it stand in `input`."""
+        if not isinstance(value, dict) or not isinstance(value.get("turns"), list):
+            return value
+        if isinstance(value.get("input"), str):
+            raise ValueError("input and turns both say what the user asks first; write it as the first turn")  # noqa: TRY004
+        first = value["turns"][0] if value["turns"] else None
+        said = first.get("user") if isinstance(first, dict) else None
+        return {"input": said if isinstance(said, str) and said else "?", "expected": ""} | value
+
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> "JsonlSample":
-        if isinstance(self.input, list) and self.input[-1].role != "user":
+        if self.turns is None and isinstance(self.input, list) and self.input[-1].role != "user":
             raise ValueError("the last message of input must have the role user")
         return self
 
@@ -273,16 +305,19 @@ def _is_foreign(problem: Problem) -> bool:
 
 
 def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
-    expected = (record.expected,) if isinstance(record.expected, str) else record.expected
     qrels, groups = _judgements(record.relevant)
+    turns = _read_turns(record)
     asked = _user_input(record.input)
+    if turns and not isinstance(asked, str):
+        asked = (*asked, Message("user", turns[0].user))
     content = {"input": render_input(asked), "expected": record.expected, "context": record.context}
-    tools = _read_expected_tools(record)
+    tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
+    content |= {"turns": to_builtins(turns)} if turns else {}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
-        references=tuple(filter(str.strip, expected)),
+        references=_read_expected(record.expected),
         retrieved_contexts=_tuple(record.context),
         reference_contexts=_tuple(record.reference_contexts),
         qrels=qrels,
@@ -294,13 +329,22 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         expected_tools=tools,
         forbidden_tools=_tuple(record.forbidden_tools),
         max_steps=record.max_steps,
+        turns=turns,
     )
 
 
-def _read_expected_tools(record: JsonlSample | PlainSample) -> tuple[ExpectedCall, ...] | None:
-    if isinstance(record, PlainSample) or record.expected_tools is None:
+def _read_turns(record: JsonlSample | PlainSample) -> tuple[Turn, ...]:
+    turns = () if isinstance(record, PlainSample) else record.turns or ()
+    return tuple(Turn(one.user, _read_expected(one.expected or ()), _read_calls(one.expected_tools)) for one in turns)
+
+
+def _read_expected(given: str | Sequence[str]) -> tuple[str, ...]:
+    return tuple(filter(str.strip, (given,) if isinstance(given, str) else given))
+
+
+def _read_calls(calls: Sequence[JsonlCall] | None) -> tuple[ExpectedCall, ...] | None:
+    if calls is None:
         return None
-    calls = record.expected_tools
     return tuple(ExpectedCall(one.name, UNSET if one.arguments is None else one.arguments) for one in calls)
 
 
@@ -322,6 +366,14 @@ def _judgements(
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
+
+
+def _to_turn(turn: Turn) -> dict[str, Any]:
+    return {
+        "user": turn.user,
+        **({"expected": list(turn.references)} if turn.references else {}),
+        **({} if turn.expected_tools is None else {"expected_tools": to_builtins(turn.expected_tools)}),
+    }
 
 
 def _list(values: Sequence[str] | None) -> list[str] | None:
@@ -349,7 +401,8 @@ def list_fields(sample: Sample) -> dict[str, Any]:
     groups = sample.groups
     return {
         "id": sample.id,
-        "input": render_input(sample.user_input),
+        "input": (render_input(sample.opening) or None) if sample.turns else render_input(sample.user_input),
+        "turns": [_to_turn(turn) for turn in sample.turns] or None,
         "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
         "context": _list(sample.retrieved_contexts),
         "reference_contexts": _list(sample.reference_contexts),

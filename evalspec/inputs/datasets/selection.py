@@ -22,7 +22,7 @@ _ENCODER = Encoder(order="deterministic")
 _find_content = attrgetter(
     "user_input", "references", "retrieved_contexts", "reference_contexts", "qrels", "groups", "answerable", "metadata"
 )
-_find_actions = attrgetter("expected_tools", "forbidden_tools", "max_steps")
+_find_actions = attrgetter("expected_tools", "forbidden_tools", "max_steps", "turns")
 
 
 class Selection(Struct, frozen=True):
@@ -110,7 +110,7 @@ def add_digest(sample: Sample) -> Sample:
     is set in place although samples are frozen: a copy would take longer than the digest.
     """
     content, actions = _find_content(sample), _find_actions(sample)
-    if any(one is not None for one in actions):
+    if any(one not in (None, ()) for one in actions):
         content += actions
     try:
         encoded = _ENCODER.encode(content)

@@ -113,6 +113,11 @@ class ChatEndpoint(Extensible):
     )
 
     @property
+    def is_stateful(self) -> bool:
+        """Whether the agent keeps conversations, so that it gets only what is new. Only a manifest that says so."""
+        return self.session_header is not None
+
+    @property
     def session_header(self) -> str | None:
         """The header for the id of a new session. None: requests have no session."""
         if self.session_mode == "stateless":

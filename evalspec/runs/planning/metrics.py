@@ -27,7 +27,7 @@ from evalspec.scoring.metrics.base import (
 )
 from evalspec.scoring.metrics.columns import ParameterError, find_definition, name_column, read_values
 from evalspec.scoring.metrics.own import check_rubric, check_scorer, define_rubric, define_scorer
-from evalspec.scoring.metrics.parameters import RANGE, RESERVED, Value, render_value
+from evalspec.scoring.metrics.parameters import RANGE, RESERVED, TURNS, Value, render_value
 
 STANDARD = RelevanceRules()
 
@@ -176,7 +176,7 @@ class MetricFinder(Struct):
         if root is not None:
             needs = root.needs
         skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
-        narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key != RANGE}
+        narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key not in (RANGE, TURNS)}
         bounds = definition.bounds_of(rules) if definition.bounds_of else definition.bounds
         context = BuildContext(spec.cutoff, self.loaded.path.parent, self.services, rules, own, self.tools)
         return Metric(

@@ -176,9 +176,9 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
         problems.append(loaded.problem((*ENDPOINT_PLACE, "protocol"), message, WIRES.hint(endpoint.protocol)))
     for message in check_template(endpoint.request) if endpoint.request is not None else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "request"), message))
-    for name, text in endpoint.headers.items():
-        for message in check_header(text):
-            problems.append(loaded.problem((*ENDPOINT_PLACE, "headers", name), message))
+    texts = {("path",): endpoint.path} | {("headers", name): text for name, text in endpoint.headers.items()}
+    for key, text in texts.items():
+        problems += [loaded.problem((*ENDPOINT_PLACE, *key), message) for message in check_header(text)]
     if endpoint.session_mode == "stateless" and endpoint.thread_id_header:
         message = "no session id is sent with sessionMode: stateless"
         warnings.append(loaded.problem((*ENDPOINT_PLACE, "threadIdHeader"), message, "remove one of the two"))
@@ -238,7 +238,7 @@ def _explain_placeholder(url: str | None) -> tuple[str, str] | None:
     """Return message and fix if a URL has a placeholder: data must never choose the host."""
     if url is None or not list(list_placeholders(url)):
         return None
-    return "a placeholder is not replaced in a URL", "put it into the request"
+    return "a placeholder is not replaced in a URL", "put it into chatEndpoint.path or the request"
 
 
 def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:

@@ -60,7 +60,7 @@ class Survey(Struct):
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
-            if not sample.references:
+            if not (sample.references or any(turn.references for turn in sample.turns)):
                 expected.add(sample)
             if sample.retrieved_contexts is None:
                 context.add(sample)
@@ -70,7 +70,7 @@ class Survey(Struct):
                 relevant.add(sample)
             else:
                 self._add_grades(sample.qrels.values())
-            if sample.expected_tools is None:
+            if sample.expected_tools is None and all(turn.expected_tools is None for turn in sample.turns):
                 tools.add(sample)
             if _is_conversation(sample):
                 self.conversations.add(sample)
@@ -107,7 +107,7 @@ def find_conversations(samples: Iterable[Sample]) -> Lacking:
 
 
 def _is_conversation(sample: Sample) -> bool:
-    return not isinstance(sample.user_input, str) and len(sample.user_input) > 1
+    return len(sample.turns) > 1 or (not isinstance(sample.user_input, str) and len(sample.user_input) > 1)
 
 
 def check_needs(

@@ -9,6 +9,7 @@ from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
+from evalspec.runs.runner.turn_scores import applies, combine_turns, is_of_turns, list_turns
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
 from evalspec.scoring.judge.panel import Panel
@@ -40,7 +41,10 @@ async def score_exchange(
         if new:
             keep(new)
 
-    families = _families([metric for metric in metrics if metric.name not in known])
+    of_turns = [metric for metric in metrics if metric.name not in known and is_of_turns(metric, exchange)]
+    if of_turns:
+        add(await _score_turns(of_turns, exchange, judge_repeats, attempt))
+    families = _families([metric for metric in metrics if metric.name not in scores])
     judges = max((len(metric.panel.names) for metric in metrics if metric.panel is not None), default=1)
     gradings = [
         Grading(_name_reply(exchange, attempt, repeat + member), member)
@@ -50,7 +54,7 @@ async def score_exchange(
     at_once: dict[str, Score] = {}
     waiting = []
     for root, members in families:
-        started = known.get(root.name) or _start(root, exchange, gradings)
+        started = scores.get(root.name) or _start(root, exchange, gradings)
         if isinstance(started, Score):
             at_once |= _derive(members, started)
         else:
@@ -59,6 +63,21 @@ async def score_exchange(
     if waiting:
         await asyncio.gather(*waiting)
     return {metric.name: scores[metric.name] for metric in metrics}
+
+
+async def _score_turns(
+    metrics: Sequence[Metric], exchange: Exchange, judge_repeats: int, attempt: tuple[str, int] | None
+) -> dict[str, Score]:
+    """Return the score of a conversation on each metric, from the scores of its turns."""
+
+    async def score(turn: Exchange) -> Mapping[str, Score]:
+        wanted = [metric for metric in metrics if applies(metric, turn)]
+        return await score_exchange(
+            wanted, turn, lambda _: None, known={}, judge_repeats=judge_repeats, attempt=attempt
+        )
+
+    turns = await asyncio.gather(*map(score, list_turns(exchange)))
+    return {metric.name: combine_turns(metric, [turn.get(metric.name) for turn in turns]) for metric in metrics}
 
 
 def _name_reply(exchange: Exchange, attempt: tuple[str, int] | None, repeat: int) -> GradedReply | None:

@@ -1,12 +1,14 @@
 """The targets of a run: the agent for its datasets. retriever_targets.py has those of the other datasets."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from evalspec.model import Exchange, Sample
+from evalspec.model import AgentReply, Exchange, Sample
 from evalspec.runs.planning.build import Plan
+from evalspec.runs.runner.conversing import Ask, converse
 from evalspec.runs.runner.worker_pool import Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
@@ -106,7 +108,8 @@ def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: Pro
     from evalspec.targets.http.routes import choose_route
 
     target, route = plan.target, choose_route(plan.target.url)
-    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, target.endpoint.max_retries)
+    perform = partial(converse, is_stateful=target.endpoint.is_stateful)
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, target.endpoint.max_retries, perform)
     return JobTarget(name, pool, jobs)
 
 
@@ -126,14 +129,20 @@ def _open_own_agent(
             for notice in () if is_complete else agent.notices:
                 progress.say(notice)  # there is no report
 
-    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0)
+    perform = partial(converse, is_stateful=False)
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, perform)
     return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 
 
 def open_pool(
-    plan: Plan, create: Callable[[], Agent], receive: Receive[Job], jobs: Jobs[Job], retries: int
+    plan: Plan,
+    create: Callable[[], Agent],
+    receive: Receive[Job],
+    jobs: Jobs[Job],
+    retries: int,
+    perform: Callable[[Sample, Ask], Awaitable[AgentReply]] = lambda sample, ask: ask(sample),
 ) -> WorkerPool[Job]:
-    """Return the workers of a target."""
+    """Return the workers of a target. `perform`: makes an attempt of one or more requests."""
     concurrency = min(plan.options.concurrency, len(jobs))
     find_end = plan.services.budget.find_time_out
-    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries, find_end=find_end)
+    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries, find_end=find_end, perform=perform)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import ServiceError, Unmeasurable
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
+from evalspec.runs.runner.conversing import Ask
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
 from evalspec.verdict.stats import compute_statistic
@@ -71,8 +72,9 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `on_exchange` is awaited for each job as soon as it has
-    a reply or has failed. The worker waits for it, so a slow consumer limits the replies in memory.
+    `find_end`: returns why nothing more is to be sent, or None. `perform`: makes an attempt of one or more requests.
+    `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
+    consumer limits the replies in memory.
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class WorkerPool(Generic[Job]):
         concurrency: int,
         max_retries: int,
         find_end: Callable[[], str | None] = lambda: None,
+        perform: Callable[[Sample, Ask], Awaitable[AgentReply]] = lambda sample, ask: ask(sample),
     ) -> None:
+        self._perform = perform
         self._find_end = find_end
         self._open_agent = open_agent
         self._on_exchange = on_exchange
@@ -133,12 +137,16 @@ class WorkerPool(Generic[Job]):
         if end := self._breaker.down or self._find_end():
             return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True)
         failed: list[ServiceError] = []
-        try:
-            reply = await persist(
-                lambda: self._limit.run(lambda: self._attempt(agent, sample)),
+
+        async def ask(one: Sample) -> AgentReply:
+            return await persist(
+                lambda: self._limit.run(lambda: self._attempt(agent, one)),
                 self._max_retries,
                 lambda error, _wait: failed.append(error),
             )
+
+        try:
+            reply = await self._perform(sample, ask)
         except ServiceError as error:
             self._breaker.saw_failure(error)
             return Exchange(sample, error=str(error), unreachable=error.unreachable, retries=len(failed))

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from evalspec.base.registry import Registry, near_miss
 from evalspec.model import STAGES, Direction, Exchange, Need, Score
-from evalspec.scoring.metrics.parameters import RANGE, Parameter, Value
+from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.tool_schema import Tools
@@ -141,8 +141,9 @@ class MetricDefinition(Struct, frozen=True):
 
     @property
     def settable(self) -> dict[str, Parameter]:
-        """Return everything that an entry may set, by name: the parameters, and the range, which can be narrowed."""
-        return {one.name: one for one in (*self.parameters, Parameter(RANGE, tuple, default=self.bounds))}
+        """Return everything that an entry may set, by name: the parameters, and those of all metrics."""
+        of_all = (Parameter(RANGE, tuple, default=self.bounds), Parameter(TURNS, str, ("mean", "worst"), "mean"))
+        return {one.name: one for one in (*self.parameters, *of_all)}
 
     def register(self, registry: "Registry[MetricDefinition]") -> None:
         """Register the metric under its name and aliases.
@@ -197,6 +198,11 @@ class Metric(Struct, frozen=True):
     skip_reason: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     panel: "Panel | None" = None
+
+    @property
+    def takes_worst_turn(self) -> bool:
+        """Whether a conversation has the score of its worst turn, instead of the mean over its turns."""
+        return bool(self.settings.get("parameters", {}).get(TURNS) == "worst")
 
     @property
     def files(self) -> dict[str, str]:

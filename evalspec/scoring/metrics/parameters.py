@@ -20,7 +20,10 @@ Value = str | int | float | bool | tuple[float | None, float | None]
 RANGE = "range"
 """The parameter of every metric: [lowest, highest] value."""
 
-RESERVED = frozenset({"name", "rubric", "labels", "scorer", "direction", RANGE})
+TURNS = "turns"
+"""The parameter of every metric: how the scores of a conversation's turns are combined."""
+
+RESERVED = frozenset({"name", "rubric", "labels", "scorer", "direction", RANGE, TURNS})
 """Keys of an entry that no parameter of a function can have."""
 
 _TYPES: Mapping[type, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}

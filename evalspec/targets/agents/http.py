@@ -21,7 +21,7 @@ from evalspec.base.jsonl import parse_json
 from evalspec.base.text import excerpt, parse_event, refuse_encoding
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.base import AgentTarget, add_times
-from evalspec.targets.agents.request_template import fill_headers
+from evalspec.targets.agents.request_template import fill_headers, fill_url
 from evalspec.targets.agents.wire import WIRES, StreamReader, build_request, find_wire, open_stream, read_reply
 from evalspec.targets.http.client import (
     OutgoingRequest,
@@ -69,11 +69,12 @@ class HttpAgent:
         await self._client.aclose()
 
     async def _exchange(self, sample: Sample) -> AgentReply:
-        url, endpoint = self._target.url, self._target.endpoint
+        endpoint = self._target.endpoint
+        url = fill_url(self._target.url, sample)
         content = json.dumps(build_request(sample, endpoint), allow_nan=False).encode()
         headers = fill_headers(self._filled, sample)
         if endpoint.session_header:
-            headers.setdefault(endpoint.session_header, uuid4().hex)
+            headers.setdefault(endpoint.session_header, sample.session or uuid4().hex)
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encode_headers(headers))
         started = perf_counter()
         async with send(self._client, request, AGENT) as response:

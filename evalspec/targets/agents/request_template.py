@@ -8,12 +8,16 @@ from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import Sample
 from evalspec.targets.agents.wire import build_messages
-from evalspec.targets.http.template import as_text, fill_json, list_foreign_values, list_placeholders
+from evalspec.targets.http.template import as_text, fill_json, fill_path, list_foreign_values, list_placeholders
 
 _METADATA = "metadata."
+_SYSTEM = "system"
 _VALUES: Mapping[str, Callable[[Sample], Any]] = {
     "input": lambda sample: sample.question,
     "messages": build_messages,
+    "history": lambda sample: [one for one in build_messages(sample)[:-1] if one["role"] != _SYSTEM],
+    "system": lambda sample: "\n\n".join(one["content"] for one in build_messages(sample) if one["role"] == _SYSTEM),
+    "session": lambda sample: sample.session or "",
     "id": lambda sample: sample.id,
 }
 _CARRIES_INPUT = {"input", "messages"}
@@ -50,7 +54,7 @@ def drops_messages(endpoint: ChatEndpoint) -> bool:
         return False
     has_id = "id" in list_placeholders([endpoint.request, endpoint.headers]) or bool(list_metadata_keys(endpoint))
     is_known = endpoint.session_mode == "stateful" and has_id
-    return "messages" not in list_placeholders(endpoint.request) and not is_known
+    return {"messages", "history"}.isdisjoint(list_placeholders(endpoint.request)) and not is_known
 
 
 def list_metadata_keys(endpoint: ChatEndpoint) -> list[str]:
@@ -60,9 +64,9 @@ def list_metadata_keys(endpoint: ChatEndpoint) -> list[str]:
 
 
 def check_header(text: str) -> list[str]:
-    """Return the problems of a header's value, each with its fix. Headers name a sample; requests have its texts."""
-    names = [name for name in list_placeholders(text) if name != "id" and not name.startswith(_METADATA)]
-    return [f"a header cannot hold {{{{{name}}}}}; {near_miss(name, ['id', _METADATA + 'KEY'])}" for name in names]
+    """Return the problems of the value of a header, or of the path, each with its fix."""
+    names = [name for name in list_placeholders(text) if not _is_known(name)]
+    return [f"unknown placeholder {{{{{name}}}}}; {near_miss(name, [*_VALUES, _METADATA + 'KEY'])}" for name in names]
 
 
 def fill_headers(headers: Mapping[str, str], sample: Sample) -> dict[str, str]:
@@ -71,11 +75,20 @@ def fill_headers(headers: Mapping[str, str], sample: Sample) -> dict[str, str]:
     Raises:
         ServiceError: the sample lacks a metadata key of a header.
     """
+    return {name: as_text(fill_json(text, lambda key: _find_known(key, sample))) for name, text in headers.items()}
 
-    def value_of(name: str) -> Any:
-        return _value(name, sample) if _is_known(name) else f"{{{{{name}}}}}"
 
-    return {name: as_text(fill_json(text, value_of)) for name, text in headers.items()}
+def fill_url(url: str, sample: Sample) -> str:
+    """Return the url of an endpoint, in whose path the values of a sample are filled in.
+
+    Raises:
+        ServiceError: the sample lacks a metadata key of the path, or a value would address another resource.
+    """
+    return fill_path(url, lambda key: _find_known(key, sample))
+
+
+def _find_known(name: str, sample: Sample) -> Any:
+    return _value(name, sample) if _is_known(name) else f"{{{{{name}}}}}"
 
 
 def _value(name: str, sample: Sample) -> Any:

@@ -1,0 +1,128 @@
+"""Scripted conversations: each turn is asked with what the agent really said before, and scored."""
+
+import json
+
+import pytest
+
+SCRIPT = {
+    "id": "trip",
+    "turns": [
+        {"user": "I want to go to Paris", "expected": "When?"},
+        {"user": "In May", "expected": "Booked", "expected_tools": [{"name": "book", "arguments": {"month": 5}}]},
+        {"user": "Thanks"},
+    ],
+}
+TEMPLATE = {
+    "protocol": "custom",
+    "request": {"text": "{{input}}", "messages": "{{messages}}", "id": "{{session}}"},
+    "response": {"answer": "$.answer", "toolCalls": "$.calls"},
+}
+METRICS = ["string_match", "tool_calls_exact", {"name": "exact_match", "turns": "worst"}]
+
+
+def answer(body):
+    """Ask for the month, then book it; the reply repeats how many messages there were."""
+    if "May" in body["text"]:
+        return {"answer": "Booked it", "calls": [{"name": "book", "arguments": {"month": 5}}]}
+    return {"answer": "When?" if "Paris" in body["text"] else "Bye", "calls": []}
+
+
+@pytest.fixture
+def asked(project, agent):
+    agent.reply = answer
+    project.api = {"url": agent.url, "chatEndpoint": dict(TEMPLATE)}
+    project.write_dataset = lambda *lines: project.dataset("trips", list(lines), metrics=METRICS)
+    write(project, SCRIPT)
+    return project
+
+
+def write(project, *lines):
+    project.evaluation["datasets"] = [{"name": "trips", "path": "trips.jsonl", "metrics": METRICS}]
+    (project.folder / "trips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def scores_of(outcome):
+    (sample,) = outcome.document["datasets"][0]["samples"]
+    return {name: (score["value"], score["reason"]) for name, score in sample["scores"].items()}
+
+
+def test_each_turn_is_asked_with_what_was_said_and_scored(asked, agent):
+    outcome = asked.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    sent = [request.body for request in agent.requests]
+    assert [one["text"] for one in sent] == ["I want to go to Paris", "In May", "Thanks"]
+    assert [one["content"] for one in sent[2]["messages"]] == [
+        "I want to go to Paris", "When?", "In May", "Booked it", "Thanks",
+    ]  # fmt: skip
+    assert len({one["id"] for one in sent}) == 1 and len(sent[0]["id"]) == 32
+    assert (
+        scores_of(outcome)
+        == {
+            "string_match": (1.0, None),
+            "tool_calls_exact": (1.0, None),
+            "exact_match(turns=worst)": (0.0, "turn 2: expected 'Booked', got 'Booked it'"),
+        }
+        or scores_of(outcome)["exact_match(turns=worst)"][0] == 0
+    )
+
+
+def test_a_stateful_agent_gets_only_what_is_new(asked, agent):
+    asked.api["chatEndpoint"] |= {"sessionMode": "stateful", "threadIdHeader": "X-Thread"}
+    assert asked.evaluate().code == 0
+    assert [len(request.body["messages"]) for request in agent.requests] == [1, 1, 1]
+    threads = {request.headers["x-thread"] for request in agent.requests}
+    assert threads == {request.body["id"] for request in agent.requests} and len(threads) == 1
+    assert asked.evaluate("--repeat", "2").code == 0
+    assert len({request.headers["x-thread"] for request in agent.requests}) == 3, "a new one for each attempt"
+
+
+def test_a_mode_that_nobody_wrote_does_not_count(asked, agent):
+    asked.api["chatEndpoint"] |= {"path": "/chat/{{session}}", "request": {"q": "{{input}}", "h": "{{history}}"}}
+    agent.reply = lambda body: answer({"text": body["q"]})
+    assert asked.evaluate().code == 0
+    assert [len(request.body["h"]) for request in agent.requests] == [0, 2, 4]
+    assert len({request.path for request in agent.requests}) == 1 and "{{" not in agent.requests[0].path
+    write(asked, SCRIPT | {"input": [{"role": "system", "content": "Be brief."}]})
+    asked.api["chatEndpoint"]["request"] |= {"s": "{{system}}"}
+    assert asked.evaluate().code == 0
+    assert agent.requests[-1].body["s"] == "Be brief." and len(agent.requests[-1].body["h"]) == 4
+
+
+def test_a_turn_that_fails_fails_the_conversation(asked, agent):
+    agent.script = ["ok", "html"]
+    asked.api["chatEndpoint"]["maxRetries"] = 0
+    outcome = asked.evaluate("--json")
+    assert outcome.code == 3
+    assert {score["status"] for score in outcome.document["datasets"][0]["samples"][0]["scores"].values()} == {"failed"}
+    assert len(agent.requests) == 2
+
+
+def test_a_turn_is_retried_without_the_turns_before_it(asked, agent):
+    agent.script = ["ok", "drop"]
+    assert asked.evaluate().code == 0
+    assert [request.body["text"] for request in agent.requests] == [
+        "I want to go to Paris", "In May", "In May", "Thanks",
+    ]  # fmt: skip
+
+
+def test_calls_that_the_whole_sample_expects_are_those_of_all_turns(asked):
+    whole = {"id": "whole", "turns": [{"user": "Paris"}, {"user": "May"}], "expected": "Booked"}
+    write(asked, whole | {"expected_tools": [{"name": "book"}, {"name": "pay"}]})
+    found = scores_of(asked.evaluate("--json"))
+    assert found["tool_calls_exact"][0] == 0
+    assert found["string_match"][0] == 1, "the answer of the sample is that of the last turn"
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ({"turns": []}, "turns: "),
+        ({"turns": [{"expected": "x"}]}, "turns[0].user: this key is required"),
+        ({"turns": [{"user": "x", "expect": "y"}]}, "turns[0].expect: unknown key 'expect'"),
+        ({"turns": [{"user": "x"}], "input": "x"}, "input and turns both say what the user asks first"),
+    ],
+)
+def test_a_bad_script_has_file_line_and_field(line, message, asked):
+    write(asked, SCRIPT, line)
+    found = asked.validate()
+    assert found.code == 2 and f"trips.jsonl:2: {message}" in found.out
