@@ -8,7 +8,7 @@ The functions `match` and `search` have a time limit: people write the patterns,
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from itertools import islice
@@ -77,6 +77,22 @@ def select_values(text: str, value: Any) -> list[Any]:
         ServiceError: the query fails on this value.
     """
     return _find(_compile(text).full, value)
+
+
+def locate_values(text: str, value: Any) -> list[tuple[str | int, ...]]:
+    """Return the place of each value that a query selects, as keys and indexes.
+
+    Raises:
+        ServiceError: the query cannot be applied.
+    """
+    return [tuple(node.location) for node in _find_nodes(_compile(text).full, value)]
+
+
+def render_location(place: Sequence[str | int]) -> str:
+    """Return a place as JSONPath."""
+    return "$" + "".join(
+        f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step!r}]" for step in place
+    )
 
 
 def read_list(
@@ -212,11 +228,15 @@ def _has(find: Any, text: object, pattern: object) -> bool:
 
 
 def _find(query: Any, value: Any) -> list[Any]:
+    return [node.value for node in _find_nodes(query, value)]
+
+
+def _find_nodes(query: Any, value: Any) -> list[Any]:
     import jsonpath_rfc9535 as jsonpath
 
     _ENDS_AT.set(monotonic() + PATTERN_SECONDS)
     try:
-        return [node.value for node in query.find(value)]
+        return list(query.find(value))
     except TimeoutError as error:
         message = f"the pattern of {_shown(query)} takes longer than {PATTERN_SECONDS:g} s on this reply"
         raise ServiceError(f"{message}; write one without nested repetitions") from error

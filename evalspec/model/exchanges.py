@@ -3,10 +3,11 @@
 import json
 import operator
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple, replace
 
 from evalspec.base.foreign_text import normalize
@@ -183,15 +184,22 @@ class SearchTrace(Record, frozen=True):
     oddities: Oddities = {}
 
 
+class World(Record, frozen=True):
+    """The state of the world that an agent acts on, before and after an attempt; UNSET: nobody looked."""
+
+    before: Any | UnsetType = UNSET
+    after: Any | UnsetType = UNSET
+
+
 class AgentReply(Record, frozen=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
     `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
-    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a
-    conversation, of which the other fields are the whole. `trace`: the time to the first token of
-    a stream, or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before
-    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a conversation, of which
+    the other fields are the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream,
+    or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
+    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
     """
 
     response: str
@@ -206,6 +214,7 @@ class AgentReply(Record, frozen=True):
     finish_reason: str | None = None
     steps: int | None = None
     turns: "tuple[AgentTurn, ...]" = ()
+    world: World | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -278,12 +287,20 @@ def known_finish_reason(finish_reason: str | None) -> str | None:
     return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
 
 
+class FailureCause(StrEnum):
+    """What made an attempt fail: the agent's reply, the world that it acts on, or the simulated user."""
+
+    REPLY = "reply"
+    ENVIRONMENT = "environment"
+    USER = "user"
+
+
 class Exchange(Record, frozen=True):
     """One sample with its reply or its error: the input of every metric. One of `reply` and `error` is set.
 
     `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
     requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
-    was asked; None if unknown.
+    was asked; None if unknown. `cause`: of an error.
     """
 
     sample: Sample
@@ -293,6 +310,7 @@ class Exchange(Record, frozen=True):
     retries: int | None = None
     question_digest: str | None = None
     request_digest: str | None = None
+    cause: FailureCause = FailureCause.REPLY
 
     @property
     def response(self) -> str:

@@ -37,6 +37,7 @@ from evalspec.runs.planning.services import (
     ENDPOINT_PLACE,
     JUDGE_PLACE,
     check_endpoint,
+    check_environment,
     check_judge_wire,
     check_limits,
     needs_from_mapping,
@@ -123,6 +124,7 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems, draft.warnings)
+    check_environment(draft.loaded, draft.problems)
     check_judge_wire(draft.loaded, draft.problems)
     check_limits(draft.loaded, draft.options, draft.problems)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():

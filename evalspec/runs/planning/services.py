@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from evalspec.base.errors import Problem
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
 from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
@@ -31,6 +32,7 @@ _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=ManifestModel)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
+ENVIRONMENT_PLACE: Place = ("spec", "evaluation", "environment")
 LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
 API_PLACE: Place = ("spec", "api")
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
@@ -188,6 +190,19 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
         if _ROOT_FILTER.match(text):
             message = f"{text} filters the values of the whole reply, which is right only if the reply is a list"
             warnings.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message, _NO_ROOT_FILTER))
+
+
+def check_environment(loaded: LoadedManifest, problems: list[Problem]) -> None:
+    """Check that attempts in worlds of their own can be told apart by the agent."""
+    spec = loaded.manifest.spec
+    config, endpoint = spec.evaluation.environment, spec.api.chat_endpoint
+    if config is None or not config.isolated or endpoint.session_header is not None:
+        return
+    if "session" in list_placeholders([endpoint.path, *endpoint.headers.values(), endpoint.request]):
+        return
+    message = f"isolated needs {SESSION} in the agent's requests"
+    fix = "add it to chatEndpoint.path, headers or request, or remove isolated"
+    problems.append(loaded.problem((*ENVIRONMENT_PLACE, "isolated"), message, fix))
 
 
 def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:

@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from evalspec.base.errors import ServiceError, Unmeasurable
+from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
-from evalspec.runs.runner.conversing import Ask
+from evalspec.model.exchanges import FailureCause
+from evalspec.runs.runner.conversing import PLAIN, Performer
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
 from evalspec.verdict.stats import compute_statistic
@@ -72,7 +73,7 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `perform`: makes an attempt of one or more requests.
+    `find_end`: returns why nothing more is to be sent, or None. `performer`: makes an attempt of one or more requests.
     `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
     consumer limits the replies in memory.
     """
@@ -85,9 +86,9 @@ class WorkerPool(Generic[Job]):
         concurrency: int,
         max_retries: int,
         find_end: Callable[[], str | None] = lambda: None,
-        perform: Callable[[Sample, Ask], Awaitable[AgentReply]] = lambda sample, ask: ask(sample),
+        performer: Performer = PLAIN,
     ) -> None:
-        self._perform = perform
+        self._performer = performer
         self._find_end = find_end
         self._open_agent = open_agent
         self._on_exchange = on_exchange
@@ -143,13 +144,16 @@ class WorkerPool(Generic[Job]):
                 lambda: self._limit.run(lambda: self._attempt(agent, one)),
                 self._max_retries,
                 lambda error, _wait: failed.append(error),
+                may_repeat=lambda error: error.is_refusal or not self._performer.acts,
             )
 
         try:
-            reply = await self._perform(sample, ask)
+            reply = await self._performer.perform(sample, ask, failed.append)
         except ServiceError as error:
             self._breaker.saw_failure(error)
-            return Exchange(sample, error=str(error), unreachable=error.unreachable, retries=len(failed))
+            cause = FailureCause.ENVIRONMENT if isinstance(error, EnvironmentFailed) else FailureCause.REPLY
+            unreachable = error.unreachable and cause is FailureCause.REPLY
+            return Exchange(sample, error=str(error), unreachable=unreachable, retries=len(failed), cause=cause)
         self._breaker.saw_reply()
         return Exchange(sample, reply=reply, retries=len(failed))
 

@@ -13,6 +13,7 @@ from evalspec.model import STAGES, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
 
 if TYPE_CHECKING:
+    from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
     from evalspec.inputs.manifest.tool_schema import Tools
     from evalspec.scoring.judge.panel import Panel
     from evalspec.scoring.judge.services import JudgeServices
@@ -56,6 +57,7 @@ class BuildContext(Struct, frozen=True):
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
     `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
+    `environment`: the world that it acts on.
     """
 
     cutoff: int | None
@@ -64,6 +66,7 @@ class BuildContext(Struct, frozen=True):
     rules: RelevanceRules = RelevanceRules()
     parameters: Mapping[str, Value] = {}
     tools: "Tools | None" = None
+    environment: "EnvironmentConfig | None" = None
 
 
 class MetricDefinition(Struct, frozen=True):
@@ -85,6 +88,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    reads_environment: bool = False
+    """Whether scores depend on what the manifest says about the environment."""
     reads_tools: bool = False
     """Whether scores depend on the declared tools."""
     version: int = 1

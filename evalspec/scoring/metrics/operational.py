@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, Score, is_cut_off
+from evalspec.model.exchanges import FailureCause
 from evalspec.scoring.metrics.base import MetricDefinition
 from evalspec.scoring.metrics.functions import define_metric, metric
 
@@ -78,6 +79,8 @@ def error_rate(exchange: Exchange) -> Score:
 
     An unreachable agent has no error rate: that is a failure to measure, not a failed threshold.
     """
+    if exchange.cause is not FailureCause.REPLY:
+        return Score.failed(exchange.error or "", Cause(exchange.cause))
     if exchange.unreachable:
         return Score.failed(f"the agent was not reached: {exchange.error}", Cause.REPLY)
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
