@@ -136,11 +136,13 @@ class ServiceError(EvalspecError):
         self.fatal = fatal
         self.status = status
         self.reply = reply
+        self.acted = False
+        """Whether code of the user may have acted before the request failed."""
 
     @property
     def is_refusal(self) -> bool:
         """Whether the service certainly did not act on the request: it was not reached, or it refused it for load."""
-        return self.unreachable or self.status in _REFUSALS
+        return not self.acted and (self.unreachable or self.status in _REFUSALS)
 
     def named(self, kind: type[Kind], name: str) -> Kind:
         """Return a copy of this error of another kind, with a name before its message: `search: …`."""

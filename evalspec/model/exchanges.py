@@ -247,22 +247,25 @@ class AgentTurn(Record, frozen=True):
 
 
 def join_turns(turns: Sequence[AgentTurn]) -> AgentReply:
-    """Return a conversation as one reply: the last answer, all calls, and the sums of what was measured.
+    """Return a conversation as one reply."""
+    return replace(join_replies([turn.reply for turn in turns]), turns=tuple(turns))
 
-    A sum is unknown if one of its parts is.
+
+def join_replies(replies: Sequence[AgentReply]) -> AgentReply:
+    """Return several replies as one: the last answer, all calls, and the sums of what was measured.
+
+    A sum is unknown if one of its parts is. If some replies show calls, the others made none.
     """
-    replies = [turn.reply for turn in turns]
     calls: list[ToolCall] = []
     for reply in replies:
         first = calls[-1].step + 1 if calls else 0
         calls += [replace(call, step=first + call.step) for call in reply.tool_calls or ()]
     return replace(
         replies[-1],
-        tool_calls=None if any(reply.tool_calls is None for reply in replies) else tuple(calls),
+        tool_calls=tuple(calls) or (None if any(reply.tool_calls is None for reply in replies) else ()),
         usage=add_up([reply.usage for reply in replies]),
         latency_ms=_add_known([reply.latency_ms for reply in replies]),
         steps=_add_known([reply.steps for reply in replies]),
-        turns=tuple(turns),
     )
 
 

@@ -163,7 +163,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
     unchecked = _check_questions(draft, replies or {}, datasets)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
-    target = resolve_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
+    target = resolve_target(loaded, url, options.timeout, draft.problems, draft.tools) if url and asks_agent else None
     needs = needs_of(datasets)
     judge = _resolve_services(draft, needs)
     _check_routes(draft, target, judge, needs)

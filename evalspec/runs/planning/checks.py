@@ -40,6 +40,7 @@ from evalspec.runs.planning.services import (
     check_environment,
     check_judge_wire,
     check_limits,
+    check_tools,
     needs_from_mapping,
     resolve_judge,
 )
@@ -125,6 +126,7 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems, draft.warnings)
     check_environment(draft.loaded, draft.problems)
+    check_tools(draft.loaded, draft.tools, draft.problems)
     check_judge_wire(draft.loaded, draft.problems)
     check_limits(draft.loaded, draft.options, draft.problems)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():

@@ -4,17 +4,20 @@ Each wire is a module of `evalspec.targets.agents.wires`, or of another package 
 response mapping, if configured, reads the reply instead of the wire.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from evalspec.base.errors import ServiceError
 from evalspec.base.registry import Registry, returned
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.model.samples import render_input
 from evalspec.targets.agents.mapping import MappedStream, read_mapped
+
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.tool_schema import DeclaredTool
 
 DEFAULT_WIRE = "agentspec"
 """The wire of an endpoint without a protocol."""
@@ -81,7 +84,8 @@ class Wire(Struct, frozen=True):
     """One protocol of a chat endpoint.
 
     `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
-    path of an endpoint without its own. `headers`: sent unless the endpoint has its own.
+    path of an endpoint without its own. `headers`: sent unless the endpoint has its own. `declare_tool`,
+    `add_results`: how a bare model is told of a tool, and of the results of its calls; None: evalspec plays no tools.
     """
 
     name: str
@@ -91,6 +95,8 @@ class Wire(Struct, frozen=True):
     open_stream: Callable[[], StreamReader] | None = None
     path: str | None = None
     headers: Mapping[str, str] = {}
+    declare_tool: "Callable[[DeclaredTool], Any] | None" = None
+    add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any] | None = None
 
     def register(self, registry: "Registry[Wire]") -> None:
         """Register the wire under its name.

@@ -1,16 +1,18 @@
 """Anthropic's messages (`POST /v1/messages`): system text apart, content in blocks, and events with a type."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.tool_schema import DeclaredTool
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
+from evalspec.targets.agents.tool_desk import render_result
 from evalspec.targets.agents.wire import Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_content, read_usage
 
@@ -122,6 +124,28 @@ def _index(event: Mapping[str, Any]) -> int:
     return index if isinstance(index, int) else 0
 
 
+def _declare_tool(tool: DeclaredTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": {"type": "object"} | (tool.parameters or {}),
+    }
+
+
+def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    said: list[dict[str, Any]] = [{"type": "text", "text": reply.response}] if reply.response else []
+    for id, call in named:
+        given = call.arguments if isinstance(call.arguments, dict) else {}
+        said.append({"type": "tool_use", "id": id, "name": call.name, "input": given})
+    results = [
+        {"type": "tool_result", "tool_use_id": id, "content": render_result(call), "is_error": call.error is not None}
+        for id, call in named
+    ]
+    turns = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+    return {**request, "messages": [*request["messages"], *turns]}
+
+
 ANTHROPIC = Wire(
     "anthropic",
     "Anthropic's messages",
@@ -130,4 +154,6 @@ ANTHROPIC = Wire(
     _MessageEvents,
     path="/v1/messages",
     headers={"anthropic-version": "2023-06-01"},
+    declare_tool=_declare_tool,
+    add_results=_add_results,
 )

@@ -1,5 +1,6 @@
 """Chat completions of OpenAI and compatible servers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from evalspec.base.errors import ServiceError
@@ -7,8 +8,9 @@ from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Sample, Usage
+from evalspec.model import AgentReply, Sample, ToolCall, Usage
 from evalspec.targets.agents.mapping import read_finish_reason, refuse_error
+from evalspec.targets.agents.tool_desk import declare_function, render_result, write_arguments
 from evalspec.targets.agents.wire import StreamReader, Wire, build_messages, first_string, name_model
 from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, read_usage
 from evalspec.targets.http.error_body import refuse_mark
@@ -108,6 +110,23 @@ class _CompletionChunks(StreamReader):
             whole["function"]["arguments"] += arguments if isinstance(arguments, str) else ""
 
 
+def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    made = [
+        {"id": id, "type": "function", "function": {"name": call.name, "arguments": write_arguments(call)}}
+        for id, call in named
+    ]
+    said = {"role": "assistant", "content": reply.response or None, "tool_calls": made}
+    results = [{"role": "tool", "tool_call_id": id, "content": render_result(call)} for id, call in named]
+    return {**request, "messages": [*request["messages"], said, *results]}
+
+
 OPENAI_COMPATIBLE = Wire(
-    "openai-compatible", "OpenAI's chat completions", _build_chat_completion, _read_chat_completion, _CompletionChunks
+    "openai-compatible",
+    "OpenAI's chat completions",
+    _build_chat_completion,
+    _read_chat_completion,
+    _CompletionChunks,
+    declare_tool=declare_function,
+    add_results=_add_results,
 )
