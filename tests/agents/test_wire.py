@@ -344,6 +344,17 @@ REPLY = {
 FULL = {"contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "toolCalls": "$.calls", "usage": "$.tokens"}
 
 
+PARTS = [{"text": "Hm.", "thought": True}, {"text": "Pa"}, {"functionCall": {}}, {"text": "ris"}]
+GEMINI = {"candidates": [{"content": {"parts": PARTS}}]}
+RESPONSE = {
+    "output": [
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "message", "content": [{"type": "output_text", "text": "Pa"}]},
+        {"type": "message", "content": [{"type": "output_text", "text": "ris"}]},
+    ]
+}
+
+
 class TestMapping:
     def test_all_parts(self):
         reply = read_reply(REPLY, custom(**FULL))
@@ -405,13 +416,31 @@ class TestMapping:
             ({"a": 42}, "$.a", "is a number, not a string"),
             ({"a": None}, "$.a", "is null, not a string"),
             ({"a": {"text": "x"}}, "$.a", "is an object, not a string"),
-            ({"a": ["x", "y"]}, "$.a[*]", "there are 2 values at $.a[*] (response.answer), but exactly one string"),
+            ({"a": ["x", 2]}, "$.a[*]", "one of the 2 values at $.a[*] (response.answer) is a number, not a string"),
+            ({"a": ["x", None]}, "$.a[*]", "is null, not a string"),
             ({"a": ["x"]}, "$.a", "is a list, not a string"),
             ([], "$.a", "it is a list"),
+            (
+                {"candidates": [{"text": "Paris"}, {"text": "Rome"}]},
+                "$.candidates[*].text",
+                "the texts at $.candidates[*].text (response.answer) are of 2 answers, but evalspec reads one",
+            ),
         ],
     )
-    def test_the_answer_is_exactly_one_string(self, reply, query, says):
+    def test_the_answer_is_text(self, reply, query, says):
         assert says in failure(reply, custom(answer=query))
+
+    @pytest.mark.parametrize(
+        ("query", "parts"),
+        [
+            ("$.candidates[0].content.parts[?@.thought != true].text", GEMINI),
+            ("$.candidates[*].content.parts[?@.thought != true].text", GEMINI),
+            ("$.output[*].content[*].text", {"output": RESPONSE["output"][1:]}),
+            ("$.output[?@.type == 'message'].content[*].text", RESPONSE),
+        ],
+    )
+    def test_texts_in_several_parts_are_joined_in_their_order(self, query, parts):
+        assert read_reply(parts, custom(answer=query)).response == "Paris"
 
     @pytest.mark.parametrize(
         "usage",

@@ -15,9 +15,13 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.model.samples import render_input
 from evalspec.targets.agents.mapping import MappedStream, read_mapped
+from evalspec.targets.agents.response_events import RESPONSE_END
 
 DEFAULT_WIRE = "agentspec"
 """The wire of an endpoint without a protocol."""
+
+_MAPPED_ENDS = {"openai-compatible": "finish_reason or [DONE]", "openai-responses": RESPONSE_END}
+"""What ends a mapped stream without `response.done`, by the protocol of its events."""
 
 DEFAULT_MODEL = "agent"
 """The model in a request without `chatEndpoint.model`. Most servers require a name. Servers that are one agent ignore
@@ -140,7 +144,7 @@ def open_stream(endpoint: ChatEndpoint) -> StreamReader:
     """
     wire = find_wire(endpoint)
     if endpoint.response is not None:
-        return MappedStream(endpoint.response, needs_end=wire.name == "openai-compatible")
+        return MappedStream(endpoint.response, _MAPPED_ENDS.get(wire.name))
     if wire.open_stream is None:
         raise ServiceError(
             f"the reply is a stream, which protocol {wire.name} does not read; map chatEndpoint.response"

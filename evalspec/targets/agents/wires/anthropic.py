@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.json_path import describe_keys
+from evalspec.base.json_path import as_object, describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
@@ -66,13 +66,13 @@ class _MessageEvents:
             raise ServiceError(f"expected an event with a type, but {describe_keys(event)}")
         kind = event.get("type")
         if kind == "message_start":
-            self._add_usage(_mapping(event.get("message")).get("usage"))
+            self._add_usage(as_object(event.get("message")).get("usage"))
         elif kind == "content_block_start":
-            self._blocks[_index(event)] = dict(_mapping(event.get("content_block")))
+            self._blocks[_index(event)] = dict(as_object(event.get("content_block")))
         elif kind == "content_block_delta":
-            return self._add_delta(_index(event), _mapping(event.get("delta")))
+            return self._add_delta(_index(event), as_object(event.get("delta")))
         elif kind == "message_delta":
-            self._stop_reason = _mapping(event.get("delta")).get("stop_reason") or self._stop_reason
+            self._stop_reason = as_object(event.get("delta")).get("stop_reason") or self._stop_reason
             self._add_usage(event.get("usage"))
         elif kind == "message_stop":
             self._is_stopped = True
@@ -91,7 +91,7 @@ class _MessageEvents:
         return _assemble(blocks, self._stop_reason, self._usage)
 
     def _add_usage(self, usage: Any) -> None:
-        self._usage |= {key: count for key, count in _mapping(usage).items() if count is not None}
+        self._usage |= {key: count for key, count in as_object(usage).items() if count is not None}
 
     def _add_delta(self, index: int, delta: Mapping[str, Any]) -> bool:
         block = self._blocks.setdefault(index, {"type": "text"})
@@ -111,10 +111,6 @@ def _close_block(block: dict[str, Any]) -> dict[str, Any]:
         return kept | {"input": json.loads(text)}
     except (ValueError, RecursionError):
         return kept | {"input": text}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _index(event: Mapping[str, Any]) -> int:
