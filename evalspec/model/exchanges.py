@@ -191,7 +191,8 @@ class AgentReply(Record, frozen=True):
     reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a
     conversation, of which the other fields are the whole. `trace`: the time to the first token of
     a stream, or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before
-    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing. `unread_usage`:
+    the keys of a usage that is given, but has no token counts that evalspec can read.
     """
 
     response: str
@@ -206,6 +207,7 @@ class AgentReply(Record, frozen=True):
     finish_reason: str | None = None
     steps: int | None = None
     turns: "tuple[AgentTurn, ...]" = ()
+    unread_usage: str | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -216,6 +218,7 @@ class AgentReply(Record, frozen=True):
             trace=self.trace,
             finish_reason=known_finish_reason(self.finish_reason),
             steps=self.steps,
+            unread_usage=None if self.unread_usage is None else "its keys were not kept",
         )
 
     @property

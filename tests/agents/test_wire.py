@@ -443,18 +443,21 @@ class TestMapping:
         assert read_reply(parts, custom(answer=query)).response == "Paris"
 
     @pytest.mark.parametrize(
-        "usage",
+        ("usage", "unread"),
         [
-            None,
-            {},
-            {"input_tokens": 1},
-            {"input_tokens": "1", "output_tokens": 2},
-            {"input_tokens": -1, "output_tokens": 2},
-            [1, 2],
+            (None, None),
+            ({}, None),
+            ({"input_tokens": 1}, "its keys are: input_tokens"),
+            ({"input_tokens": "1", "output_tokens": 2}, "its keys are: input_tokens, output_tokens"),
+            ({"input_tokens": -1, "output_tokens": 2}, "its keys are: input_tokens, output_tokens"),
+            ([1, 2], "it is a list"),
         ],
     )
-    def test_usage_of_another_shape_is_unknown(self, usage):
-        assert read_reply({"a": "x", "usage": usage}, custom(usage="$.usage")).usage is None
+    def test_usage_of_another_shape_is_unknown(self, usage, unread):
+        reply = read_reply({"a": "x", "usage": usage}, custom(usage="$.usage"))
+        assert (reply.usage, reply.unread_usage) == (None, unread)
+        completion = {"choices": [{"message": {"content": "x"}}], "usage": usage}
+        assert read_reply(completion, TestOpenAi.settings).unread_usage == unread
 
     def test_tool_calls_none_made_is_not_unknown(self):
         settings = custom(toolCalls="$.calls[*]")
@@ -465,7 +468,8 @@ class TestMapping:
     @given(ANY_JSON)
     @example({"a\n\x1b[31m": 1})
     def test_any_reply_is_read_or_refused_with_an_agent_error(self, value):
-        for settings in (endpoint(), TestOpenAi.settings, custom(**FULL), custom(answer="$..a", contexts="$..*")):
+        own = (TestOpenAi.settings, endpoint(protocol="openai-responses"))
+        for settings in (endpoint(), *own, custom(**FULL), custom(answer="$..a", contexts="$..*")):
             try:
                 reply = read_reply(value, settings)
             except ServiceError as error:

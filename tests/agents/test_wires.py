@@ -206,6 +206,25 @@ def test_time_to_first_token_has_thresholds_and_a_table(project, agent):
     assert project.evaluate().code == 3  # unknown is not 0
 
 
+def test_a_usage_that_cannot_be_read_is_the_reason_of_an_undecided_threshold(project, agent):
+    agent.reply = {"text": "Paris", "usage": {"words_in": 3, "words_out": 4}}
+    project.dataset("qa", [{"id": "s", "input": "?", "expected": "Paris"}], metrics=["string_match"])
+    response = {"answer": "$.text", "usage": "$.usage"}
+    project.api = {"url": agent.url, "chatEndpoint": {"response": response}}
+    project.evaluation |= {"thresholds": {"tokens_mean": 100}, "ciGate": True}
+    says = "the usage of the reply has no token counts that evalspec can read; its keys are: words_in, words_out"
+    outcome = project.evaluate("--json")
+    assert outcome.code == 3
+    score = outcome.document["datasets"][0]["samples"][0]["scores"]["tokens_mean"]
+    assert (score["status"], score["cause"], score["reason"]) == ("not_applicable", "reply", says)
+    assert says in " ".join(project("report").out.split())
+    hidden = project.evaluate("--json", "--no-content")
+    assert hidden.code == 3
+    written = [path for path in project.folder.rglob(".evalspec/**/*.json*") if hidden.document["id"] in str(path)]
+    assert written
+    assert not any("words_in" in path.read_text() for path in written)
+
+
 def test_an_unknown_protocol(project):
     project.samples(1)
     project.api = {"url": "http://127.0.0.1:1", "chatEndpoint": {"protocol": "antropic"}}

@@ -20,9 +20,9 @@ from evalspec.base.json_path import (
 from evalspec.base.text import excerpt, one_line, parse_event
 from evalspec.inputs.manifest.agent_schema import EndMarker, ResponseMapping
 from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
-from evalspec.model import AgentReply, Usage
+from evalspec.model import AgentReply
 from evalspec.targets.agents.response_events import ends_response, find_type, has_other_text, refuse_failed
-from evalspec.targets.http.completions import SingleChoice, first_choice, read_usage
+from evalspec.targets.http.completions import SingleChoice, first_choice, report_usage
 from evalspec.targets.http.error_body import as_text, has_content, make_error, parse_error, refuse_mark
 
 _LONGEST_FINISH_REASON = 80
@@ -207,9 +207,9 @@ def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMa
     items = _find_tool_calls(sources["tool_calls"], mapping.tool_calls)
     tool_calls = None if items is None else read_tool_calls(items)
     steps = _read_steps(sources["steps"], mapping.steps) if mapping.steps else count_model_calls(items or ())
-    usage = _read_usage(sources["usage"], mapping.usage)
+    usage = _report_usage(sources["usage"], mapping.usage)
     finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)
-    return AgentReply(answer, contexts, ids, tool_calls, usage, finish_reason=finish_reason, steps=steps)
+    return AgentReply(answer, contexts, ids, tool_calls, finish_reason=finish_reason, steps=steps, **usage)
 
 
 def _read_list(value: Any, text: str | None, key: str, convert: Callable[[Any], str | None]) -> tuple[str, ...] | None:
@@ -231,6 +231,6 @@ def _read_steps(value: Any, text: str | None) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
-def _read_usage(value: Any, text: str | None) -> Usage | None:
+def _report_usage(value: Any, text: str | None) -> dict[str, Any]:
     found = select_values(text, value) if text else []
-    return read_usage(found[0]) if len(found) == 1 else None
+    return report_usage(found[0] if len(found) == 1 else found)

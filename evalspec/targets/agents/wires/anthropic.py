@@ -12,7 +12,7 @@ from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.wire import Wire, build_messages, name_model
-from evalspec.targets.http.completions import read_content, read_usage
+from evalspec.targets.http.completions import read_content, report_usage
 
 _MAX_TOKENS = 4096
 _SYSTEM = "system"
@@ -47,7 +47,7 @@ def _assemble(content: list[Any], stop_reason: Any, usage: Any) -> AgentReply:
     if answer is None and not calls:
         why = f" (stop_reason {excerpt(reason)})" if reason else ""
         raise ServiceError(f"the content of the reply has neither text nor tool_use{why}")
-    return AgentReply(answer or "", tool_calls=calls, usage=read_usage(usage), finish_reason=reason)
+    return AgentReply(answer or "", tool_calls=calls, finish_reason=reason, **report_usage(usage))
 
 
 class _MessageEvents:

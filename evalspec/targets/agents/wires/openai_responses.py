@@ -19,7 +19,7 @@ from evalspec.targets.agents.response_events import (
     refuse_failure,
 )
 from evalspec.targets.agents.wire import Wire, build_messages, name_model
-from evalspec.targets.http.completions import read_usage
+from evalspec.targets.http.completions import report_usage
 from evalspec.targets.http.error_body import as_text
 
 _UNFINISHED = ("cancelled", "in_progress", "queued")
@@ -48,7 +48,8 @@ def _read_response(value: Any) -> AgentReply:
     if not texts and not calls:
         why = f" (finish reason {excerpt(reason)})" if reason else ""
         raise ServiceError(f"the output of the reply has neither text nor calls of tools{why}")
-    return AgentReply("".join(texts), tool_calls=calls, usage=read_usage(response.get("usage")), finish_reason=reason)
+    usage = report_usage(response.get("usage"))
+    return AgentReply("".join(texts), tool_calls=calls, finish_reason=reason, **usage)
 
 
 def _list_texts(items: list[dict[str, Any]]) -> Iterator[str]:
