@@ -220,7 +220,7 @@ def test_a_usage_that_cannot_be_read_is_the_reason_of_an_undecided_threshold(pro
     assert says in " ".join(project("report").out.split())
     hidden = project.evaluate("--json", "--no-content")
     assert hidden.code == 3
-    written = [path for path in project.folder.rglob(".evalspec/**/*.json*") if hidden.document["id"] in str(path)]
+    written = [path for path in project.folder.rglob(".evalspec/**/*.json*") if hidden.document["runId"] in str(path)]
     assert written
     assert not any("words_in" in path.read_text() for path in written)
 

@@ -5,6 +5,7 @@ response mapping, if configured, reads the reply instead of the wire.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -26,6 +27,14 @@ _MAPPED_ENDS = {"openai-compatible": "finish_reason or [DONE]", "openai-response
 DEFAULT_MODEL = "agent"
 """The model in a request without `chatEndpoint.model`. Most servers require a name. Servers that are one agent ignore
 it."""
+
+
+class ToolPart(StrEnum):
+    """What a reply may show of a tool: that it was called, what it returned, and that it failed."""
+
+    CALLS = "calls"
+    RESULTS = "results"
+    ERRORS = "errors"
 
 
 class StreamReader(Protocol):
@@ -85,7 +94,8 @@ class Wire(Struct, frozen=True):
     """One protocol of a chat endpoint.
 
     `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
-    path of an endpoint without its own. `headers`: sent unless the endpoint has its own.
+    path of an endpoint without its own. `headers`: sent unless the endpoint has its own. `shows`: what its replies show
+    of the tools that an agent calls.
     """
 
     name: str
@@ -95,6 +105,7 @@ class Wire(Struct, frozen=True):
     open_stream: Callable[[], StreamReader] | None = None
     path: str | None = None
     headers: Mapping[str, str] = {}
+    shows: frozenset[ToolPart] = frozenset()
 
     def register(self, registry: "Registry[Wire]") -> None:
         """Register the wire under its name.

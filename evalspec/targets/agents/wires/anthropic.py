@@ -11,7 +11,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.wire import Wire, build_messages, name_model
+from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_content, report_usage
 
 _MAX_TOKENS = 4096
@@ -126,4 +126,5 @@ ANTHROPIC = Wire(
     _MessageEvents,
     path="/v1/messages",
     headers={"anthropic-version": "2023-06-01"},
+    shows=frozenset({ToolPart.CALLS}),
 )

@@ -10,7 +10,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.wire import Wire, build_messages, name_model
+from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_usage
 
 _GENERATE = "/generate"
@@ -77,4 +77,12 @@ class _Lines:
         )
 
 
-OLLAMA = Wire("ollama", "Ollama's chat and generate", _build_request, _read_reply, _Lines, path="/api/chat")
+OLLAMA = Wire(
+    "ollama",
+    "Ollama's chat and generate",
+    _build_request,
+    _read_reply,
+    _Lines,
+    path="/api/chat",
+    shows=frozenset({ToolPart.CALLS}),
+)

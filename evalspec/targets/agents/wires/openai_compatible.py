@@ -9,7 +9,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import read_finish_reason, refuse_error
-from evalspec.targets.agents.wire import StreamReader, Wire, build_messages, first_string, name_model
+from evalspec.targets.agents.wire import StreamReader, ToolPart, Wire, build_messages, first_string, name_model
 from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, report_usage
 from evalspec.targets.http.error_body import refuse_mark
 
@@ -110,5 +110,10 @@ class _CompletionChunks(StreamReader):
 
 
 OPENAI_COMPATIBLE = Wire(
-    "openai-compatible", "OpenAI's chat completions", _build_chat_completion, _read_chat_completion, _CompletionChunks
+    "openai-compatible",
+    "OpenAI's chat completions",
+    _build_chat_completion,
+    _read_chat_completion,
+    _CompletionChunks,
+    shows=frozenset({ToolPart.CALLS}),
 )

@@ -18,7 +18,7 @@ from evalspec.targets.agents.response_events import (
     refuse_failed,
     refuse_failure,
 )
-from evalspec.targets.agents.wire import Wire, build_messages, name_model
+from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import report_usage
 from evalspec.targets.http.error_body import as_text
 
@@ -133,5 +133,11 @@ class _ResponseEvents:
 
 
 OPENAI_RESPONSES = Wire(
-    "openai-responses", "OpenAI's responses", _build_request, _read_response, _ResponseEvents, path="/v1/responses"
+    "openai-responses",
+    "OpenAI's responses",
+    _build_request,
+    _read_response,
+    _ResponseEvents,
+    path="/v1/responses",
+    shows=frozenset(ToolPart),
 )
