@@ -155,9 +155,14 @@ class TestMapping:
         {"type": "response.function_call_arguments.done", "arguments": '{"city":"Paris"}'},
     )
 
-    def test_only_text_of_the_answer_is_the_answer(self, agent):
-        said = ({"type": "response.output_text.delta", "delta": part} for part in ("Hel", "lo"))
-        assert ask(agent, {"response": {"answer": "$.delta"}}, events(*self.CALL, *said)).response == "Hello"
+    @pytest.mark.parametrize(
+        "settings", [{"response": {"answer": "$.delta"}}, {}], ids=["mapped", "without a protocol"]
+    )
+    def test_only_text_of_the_answer_is_the_answer(self, agent, settings):
+        pieces = [{"type": "response.output_text.delta", "delta": piece} for piece in ("Hel", "lo")]
+        whole = {"type": "response.output_text.done", "text": "Hello"}
+        given = events(*self.CALL, *pieces, whole, last(message(said("Hello"))))
+        assert ask(agent, settings, given).response == "Hello"
 
     def test_a_stream_with_no_other_text_has_no_answer(self, agent):
         says = str(failure(agent, {"response": {"answer": "$.delta"}}, events(*self.CALL)))
@@ -166,7 +171,7 @@ class TestMapping:
     @pytest.mark.parametrize("protocol", [{}, {"protocol": "openai-responses"}])
     def test_a_failed_response_is_no_answer(self, agent, protocol):
         failed = {"type": "response.failed", "response": {"error": {"code": "server_error", "message": "down"}}}
-        said = {"type": "response.output_text.delta", "delta": "Hel"}
-        error = failure(agent, {"response": {"answer": "$.delta"}} | protocol, events(said, failed))
+        piece = {"type": "response.output_text.delta", "delta": "Hel"}
+        error = failure(agent, {"response": {"answer": "$.delta"}} | protocol, events(piece, failed))
         assert "down" in str(error)
         assert error.retryable

@@ -41,6 +41,11 @@ def has_other_text(event: Any) -> bool:
     return place == "response" and step in ("delta", "done") and bool(middle) and middle[-1] not in _TEXTS + _HOLDERS
 
 
+def repeats_answer_text(event: Any) -> bool:
+    """Return whether an event has a text of the answer as a whole, after its pieces."""
+    return find_type(event) in [f"response.{name}.done" for name in _TEXTS]
+
+
 def ends_response(event: Any) -> bool:
     """Return whether an event has the whole response, and is the last one."""
     return find_type(event) in _ENDS
@@ -53,7 +58,7 @@ def refuse_failed(event: Any) -> None:
         ServiceError: see `refuse_failure`.
     """
     if find_type(event) == "response.failed":
-        refuse_failure({"status": "failed"} | as_object(event.get("response")))
+        refuse_failure({**as_object(event.get("response")), "status": "failed"})
 
 
 def refuse_failure(response: Mapping[str, Any]) -> None:

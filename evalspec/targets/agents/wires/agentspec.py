@@ -12,6 +12,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import refuse_error
 from evalspec.targets.agents.request_template import fill_template
+from evalspec.targets.agents.response_events import has_other_text, refuse_failed, repeats_answer_text
 from evalspec.targets.agents.wire import DEFAULT_WIRE, StreamReader, Wire, build_messages, first_string
 from evalspec.targets.http.error_body import is_marked_as_error, make_error
 
@@ -55,6 +56,9 @@ class _PlainEvents(StreamReader):
             self._is_text = True
         value = self._parse(data) if looks_like_object or not self._is_text else {}
         refuse_error(value, retryable=True)
+        refuse_failed(value)
+        if not self._is_text and (has_other_text(value) or repeats_answer_text(value)):
+            return False
         part = data if self._is_text else first_string(value, _DELTA_KEYS) if isinstance(value, dict) else None
         if part is not None and is_marked_as_error(value):
             raise ServiceError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)

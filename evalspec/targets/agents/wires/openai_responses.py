@@ -92,7 +92,7 @@ class _ResponseEvents:
             says = f"the agent sent an error event: {excerpt(as_text(event))}"
             raise make_response_error(says, event, retryable=True)
         if ends_response(event):
-            self._final = {"status": kind.removeprefix("response.")} | as_object(event.get("response"))
+            self._final = {**as_object(event.get("response")), "status": kind.removeprefix("response.")}
         elif kind in ("response.output_item.added", "response.output_item.done"):
             self._items[index] = dict(as_object(event.get("item")))
         elif kind.startswith("response.function_call_arguments."):
