@@ -62,6 +62,7 @@ class TestAgentSpec:
         ("reply", "says"),
         [
             ({"reply": "r", "took": 1}, "its keys are: reply, took; set chatEndpoint.response.answer"),
+            ({"object": "response"}, "its keys are: object; set chatEndpoint.protocol: openai-responses"),
             ({"choices": [], "id": "x"}, "its keys are: choices, id; set chatEndpoint.protocol: openai-compatible"),
             ("Paris", "expected a JSON object"),
             ([], "but it is a list"),

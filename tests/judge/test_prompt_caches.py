@@ -108,6 +108,10 @@ def messages(**more):
             {"input_tokens": 50, "output_tokens": 9, "input_token_details": {"cache_read": 30, "cache_creation": 5}},
             Usage(50, 9, 30, 5),
         ),
+        "evalspec": (
+            {"input_tokens": 50, "output_tokens": 9, "cached_input_tokens": 30, "cache_write_input_tokens": 5},
+            Usage(50, 9, 30, 5),
+        ),
         "AI SDK 5": ({"inputTokens": 50, "outputTokens": 9, "cachedInputTokens": 30}, Usage(50, 9, 30)),
         "AI SDK 6": (
             {"inputTokens": 50, "outputTokens": 9, "inputTokenDetails": {"cacheReadTokens": 30, "cacheWriteTokens": 5}},

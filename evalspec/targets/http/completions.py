@@ -38,12 +38,12 @@ _SPELLINGS = (
         (*_DETAILS, "prompt_cache_hit_tokens", "cached_tokens"),
         ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens"),
     ),
-    # Anthropic counts cached tokens apart. OpenAI's responses and LangChain do not.
+    # Anthropic counts cached tokens apart. OpenAI's responses, LangChain and evalspec's reports do not.
     _Spelling(
         "input_tokens",
         "output_tokens",
         (*_DETAILS, "input_token_details.cache_read", "cached_input_tokens"),
-        ("input_tokens_details.cache_write_tokens", "input_token_details.cache_creation"),
+        ("input_tokens_details.cache_write_tokens", "input_token_details.cache_creation", "cache_write_input_tokens"),
         ("cache_read_input_tokens", "cache_creation_input_tokens"),
     ),
     # Bedrock counts cached tokens apart. The AI SDK 5 and 6 do not.

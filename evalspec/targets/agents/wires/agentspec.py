@@ -6,7 +6,7 @@ Protocol custom has a request template instead, and a response mapping reads its
 from typing import Any
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.json_path import describe_keys, suggest_text
+from evalspec.base.json_path import as_object, describe_keys, suggest_text
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
@@ -32,10 +32,12 @@ def _read_message(value: Any) -> AgentReply:
     answer = first_string(value, _ANSWER_KEYS) if isinstance(value, dict) else None
     if answer is None:
         message = f"expected a JSON object with text at {', '.join(_ANSWER_KEYS[:-1])} or {_ANSWER_KEYS[-1]}"
-        is_completion = isinstance(value, dict) and "choices" in value
+        given = as_object(value)
+        is_response = given.get("object") == "response"
+        protocol = "openai-compatible" if "choices" in given else "openai-responses" if is_response else None
         place = suggest_text(value)
         answer_fix = f"set chatEndpoint.response.answer{f': {place}, its only text' if place else ''}"
-        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else answer_fix
+        fix = f"set chatEndpoint.protocol: {protocol}" if protocol else answer_fix
         raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
     if is_marked_as_error(value):
         says = f"the reply is marked as an error; its text is {excerpt(answer)}"
