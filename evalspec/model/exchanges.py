@@ -191,8 +191,8 @@ class AgentReply(Record, frozen=True):
     reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a
     conversation, of which the other fields are the whole. `trace`: the time to the first token of
     a stream, or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before
-    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing. `unread_usage`:
-    the keys of a usage that is given, but has no token counts that evalspec can read.
+    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    `unread_usage`: the keys of a usage that is given, but has no token counts that evalspec can read.
     """
 
     response: str

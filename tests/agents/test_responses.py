@@ -4,18 +4,18 @@ import json
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from agents.asking import TURNS, ask, endpoint, events, failure
 from evalspec.base.errors import ServiceError
-from evalspec.model import FIRST_TOKEN, Sample, Usage
+from evalspec.model import FIRST_TOKEN, Sample, ToolCall, Usage
 from evalspec.targets.agents.wire import build_request, read_reply
 from servers.faulty_agent import Answer, sse
 
 RESPONSES = {"protocol": "openai-responses", "model": "gpt", "streaming": True}
 CALL = {"type": "function_call", "id": "fc1", "call_id": "c1", "name": "find", "arguments": '{"city":"Paris"}'}
-SEARCHED = {"type": "mcp_call", "id": "m1", "name": "find", "arguments": "{}", "output": None, "error": {"code": 404}}
-FOUND = {"type": "file_search_call", "queries": ["city"], "results": [{"file_id": "f1", "text": "Paris is…"}]}
-RETURNED = {"type": "function_call_output", "call_id": "c1", "output": "Paris"}
+RETURNED = {"type": "function_call_output", "id": "fco1", "call_id": "c1", "output": "Paris"}
+CALLED = ToolCall("find", {"city": "Paris"}, "c1")
 THOUGHT = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}], "content": []}
 
 
@@ -66,13 +66,60 @@ class TestWire:
 
     def test_whole_reply(self):
         refused = {"type": "refusal", "refusal": "No."}
-        output = (THOUGHT, CALL, RETURNED, SEARCHED, FOUND, message(said("In "), refused), {"type": "mcp_list_tools"})
+        output = (THOUGHT, CALL, RETURNED, message(said("In "), refused), {"type": "mcp_list_tools", "tools": []})
         reply = read_reply(response(*output), endpoint(RESPONSES))
-        assert (reply.response, reply.tool_calls) == ("In No.", (CALL, RETURNED, SEARCHED, FOUND))
+        assert (reply.response, reply.tool_calls) == ("In No.", (replace(CALLED, result="Paris"),))
         assert (reply.usage, reply.finish_reason) == (Usage(9, 7, 3), "completed")
 
+    @pytest.mark.parametrize(
+        ("item", "call"),
+        [
+            (
+                {"type": "mcp_call", "name": "find", "arguments": '{"q": 1}', "output": None, "error": {"code": 404}},
+                ToolCall("find", {"q": 1}, "x1", error='{"code": 404}'),
+            ),
+            (
+                {"type": "mcp_call", "name": "find", "arguments": "{}", "output": "Paris", "error": None},
+                ToolCall("find", {}, "x1", result="Paris"),
+            ),
+            (
+                {"type": "file_search_call", "queries": ["city"], "results": [{"text": "Paris is…"}]},
+                ToolCall("file_search", {"queries": ["city"]}, "x1", result=[{"text": "Paris is…"}]),
+            ),
+            (
+                {"type": "file_search_call", "queries": ["city"], "results": None, "status": "completed"},
+                ToolCall("file_search", {"queries": ["city"]}, "x1"),
+            ),
+            (
+                {"type": "web_search_call", "status": "failed", "action": {"type": "search", "query": "city"}},
+                ToolCall("web_search", {"action": {"type": "search", "query": "city"}}, "x1", error="not stated"),
+            ),
+            (
+                {"type": "code_interpreter_call", "code": "1", "outputs": [{"type": "logs", "logs": "1"}]},
+                ToolCall("code_interpreter", {"code": "1"}, "x1", result=[{"type": "logs", "logs": "1"}]),
+            ),
+            (
+                {"type": "custom_tool_call", "name": "sql", "input": "SELECT 1"},
+                ToolCall("sql", {"input": "SELECT 1"}, "x1"),
+            ),
+        ],
+    )
+    def test_tools_of_openai_show_what_they_were_given_and_returned(self, item, call):
+        output = (item | {"id": "x1"}, message(said("Hi")), CALL)
+        assert read_reply(response(*output), endpoint(RESPONSES)).tool_calls == (call, replace(CALLED, step=1))
+
+    def test_functions_without_a_result_between_them_are_called_together(self):
+        other = CALL | {"call_id": "c2", "id": "fc2"}
+        returned = {"type": "function_call_output", "id": "fco2", "call_id": "c2", "output": "Lyon"}
+        both = (CALLED, replace(CALLED, id="c2"))
+        assert read_reply(response(CALL, other), endpoint(RESPONSES)).tool_calls == both
+        answered = (replace(both[0], result="Paris"), replace(both[1], result="Lyon"))
+        assert read_reply(response(CALL, other, returned, RETURNED), endpoint(RESPONSES)).tool_calls == answered
+        later = (answered[0], replace(answered[1], step=1))
+        assert read_reply(response(CALL, RETURNED, other, returned), endpoint(RESPONSES)).tool_calls == later
+
     def test_a_reply_may_have_only_calls_or_none(self):
-        assert read_reply(response(THOUGHT, CALL), endpoint(RESPONSES)).tool_calls == (CALL,)
+        assert read_reply(response(THOUGHT, CALL), endpoint(RESPONSES)).tool_calls == (CALLED,)
         assert read_reply(response(message(said("Hi"))), endpoint(RESPONSES)).tool_calls == ()
 
     def test_commentary_is_no_part_of_the_final_answer(self):
@@ -122,14 +169,14 @@ class TestWire:
 
     def test_the_last_event_of_a_stream_has_the_reply(self, agent):
         reply = ask(agent, RESPONSES, events(*self.DELTAS, last(THOUGHT, CALL, message(said("In Rome.")))))
-        assert (reply.response, reply.tool_calls) == ("In Rome.", (CALL,))
+        assert (reply.response, reply.tool_calls) == ("In Rome.", (CALLED,))
         assert (reply.usage, reply.finish_reason) == (Usage(9, 7, 3), "completed")
         assert 0 < reply.trace.timings_ms[FIRST_TOKEN] <= reply.latency_ms
 
     @pytest.mark.parametrize("done", [(), ({"type": "response.output_item.done", "output_index": 1, "item": CALL},)])
     def test_without_output_in_the_last_event_the_others_are_read(self, agent, done):
         reply = ask(agent, RESPONSES, events(*self.DELTAS, *done, last()))
-        assert (reply.response, reply.tool_calls, reply.usage) == ("In Paris.", (CALL,), Usage(9, 7, 3))
+        assert (reply.response, reply.tool_calls, reply.usage) == ("In Paris.", (CALLED,), Usage(9, 7, 3))
 
     @pytest.mark.parametrize(
         ("given", "says"),

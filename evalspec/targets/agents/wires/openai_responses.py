@@ -1,12 +1,14 @@
 """OpenAI's responses (`POST /v1/responses`): a list of output items, and events with a type."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import as_object, describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.response_events import (
@@ -24,9 +26,12 @@ from evalspec.targets.http.error_body import as_text
 
 _UNFINISHED = ("cancelled", "in_progress", "queued")
 _TEXT_KEYS = {"output_text": "text", "refusal": "refusal"}
-_CALL_SUFFIXES = ("_call", "_output")
+_FUNCTION, _CALL, _OUTPUT = "function_call", "_call", "_output"
 _OTHER_CALLS = ("mcp_approval_request", "program")
 """Types of items that are calls too: one that waits for a permission, and code that calls tools."""
+_INPUTS = ("queries", "action", "actions", "code", "input", "operation")
+_OUTPUTS = ("output", "outputs", "results", "result")
+"""Keys of what tools other than functions are given and return."""
 
 
 def _build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
@@ -43,7 +48,7 @@ def _read_response(value: Any) -> AgentReply:
         raise ServiceError(f"expected a response with a list of output in the reply, but {describe_keys(value)}")
     items = [item for item in output if isinstance(item, dict)]
     texts = list(_list_texts(items))
-    calls = tuple(item for item in items if _is_call(find_type(item)))
+    calls = read_tool_calls([*_list_turns(items)])
     reason = as_finish_reason(as_object(response.get("incomplete_details")).get("reason") or response.get("status"))
     if not texts and not calls:
         why = f" (finish reason {excerpt(reason)})" if reason else ""
@@ -65,7 +70,31 @@ def _list_texts(items: list[dict[str, Any]]) -> Iterator[str]:
 
 def _is_call(kind: str) -> bool:
     """Return whether an item of this type is a call of a tool, or its result."""
-    return kind.endswith(_CALL_SUFFIXES) or kind in _OTHER_CALLS
+    return kind.endswith((_CALL, _OUTPUT)) or kind in _OTHER_CALLS
+
+
+def _list_turns(items: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """Yield calls and results for `read_tool_calls`. Functions without a result between them were called together."""
+    known = [item for item in items if _is_call(find_type(item))]
+    for is_function, group in groupby(known, lambda item: item["type"] == _FUNCTION):
+        calls = [_spell_call(item) for item in group]
+        yield from [{"role": "assistant", "tool_calls": calls}] if is_function else calls
+
+
+def _spell_call(item: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an item as the call of a function, or as its output. Tools of OpenAI have no name but their type."""
+    kind = find_type(item)
+    own_id = item.get("call_id") or item.get("id")
+    shown = [item[key] for key in _OUTPUTS if item.get(key) is not None]
+    if kind.endswith(_OUTPUT):
+        return {"type": f"{_FUNCTION}{_OUTPUT}", "call_id": own_id, "output": shown[0] if shown else None}
+    arguments = item.get("arguments", {key: item[key] for key in _INPUTS if key in item})
+    call = {"name": item.get("name") or kind.removesuffix(_CALL), "call_id": own_id, "arguments": arguments}
+    if shown:
+        call["output"] = shown[0]
+    if item.get("error") or item.get("status") == "failed":
+        call["error"] = item.get("error") or True
+    return call
 
 
 class _ResponseEvents:
