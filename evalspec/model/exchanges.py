@@ -256,6 +256,7 @@ def join_turns(turns: Sequence[AgentTurn]) -> AgentReply:
         usage=add_up([reply.usage for reply in replies]),
         latency_ms=_add_known([reply.latency_ms for reply in replies]),
         steps=_add_known([reply.steps for reply in replies]),
+        unread_usage=next((reply.unread_usage for reply in replies if reply.unread_usage is not None), None),
         turns=tuple(turns),
     )
 
