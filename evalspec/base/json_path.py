@@ -8,7 +8,7 @@ The functions `match` and `search` have a time limit: people write the patterns,
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from itertools import islice
@@ -95,6 +95,16 @@ def render_location(place: Sequence[str | int]) -> str:
     )
 
 
+def count_items(text: str, value: Any, lists: Collection[str]) -> int:
+    """Return how many items of lists with one of these keys have values that a query matches.
+
+    Raises:
+        ServiceError: the query fails on this value.
+    """
+    places = [node.location for node in _find_nodes(_compile(text).full, value)]
+    return len({place[index + 1] for place in places for index, key in enumerate(place[:-1]) if key in lists})
+
+
 def read_list(
     value: Any, text: str, key: str, convert: Callable[[Any], T | None], expected: str = "strings"
 ) -> tuple[T, ...]:
@@ -130,6 +140,11 @@ def mentions(value: Any, text: str) -> bool:
 def as_string(value: Any) -> str | None:
     """Return text unchanged; None for anything else."""
     return value if isinstance(value, str) else None
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object unchanged; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def as_id(value: Any) -> str | None:

@@ -200,6 +200,7 @@ class AgentReply(Record, frozen=True):
     the other fields are the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream,
     or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
     None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    `unread_usage`: the keys of a usage that is given, but has no token counts that evalspec can read.
     """
 
     response: str
@@ -215,6 +216,7 @@ class AgentReply(Record, frozen=True):
     steps: int | None = None
     turns: "tuple[AgentTurn, ...]" = ()
     world: World | None = None
+    unread_usage: str | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -225,6 +227,7 @@ class AgentReply(Record, frozen=True):
             trace=self.trace,
             finish_reason=known_finish_reason(self.finish_reason),
             steps=self.steps,
+            unread_usage=None if self.unread_usage is None else "its keys were not kept",
         )
 
     @property
@@ -266,6 +269,7 @@ def join_replies(replies: Sequence[AgentReply]) -> AgentReply:
         usage=add_up([reply.usage for reply in replies]),
         latency_ms=_add_known([reply.latency_ms for reply in replies]),
         steps=_add_known([reply.steps for reply in replies]),
+        unread_usage=next((reply.unread_usage for reply in replies if reply.unread_usage is not None), None),
     )
 
 

@@ -104,6 +104,10 @@ def retry_rate(exchange: Exchange) -> Score:
 def tokens_mean(exchange: Exchange) -> Score:
     """Input and output tokens of a reply, as the agent counts them."""
     usage = exchange.reply.usage if exchange.reply else None
+    unread = exchange.reply.unread_usage if exchange.reply else None
+    if unread is not None:
+        reason = f"the usage of the reply has no token counts that evalspec can read; {unread}"
+        return Score.not_applicable(reason, Cause.REPLY)
     if usage is None:
         return Score.not_applicable("the reply does not report its usage", Cause.REPLY)
     return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
