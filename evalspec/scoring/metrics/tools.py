@@ -14,7 +14,7 @@ from evalspec.base.plural import counted
 from evalspec.model import Cause, Direction, Exchange, Need, Score, ToolCall
 from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
-from evalspec.scoring.tool_matching import Comparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
 
 _EXPECTED = {Need.EXPECTED_TOOLS}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
@@ -23,14 +23,14 @@ _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
 _NAMED = 5
 
 
-def _compare(exchange: Exchange, score: Callable[[Comparison], Score]) -> Score:
+def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Score:
     """Return a score of the comparison of made and expected calls, with both as evidence."""
     made, expected = _calls(exchange), exchange.sample.expected_tools
     if expected is None:
         return Score.not_applicable("the sample does not say which tools to call", Cause.DATASET)
     if made is None:
         return _UNSEEN
-    compared = Comparison(expected, made)
+    compared = CallComparison(expected, made)
     found = score(compared)
     if found.value is None:
         return found
@@ -50,7 +50,7 @@ def _calls(exchange: Exchange) -> tuple[ToolCall, ...] | None:
     return exchange.reply.tool_calls if exchange.reply else None
 
 
-def _explain(compared: Comparison, value: float) -> str | None:
+def _explain(compared: CallComparison, value: float) -> str | None:
     if value == 1:
         return None
     missing = [call.name for row, call in enumerate(compared.expected) if not compared.fits[row].any()]
@@ -124,14 +124,14 @@ def tool_call_f1(exchange: Exchange) -> Score:
 def tool_name_f1(exchange: Exchange) -> Score:
     """F1 as in tool_call_f1, of the names of the calls alone."""
 
-    def score(compared: Comparison) -> Score:
+    def score(compared: CallComparison) -> Score:
         expected, made = (Counter(call.name for call in calls) for calls in (compared.expected, compared.made))
         return _compute_f1((expected & made).total(), compared)
 
     return _compare(exchange, score)
 
 
-def _compute_f1(shared: int, compared: Comparison) -> Score:
+def _compute_f1(shared: int, compared: CallComparison) -> Score:
     every = len(compared.expected) + len(compared.made)
     return Score.scored(2 * shared / every) if every else _NOTHING_EXPECTED
 
@@ -140,7 +140,7 @@ def _compute_f1(shared: int, compared: Comparison) -> Score:
 def tool_argument_accuracy(exchange: Exchange) -> Score:
     """Mean share of right arguments in the expected calls, each compared with the nearest made call of its name."""
 
-    def score(compared: Comparison) -> Score:
+    def score(compared: CallComparison) -> Score:
         shares = [pair.share for pair in pair_by_arguments(compared)]
         return Score.scored(sum(shares) / len(shares)) if shares else _NOTHING_EXPECTED
 
