@@ -103,6 +103,8 @@ def test_a_desk_that_cannot_work_is_refused_before_the_first_request(model, agen
     assert not agent.requests
 
 
+ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
+OUTPUT = {"type": "output_text", "text": "3, clear"}
 WIRES = {
     "anthropic": (
         {"type": "message", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 2}}]},
@@ -111,14 +113,14 @@ WIRES = {
         {"type": "tool_result", "tool_use_id": "c1", "content": "3", "is_error": False},
     ),
     "ollama": (
-        {"message": {"content": "", "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1, "b": 2}}}]}, "done": True},
+        {"message": {"content": "", "tool_calls": [{"function": ADD}]}, "done": True},
         {"message": {"content": "3, clear"}, "done": True},
         lambda body: body["messages"][-1],
         {"role": "tool", "tool_name": "add", "content": "3"},
     ),
     "openai-responses": (
-        {"status": "completed", "output": [{"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1, "b": 2}'}]},
-        {"status": "completed", "output": [{"type": "message", "content": [{"type": "output_text", "text": "3, clear"}]}]},
+        {"status": "completed", "output": [{"type": "function_call", "call_id": "c1"} | ADD]},
+        {"status": "completed", "output": [{"type": "message", "content": [OUTPUT]}]},
         lambda body: body["input"][-1],
         {"type": "function_call_output", "call_id": "c1", "output": "3"},
     ),

@@ -178,3 +178,15 @@ def test_a_killed_conversation_of_a_stateful_agent_begins_again(asked, agent, tu
     assert scores_of(outcome)["string_match"][0] == 1
     log = next((asked.folder / ".evalspec" / "runs").glob("*/samples.jsonl")).read_text()
     assert log.count('"kind":"turn"') == turns + 1 + 3, "those before the kill, the mark, and those after"
+
+
+def test_a_recorded_conversation_has_the_same_scores(asked, agent):
+    measured = scores_of(asked.evaluate("-o", "report.jsonl", "--json"))
+    del agent.requests[:]
+    assert scores_of(asked.evaluate("--responses", "report.jsonl", "--json")) == measured
+    assert not agent.requests
+    assert scores_of(asked("rescore", "latest", "agent.yaml", "--json")) == measured
+    lines = [{"id": "trip", "turns": [{"user": "x", "response": "When?"}, {"response": "y"}]}]
+    (asked.folder / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    refused = asked.evaluate("--responses", "bad.jsonl")
+    assert refused.code == 2 and "bad.jsonl:1: turns: " in refused.err
