@@ -88,6 +88,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    is_of_whole: bool = False
+    """Whether it scores a conversation as a whole, not turn by turn."""
     reads_environment: bool = False
     """Whether scores depend on what the manifest says about the environment."""
     reads_tools: bool = False
