@@ -422,3 +422,18 @@ def test_agreement_with_the_judge_does_not_count_own_scores(many):
     (found,) = labels.measure_labels().metrics
     assert (found.agree.labelled, found.confusion.unknown) == (0, 0)
     assert sum((found.confusion.both_pass, found.confusion.only_people_pass)) == 3
+
+
+def test_a_conversation_has_no_single_answer_to_score(labelled):
+    turns = [{"user": "Hi", "response": "Hello"}, {"user": "Where?", "response": "Paris"}]
+    line = {"id": "talk", "turns": [{"user": "Hi"}, {"user": "Where?", "expected": "Paris"}]}
+    folder = labelled.project.folder
+    (folder / "talk.jsonl").write_text(json.dumps(line) + "\n")
+    (folder / "said.jsonl").write_text(json.dumps({"id": "talk", "turns": turns}) + "\n")
+    entry = {"name": "talk", "path": "talk.jsonl", "metrics": ["string_match"]}
+    labelled.project.evaluation |= {"datasets": [entry], "thresholds": {}, "ciGate": False}
+    assert labelled.project.evaluate("--responses", "said.jsonl").code == 0
+    refused = labelled.project(
+        "label", "latest", "--metric", "string_match", "--sample", "talk", "--verdict", "rated", "--value", "1"
+    )
+    assert refused.code == 2 and "is a conversation" in refused.err
