@@ -1,5 +1,6 @@
 """`evalspec labels`: list, export, import and compare what people say about runs."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import click
 
 from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
-from evalspec.base.plural import counted
+from evalspec.base.plural import counted, pluralize
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labeller import find_labeller
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
+from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Label, LabelUse
 from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import STORE
@@ -111,8 +113,14 @@ def use_command(run: str, metric: str, purpose: str) -> ExitCode:
     """
     from evalspec.curation.labels.labelling import use_labels
 
-    count = use_labels(run, metric, purpose)
-    notify(f"{counted(count, 'label')} of {inert(metric)} used to choose a {purpose}: draw others to correct the judge")
+    used = use_labels(run, metric, purpose)
+    notify(f"{counted(len(used), 'label')} of {inert(metric)} used to choose a {purpose}")
+    if chosen := sum(one.draw.kind is DrawKind.CHOSEN for one in used):
+        said = pluralize(chosen, "was not drawn at random, so it", "were not drawn at random, so they")
+        notify(f"{chosen:,} of them {said} corrected nothing before either")
+    notify(
+        f"to correct the judge, draw others: evalspec label {inert(run)} --metric {shlex.quote(inert(metric))} --new"
+    )
     return ExitCode.OK
 
 

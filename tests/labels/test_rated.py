@@ -213,7 +213,9 @@ def test_one_label_without_a_session_is_blind_by_the_callers_word(judged):
         ),
         (["--stratify", "judge"], "--stratify: needs --random"),
         (["--blind"], "--blind: needs --sample"),
-        (["--random", "5", "--sample", "s0"], "--random: belongs to a session"),
+        (["--random", "5", "--sample", "s0"], "--random: needs a metric"),
+        (["--seed", "5", "--sample", "s0", "--verdict", "good"], "--seed: belongs to a session"),
+        (["--new", "--metric", "string_match", "--sample", "s0"], "--new: belongs to a session"),
     ],
 )
 def test_options_of_draws(labelled, options, said):

@@ -22,6 +22,18 @@ from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Answer, Label, LabelVerdict, Target
 
 
+def require_draw(run: JudgedRun, by: str, design: LabelDesign, case: Case) -> Draw:
+    """Return how the reply of a case was drawn for a person.
+
+    Raises:
+        InvalidInput: It was not, or people cannot score it by the metric.
+    """
+    draw = DrawnSession(run, by, design).find_draw(case.target)
+    if draw is None:
+        raise InvalidInput(Problem(f"'{case.sample}' is not in the draw", "score the replies that are drawn"))
+    return draw
+
+
 class DrawnSession(LabelSession):
     """The drawn replies of a run, one after the other. After each label, the plan of what to ask next is made again."""
 
