@@ -278,7 +278,7 @@ def test_a_stable_judge_flips_nothing_and_needs_one_grade(judged):
 def test_a_run_without_repeats_names_the_command(judged):
     refused = judged.project("judge", "stability")
     assert refused.code == 2
-    assert f"evalspec rescore {judged.id} --judge-repeat 3" in refused.err
+    assert f"evalspec rescore {judged.id} agent.yaml --judge-repeat 3" in refused.err
 
 
 def test_a_run_without_a_judge_has_nothing_to_calibrate(labelled):

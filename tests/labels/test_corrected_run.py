@@ -52,7 +52,10 @@ def test_people_turn_a_pass_into_a_fail_without_another_call(rated):
     first = run(rated)
     limit, correction = tone(first)
     assert (first.code, limit["status"], limit["basis"], limit["value"], correction) == (0, "PASS", "judge", 1.0, None)
-    assert any("in the opinion of the judge" in note for note in first.document["notes"])
+    assert any(
+        "only the judge says that tone meets its limit." in note and first.document["runId"] in note
+        for note in first.document["notes"]
+    )
     label(30, lambda number: number % 2)
     calls = len(rated.judge.chats)
     again = rated("rescore", "latest", "agent.yaml", "--json")
@@ -99,7 +102,10 @@ def test_require_says_what_to_do(rated):
     outcome = run(rated)
     limit, _ = tone(outcome)
     assert (outcome.code, limit["status"]) == (3, "INCOMPLETE")
-    assert "`evalspec label RUN --metric 'tone' --random 50`" in limit["reason"]
+    assert (
+        "`evalspec label latest --metric tone --random 50`, then `evalspec rescore latest agent.yaml`"
+        in limit["reason"]
+    )
 
 
 def test_fail_fast_does_not_trust_the_judge_where_people_may_say_otherwise(rated):

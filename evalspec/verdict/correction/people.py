@@ -1,5 +1,6 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -162,7 +163,8 @@ def consult(
 def _list_doubts(
     found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
-    label = f"`evalspec label RUN --metric '{found.metric}' --random 50`, then `evalspec rescore RUN`"
+    metric = shlex.quote(found.metric)
+    label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
         why = agreement.reason if agreement else NO_LABELS
         yield f"ciGate.judge requires people's labels, and {why}: {label}"
