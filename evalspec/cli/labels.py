@@ -8,7 +8,7 @@ import click
 
 from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
-from evalspec.base.plural import counted, pluralize
+from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labeller import find_labeller
 from evalspec.cli.name_completion import complete_run
@@ -67,8 +67,17 @@ def list_command(run: str, history: bool, person: str | None, as_json: bool) -> 
         hidden = counted(len(every) - len(shown), "label")
         notify(f"{hidden} of others on what {inert(viewer)} has not labelled: hidden, because labels are blind")
     elif not shown:
-        notify("no labels")
+        _say_none(run)
     return ExitCode.OK
+
+
+def _say_none(*runs: str) -> None:
+    """Print that nothing was labelled on runs, and on which others something was."""
+    from evalspec.curation.labels.files import list_labelled_runs
+
+    others = name_some(list_labelled_runs(STORE)[::-1])
+    kept = f"; labels are kept with the run that people looked at, here {others}" if others else ""
+    notify(f"no labels were given on {inert(', '.join(runs))}{kept}")
 
 
 def _render_rows(labels: Sequence[Label]) -> list[str]:
@@ -146,9 +155,13 @@ def export_command(runs: Sequence[str], output: Path | None, history: bool, forc
     if output is None:
         every = [label for run in names for label in list_labels(run, history=history)]
         emit(render_labels(every, JSONL).decode(), nl=False)
+        if not every:
+            _say_none(*names)
         return ExitCode.OK
     count = export_labels(output, names, history=history, force=force)
     notify(f"wrote {counted(count, 'label')} to {inert(str(output))}")
+    if not count:
+        _say_none(*names)
     return ExitCode.OK
 
 
