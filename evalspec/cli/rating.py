@@ -32,7 +32,7 @@ r asks the questions that the judge answers, and the score follows from your ans
 of statements: change, leave out, add. Judge only what the metric measures. Skip what you cannot judge.
 
 The judge's score, its reason and its verdicts are shown after your label. If you change a label after that, only the \
-first one corrects the judge. n writes a note for your next label on this reply."""
+first one corrects the judge, and if you take it back, none does. n writes a note for your next label on this reply."""
 
 
 def open_drawn_session(
@@ -155,6 +155,8 @@ class _RatingSession(TerminalLabelSession):
             return True
         made = self._drawn.record(case, LabelVerdict.RATED, value=given.value, note=self.note, answers=given.answers)
         self.say(f"{case.sample}: you say {made.value:.4g}; u takes it back")
+        if not made.is_blind:
+            self.say("this label does not correct the judge: you have seen the judge's score before")
         self._show_judge(case)
         if self._drawn.stopped:
             self.say(self._drawn.stopped)

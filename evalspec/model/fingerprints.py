@@ -330,6 +330,10 @@ def describe_drift(fingerprint: Fingerprint, drift: JudgeDrift) -> str:
             return f"{asked}, and the judge is the same as far as they show (p {min(drift.p_values):.2g})"
 
 
+_CACHED = {"refusals": "parameters that its endpoint refused"}
+"""What the cache has beside the results of metrics, in words."""
+
+
 def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     """Return notes on the judge: the parameters that its endpoint refused, the models that its replies state, if they
     are not the configured one, and the results that are from the cache.
@@ -341,7 +345,8 @@ def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     if stated and {*stated} != {*configured}:
         said = f"its replies state the model {', '.join(stated)}"
         notes.append(f"the judge is configured as {', '.join(configured)}; {said}")
-    since = "; ".join(f"{metric} (since {said})" for metric, said in sorted(fingerprint.judge_cached.items()))
+    cached = {_CACHED.get(metric, metric): said for metric, said in fingerprint.judge_cached.items()}
+    since = "; ".join(f"{metric} (since {said})" for metric, said in sorted(cached.items()))
     notes += [f"results from the judge's cache: {since}"] if since else []
     notes += [
         f"{dataset}: {metric}: {describe_drift(fingerprint, drift)}"

@@ -399,6 +399,20 @@ def test_a_session_hides_the_judge_until_the_label_is_given(judged):
     assert [(one.question, one.value) for one in made.answers][1:] == [("The customer pays.", 0), ("Nobody pays.", 0)]
 
 
+def test_a_session_says_that_a_second_label_corrects_nothing(many):
+    with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3",
+                  NO_COLOR="1") as session:  # fmt: skip
+        session.expect("quit")
+        session.act("?", "take it back, none does", "quit")
+        session.act("r", "Would you give string_match a 1?", "Esc: go back")
+        session.act("1", "you say 1; u takes it back", "2 of 3", "quit")
+        session.act("u", "took back the label on", "1 of 3", "quit")
+        session.act("r", "Would you give string_match a 1?", "Esc: go back")
+        session.act("2", "you say 0; u takes it back", "this label does not correct the judge: you have seen")
+        assert session.quit()[0] == 0
+    assert people("string_match").scores == ()
+
+
 def test_a_session_that_decides_says_so(many):
     with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--until-decided",
                   NO_COLOR="1") as session:  # fmt: skip
