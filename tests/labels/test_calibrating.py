@@ -92,6 +92,8 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     give(is_kind)
     shown = judged.project("judge", "calibrate", "latest", "--as", "main", "-o", "judge.html")
     assert shown.code == 0
+    use = "evalspec labels use latest --metric tone --for threshold"
+    assert use in " ".join(shown.out.split()), shown.out
     for said in ("sensitivity", "97 %", "82 – 100 %", "2 good only for the judge", "s28", "cross-validated 92 %"):
         assert said in shown.out
     assert "evals/calibrations/main.json" in shown.err
