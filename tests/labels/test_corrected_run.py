@@ -187,3 +187,21 @@ def test_labels_that_chose_a_threshold_say_what_they_did(rated):
         session.record(session.open(), "rated", value=0.0)
     limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
     assert (limit["basis"], limit["value"], correction["labels"]) == ("people", 0.0, 20)
+
+
+def test_labels_until_decided_say_nothing_of_replies_that_changed(rated):
+    """The labelled replies stay, and all others become other ones: whether people like these is unknown."""
+    run(rated)
+    opened = labels.LabelledRun(RunStore(STORE), "latest")
+    session = DrawnSession(opened, "ada", LabelDesign("tone", kind=DrawKind.SEQUENTIAL))
+    while (case := session.open()) is not None:
+        session.record(case, "rated", value=1.0)
+    limit, _ = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["status"], limit["basis"], limit["value"]) == ("PASS", "people", 1.0)
+    kept = {one.sample for one in labels.list_labels(opened.id)}
+    assert 10 < len(kept) < 50
+    rated.replies |= {name: f"Rubbish {name}." for name in rated.replies if name not in kept}
+    limit, correction = tone(run(rated))
+    assert (limit["status"], correction["missing"]) == ("INCOMPLETE", 60 - len(kept))
+    assert correction["interval"][0] < len(kept) / 60
+    assert correction["interval"][1] == 1.0

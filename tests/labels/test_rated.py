@@ -409,6 +409,7 @@ def test_a_session_says_that_a_second_label_corrects_nothing(many):
         session.act("u", "took back the label on", "1 of 3", "quit")
         session.act("r", "Would you give string_match a 1?", "Esc: go back")
         session.act("2", "you say 0; u takes it back", "this label does not correct the judge: you have seen")
+        session.expect("quit")
         assert session.quit()[0] == 0
     assert people("string_match").scores == ()
 

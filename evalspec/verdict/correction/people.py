@@ -1,5 +1,6 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -205,11 +206,32 @@ def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opi
 
 
 def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, confidence: float) -> Corrected:
-    """Return the mean of labels whose number depends on them, with the interval that holds whenever they end."""
+    """Return the mean of labels whose number depends on them, with the interval that holds whenever they end.
+
+    Replies that are as they were when labelled are a part, and the others another one. Without labels, a part may have
+    any score. The parts share the chance of an error.
+    """
+    groups = opinions.groups or [False] * len(opinions.people)
+    labelled = [group for group, said in zip(groups, opinions.people, strict=True) if said is not None]
+    parts = {
+        group: [one for one, other in zip(scores, labelled, strict=True) if other == group] for group in {*labelled}
+    }
+    sizes = {group: sum(other == group for other in groups) for group in parts}
+    total, known = len(groups), sum(sizes.values())
+    level = (1 - confidence) / len(parts)
+    found = [(sizes[group] / total, *_follow_sequence(own, opinions.bounds, level)) for group, own in parts.items()]
+    unknown = [(total - known) / total * bound for bound in opinions.bounds]
+    value, low, high = (math.fsum(share * one[place] for share, *one in found) for place in range(3))
+    ends = value + unknown[0], value + unknown[1]
+    return Corrected(value * total / known, ends, total - known, 0, (low + unknown[0], high + unknown[1]), SEQUENCE)
+
+
+def _follow_sequence(
+    scores: Sequence[PeopleScore], bounds: tuple[float, float], level: float
+) -> tuple[float, float, float]:
+    """Return the mean of scores in the order of their draw, and the ends of its confidence sequence."""
     ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
-    value = sum(ordered) / len(ordered)
-    interval = compute_confidence_sequence(ordered, opinions.bounds, 1 - confidence)[-1]
-    return Corrected(value, (value, value), 0, 0, interval, SEQUENCE)
+    return math.fsum(ordered) / len(ordered), *compute_confidence_sequence(ordered, bounds, level)[-1]
 
 
 def _say_few(count: int) -> str:
