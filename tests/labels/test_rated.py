@@ -331,6 +331,20 @@ def test_dependent_replies_and_missing_thresholds_decide_nothing(many):
         start("string_match", kind=DrawKind.SEQUENTIAL)
 
 
+def test_labels_until_decided_are_not_mixed_with_others(many):
+    ask = ("label", "latest", "--as", "ben", "--metric", "string_match")
+    score(start("string_match", kind=DrawKind.SEQUENTIAL), 8)
+    refused = many.project(*ask, "--random", "9", "--json")
+    said = "the run has labels of --until-decided: mixed with others, they correct nothing. continue with it"
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    score(start("string_match", by="ben", kind=DrawKind.SEQUENTIAL), 8)
+    many.project("labels", "use", "latest", "--metric", "string_match", "--for", "prompt")
+    assert many.project(*ask, "--random", "60", "--json").code == 0
+    score(start("string_match", by="cleo", size=9), 9)
+    with pytest.raises(InvalidInput, match="the run has labels of another draw"):
+        start("string_match", kind=DrawKind.SEQUENTIAL)
+
+
 def test_new_labels_go_where_they_narrow_the_interval_most(many):
     session = start("string_match", kind=DrawKind.STRATIFIED, is_new=True)
     score(session, 12, lambda id: float(int(id[1:]) < 20 or int(id[1:]) % 2))
