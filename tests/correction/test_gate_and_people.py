@@ -157,8 +157,8 @@ def test_the_attempts_at_a_sample_are_one_unit():
 
 def test_limits_that_only_the_judge_meets_are_named():
     limits = (decide(LENIENT, min=0.8), decide(LENIENT, TWO_OF_THREE, min=0.5))
-    limits = (*limits, replace(limits[0], metric="is it kind?"))
-    dataset = DatasetResult(name="qa", selected=200, answered=200, thresholds=limits, samples=(), metrics={})
+    named = replace(limits[0], metric="is it kind?")
+    dataset = DatasetResult(name="qa", selected=200, answered=200, thresholds=(*limits, named), samples=(), metrics={})
     assert list_opinion_notes([dataset], CiGate(), "r-1") == [
         "qa: only the judge says that faithfulness, is it kind? meet their limits. To check it, label replies: "
         "`evalspec label r-1 --metric faithfulness --random 50`, `evalspec "
