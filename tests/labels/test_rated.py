@@ -213,7 +213,9 @@ def test_one_label_without_a_session_is_blind_by_the_callers_word(judged):
         ),
         (["--stratify", "judge"], "--stratify: needs --random"),
         (["--blind"], "--blind: needs --sample"),
-        (["--random", "5", "--sample", "s0"], "--random: belongs to a session"),
+        (["--random", "5", "--sample", "s0"], "--random: needs a metric"),
+        (["--seed", "5", "--sample", "s0", "--verdict", "good"], "--seed: belongs to a session"),
+        (["--new", "--metric", "string_match", "--sample", "s0"], "--new: belongs to a session"),
     ],
 )
 def test_options_of_draws(labelled, options, said):
@@ -329,6 +331,20 @@ def test_dependent_replies_and_missing_thresholds_decide_nothing(many):
         start("string_match", kind=DrawKind.SEQUENTIAL)
 
 
+def test_labels_until_decided_are_not_mixed_with_others(many):
+    ask = ("label", "latest", "--as", "ben", "--metric", "string_match")
+    score(start("string_match", kind=DrawKind.SEQUENTIAL), 8)
+    refused = many.project(*ask, "--random", "9", "--json")
+    said = "the run has labels of --until-decided: mixed with others, they correct nothing. continue with it"
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    score(start("string_match", by="ben", kind=DrawKind.SEQUENTIAL), 8)
+    many.project("labels", "use", "latest", "--metric", "string_match", "--for", "prompt")
+    assert many.project(*ask, "--random", "60", "--json").code == 0
+    score(start("string_match", by="cleo", size=9), 9)
+    with pytest.raises(InvalidInput, match="the run has labels of another draw"):
+        start("string_match", kind=DrawKind.SEQUENTIAL)
+
+
 def test_new_labels_go_where_they_narrow_the_interval_most(many):
     session = start("string_match", kind=DrawKind.STRATIFIED, is_new=True)
     score(session, 12, lambda id: float(int(id[1:]) < 20 or int(id[1:]) % 2))
@@ -395,6 +411,21 @@ def test_a_session_hides_the_judge_until_the_label_is_given(judged):
     (made,) = labels.list_labels()
     assert made.is_blind
     assert [(one.question, one.value) for one in made.answers][1:] == [("The customer pays.", 0), ("Nobody pays.", 0)]
+
+
+def test_a_session_says_that_a_second_label_corrects_nothing(many):
+    with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3",
+                  NO_COLOR="1") as session:  # fmt: skip
+        session.expect("quit")
+        session.act("?", "take it back, none does", "quit")
+        session.act("r", "Would you give string_match a 1?", "Esc: go back")
+        session.act("1", "you say 1; u takes it back", "2 of 3", "quit")
+        session.act("u", "took back the label on", "1 of 3", "quit")
+        session.act("r", "Would you give string_match a 1?", "Esc: go back")
+        session.act("2", "you say 0; u takes it back", "this label does not correct the judge: you have seen")
+        session.expect("quit")
+        assert session.quit()[0] == 0
+    assert people("string_match").scores == ()
 
 
 def test_a_session_that_decides_says_so(many):
