@@ -205,3 +205,38 @@ def test_labels_until_decided_say_nothing_of_replies_that_changed(rated):
     assert (limit["status"], correction["missing"]) == ("INCOMPLETE", 60 - len(kept))
     assert correction["interval"][0] < len(kept) / 60
     assert correction["interval"][1] == 1.0
+
+
+def compare_with_labels(rated, before, after, **policy):
+    """Promote a labelled run, change every reply, label again, and return the outcome of tone against the baseline."""
+    rated.evaluation |= {"thresholds": {}, "ciGate": {"baseline": "main", "maxDrop": {"tone": 0.05}} | policy}
+    run(rated)
+    if before:
+        label(40, before)
+        assert rated("rescore", "latest", "agent.yaml").code in (1, 3)
+    assert rated("runs", "promote", "latest", "--as", "main").code == 0
+    rated.replies = {name: f"New {text}" for name, text in rated.replies.items()}
+    run(rated)
+    if after:
+        label(40, after)
+    outcome = rated("rescore", "latest", "agent.yaml", "--json")
+    return next(one for one in outcome.document["regressions"] if one["metric"] == "tone"), outcome
+
+
+def test_labels_of_both_runs_see_a_drop_that_the_judge_does_not_see(rated):
+    found, outcome = compare_with_labels(rated, lambda number: 1, lambda number: number % 2)
+    assert (found["status"], found["basis"], outcome.code) == ("FAIL", "people", 1)
+    assert -0.7 < found["delta"] < -0.3 and found["interval"][1] < -0.05
+    assert found["reason"].startswith("people see a drop of 0.") and "the judge 0.000" in found["reason"]
+
+
+def test_labels_of_both_runs_exclude_a_drop(rated):
+    strict = {"maxDrop": {"tone": 0.3}, "regression": "notWorse"}
+    found, _ = compare_with_labels(rated, lambda number: number % 2, lambda number: number % 2, **strict)
+    assert (found["status"], found["basis"], found["delta"], found["proven"]) == ("PASS", "people", 0, True)
+
+
+@pytest.mark.parametrize("sides", [(lambda _: 1, None), (None, lambda _: 0)])
+def test_labels_of_one_run_decide_no_difference(rated, sides):
+    found, _ = compare_with_labels(rated, *sides)
+    assert (found["status"], found["basis"], found["delta"]) == ("PASS", None, 0)

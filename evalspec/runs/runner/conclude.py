@@ -177,7 +177,8 @@ def _regressions(
 
     compared = (outline.policy, run_metadata.fingerprint)
     removed = {dataset.name: dataset.removed for dataset in outline.datasets}
-    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
+    people = run_metadata.people
+    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed, people=people)
     if run_metadata.unfinished is not None:
         return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
     second = list_second(run_metadata.second, datasets)
