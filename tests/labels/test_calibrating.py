@@ -1,6 +1,7 @@
 """Calibration of a judge by blind random labels, what it says about other runs, and how stable a judge is."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,38 @@ def test_labels_that_chose_a_threshold_calibrate_and_correct_nothing(judged):
     assert "has no metric 'x'" in judged.project("labels", "use", "--metric", "x", "--for", "prompt").err
     judged.project("labels", "export", judged.id, "-o", "labels.csv")
     assert "threshold" in Path("labels.csv").read_text()
+
+
+@pytest.mark.parametrize("door", ["file", "import"])
+def test_an_older_export_does_not_free_used_labels(judged, door):
+    give(is_kind)
+    project = judged.project
+    assert project("labels", "export", judged.id, "-o", "older.jsonl").code == 0
+    assert project("labels", "use", "latest", "--metric", "tone", "--for", "threshold").code == 0
+    if door == "import":
+        assert project("labels", "import", "older.jsonl", "--json").document["known"] == 40
+    else:
+        project.evaluation["ciGate"] = {"judge": {"labels": "older.jsonl"}}
+    project.write()
+    rescored = project("rescore", "latest", "agent.yaml", "--json").document
+    correction = rescored["datasets"][0]["metrics"]["tone"]["correction"]
+    assert correction is None or correction["value"] is None
+    with pytest.raises(InvalidInput, match="no blind random labels"):
+        labels.calibrate()
+
+
+def test_an_import_brings_the_use_of_labels_along(judged):
+    give(is_kind)
+    project = judged.project
+    project("labels", "export", judged.id, "-o", "older.jsonl")
+    project("labels", "use", "latest", "--metric", "tone", "--for", "threshold")
+    project("labels", "export", judged.id, "-o", "newer.jsonl")
+    shutil.rmtree(STORE / "verdicts")
+    assert project("labels", "import", "older.jsonl", "--json").document["added"] == {judged.id: 40}
+    assert labels.calibrate().metrics[0].labels == 40
+    project("labels", "import", "newer.jsonl")
+    with pytest.raises(InvalidInput, match="no blind random labels"):
+        labels.calibrate()
 
 
 def test_no_labels_are_an_error_with_the_command_that_gives_some(judged):
