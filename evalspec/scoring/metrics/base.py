@@ -55,7 +55,8 @@ class BuildContext(Struct, frozen=True):
     """What a metric may use to build its scorer. Nothing is opened before it is used.
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
-    `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
+    `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared. `dataset`:
+    its name; empty: unknown.
     """
 
     cutoff: int | None
@@ -64,6 +65,7 @@ class BuildContext(Struct, frozen=True):
     rules: RelevanceRules = RelevanceRules()
     parameters: Mapping[str, Value] = {}
     tools: "Tools | None" = None
+    dataset: str = ""
 
 
 class MetricDefinition(Struct, frozen=True):
