@@ -163,7 +163,9 @@ def describe_judge(plan: Plan) -> JudgeDigest | None:
         JudgeDigest(one.model, strip_userinfo(one.base_url), compute_effective_parameters(one), one.wire)
         for one in plan.judge.members
     )
-    return replace(first, panel=tuple(others), combine=plan.judge.combine)
+    if not others:
+        return first
+    return replace(first, panel=tuple(others), combine=plan.judge.combine, missing=plan.judge.missing)
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:
