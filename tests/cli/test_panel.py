@@ -131,7 +131,7 @@ def test_the_plan_and_the_budget_count_every_judge(project, evaluate, judges):
         (
             (),
             {"panel": [{"model": "b", "wire": "anthropic"}]},
-            "the judge's address is for wire chat, and this one speaks anthropic",
+            "the judge's address is for wire chat",
         ),
         ((), {"panel": [{"model": "b"}, {"model": "b", "apiKey": "k"}]}, "two judges of the panel are the same"),
         ((), {"panel": [{"model": "a"}]}, "two judges of the panel are the same"),
