@@ -108,6 +108,27 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     assert labels.read_calibration(MAIN).metrics[0].disagreements == ()
 
 
+def test_the_plan_knows_what_people_said_about_this_rubric(judged):
+    give(is_kind)
+    judged.project.evaluation["ciGate"] = True
+    judged.project.write()
+    assert judged.project("judge", "calibrate", "--as", "main").code == 0
+    older = json.loads(MAIN.read_text()) | {"at": "2020-01-01T00:00:00Z"}
+    older["metrics"][0]["people"] = 0.99
+    MAIN.with_name("older.json").write_text(json.dumps(older))
+
+    def find():
+        judged.project.write()
+        found = judged.project("plan", "agent.yaml", "--json").document["datasets"][0]["labels"]
+        return {one["people"] for one in found if one["isCalibrated"]}
+
+    assert find() == {29 / 40}
+    judged.project.evaluation["judge"]["model"] = "another"
+    assert find() == {29 / 40}
+    judged.project.evaluation["datasets"][0]["metrics"] = [RUBRIC | {"rubric": "Is it short?"}]
+    assert find() == set()
+
+
 def test_only_a_calibration_is_overwritten_and_read(judged):
     give(is_kind)
     MAIN.parent.mkdir(parents=True)
