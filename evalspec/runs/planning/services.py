@@ -11,7 +11,7 @@ from evalspec.base.errors import Problem
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.fields import ManifestModel
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, Parameters
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import JudgePrice, Need
@@ -129,9 +129,10 @@ def _check_answers_end(
     """Check that the length of an answer is limited if a limit of the run has to reserve for it."""
     limits = choose_limits(loaded, options)
     limited = [name for name in ("max_cost", "max_tokens") if getattr(limits, name) is not None]
-    stated = [(JUDGE_PLACE, judge), *(((*JUDGE_PLACE, "panel", at), one) for at, one in enumerate(judge.panel))]
-    for place, one in stated:
-        unlimited = sorted(LIMIT_KEYS.intersection(one.parameters))
+    stated: dict[Place, Parameters] = {JUDGE_PLACE: judge.parameters}
+    stated |= {(*JUDGE_PLACE, "panel", at): one.parameters for at, one in enumerate(judge.panel)}
+    for place, parameters in stated.items():
+        unlimited = sorted(LIMIT_KEYS.intersection(parameters))
         for name in limited if unlimited else ():
             message = (
                 f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
