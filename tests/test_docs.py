@@ -25,6 +25,7 @@ from evalspec.inputs.manifest.fields import Extensible, Lenient, ManifestModel
 from evalspec.model import Need
 from evalspec.scoring.metrics.base import METRICS
 from evalspec.scoring.metrics.text import compute_word_match
+from evalspec.targets.agents.wire import WIRES, ToolPart
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -209,6 +210,12 @@ def test_every_dataset_field_is_explained():
 
     table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
     assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)
+
+
+def test_what_each_protocol_shows_of_tools():
+    table = rows(sections(DOCS / "how-to" / "agents.md", 2)["Tools"])
+    said = {name: cells for names, *cells in table for name in re.findall("`(.+?)`", names)}
+    assert said == {wire.name: ["yes" if part in wire.shows else "–" for part in ToolPart] for wire in WIRES}
 
 
 def test_the_name_to_install_is_one_name():

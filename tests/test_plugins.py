@@ -236,6 +236,7 @@ OWN_REPLIES = {
     "anthropic": {"content": [{"type": "text", "text": "You do."}], "stop_reason": "end_turn"},
     "ollama": {"message": {"role": "assistant", "content": "You do."}, "done": True},
     "openai-compatible": {"choices": [{"message": {"content": "You do."}, "finish_reason": "stop"}]},
+    "openai-responses": {"output": [{"type": "message", "content": [{"type": "output_text", "text": "You do."}]}]},
 }
 
 

@@ -55,6 +55,7 @@ class Options(LimitOptions, total=False):
     repeat: Repeats
     judge_repeat: Repeats
     no_content: bool
+    allow_actions: bool
     no_cache: bool
     fresh: bool
     retriever: str | None

@@ -65,7 +65,7 @@ from evalspec.scoring.judge.wire import (
 from evalspec.scoring.metrics.base import BuildContext, Metric, MetricDefinition
 from evalspec.scoring.metrics.columns import read_values
 from evalspec.scoring.metrics.functions import MetricFunction, metric
-from evalspec.targets.agents.wire import ReplyReader, RequestBuilder, StreamReader, Wire
+from evalspec.targets.agents.wire import ReplyReader, RequestBuilder, StreamReader, ToolPart, Wire
 from evalspec.targets.retrievers.base import (
     Deletes,
     Hit,
@@ -126,6 +126,7 @@ __all__ = [
     "StoredExchanges",
     "StreamReader",
     "TextVectors",
+    "ToolPart",
     "Usage",
     "Wire",
     "Written",

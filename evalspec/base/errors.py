@@ -104,6 +104,9 @@ class StoreError(Unmeasurable):
 Kind = TypeVar("Kind", bound="ServiceError")
 
 
+_REFUSALS = (413, 425, 429)
+
+
 class ServiceError(EvalspecError):
     """One request to a service (agent, retriever, judge, embeddings) gave no usable reply.
 
@@ -133,12 +136,23 @@ class ServiceError(EvalspecError):
         self.fatal = fatal
         self.status = status
         self.reply = reply
+        self.acted = False
+        """Whether code of the user may have acted before the request failed."""
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether the service certainly did not act on the request: it was not reached, or it refused it for load."""
+        return not self.acted and (self.unreachable or self.status in _REFUSALS)
 
     def named(self, kind: type[Kind], name: str) -> Kind:
         """Return a copy of this error of another kind, with a name before its message: `search: …`."""
         named = kind(f"{name}: {self}")
         vars(named).update(vars(self))
         return named
+
+
+class EnvironmentFailed(ServiceError):
+    """The world that an agent acts on could not be reset or read, so the attempt says nothing about the agent."""
 
 
 class RetrieverError(ServiceError):

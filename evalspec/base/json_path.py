@@ -8,7 +8,7 @@ The functions `match` and `search` have a time limit: people write the patterns,
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from itertools import islice
@@ -79,6 +79,32 @@ def select_values(text: str, value: Any) -> list[Any]:
     return _find(_compile(text).full, value)
 
 
+def locate_values(text: str, value: Any) -> list[tuple[str | int, ...]]:
+    """Return the place of each value that a query selects, as keys and indexes.
+
+    Raises:
+        ServiceError: the query cannot be applied.
+    """
+    return [tuple(node.location) for node in _find_nodes(_compile(text).full, value)]
+
+
+def render_location(place: Sequence[str | int]) -> str:
+    """Return a place as JSONPath."""
+    return "$" + "".join(
+        f".{step}" if isinstance(step, str) and step.isidentifier() else f"[{step!r}]" for step in place
+    )
+
+
+def count_items(text: str, value: Any, lists: Collection[str]) -> int:
+    """Return how many items of lists with one of these keys have values that a query matches.
+
+    Raises:
+        ServiceError: the query fails on this value.
+    """
+    places = [node.location for node in _find_nodes(_compile(text).full, value)]
+    return len({place[index + 1] for place in places for index, key in enumerate(place[:-1]) if key in lists})
+
+
 def read_list(
     value: Any, text: str, key: str, convert: Callable[[Any], T | None], expected: str = "strings"
 ) -> tuple[T, ...]:
@@ -114,6 +140,11 @@ def mentions(value: Any, text: str) -> bool:
 def as_string(value: Any) -> str | None:
     """Return text unchanged; None for anything else."""
     return value if isinstance(value, str) else None
+
+
+def as_object(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object unchanged; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 def as_id(value: Any) -> str | None:
@@ -212,11 +243,15 @@ def _has(find: Any, text: object, pattern: object) -> bool:
 
 
 def _find(query: Any, value: Any) -> list[Any]:
+    return [node.value for node in _find_nodes(query, value)]
+
+
+def _find_nodes(query: Any, value: Any) -> list[Any]:
     import jsonpath_rfc9535 as jsonpath
 
     _ENDS_AT.set(monotonic() + PATTERN_SECONDS)
     try:
-        return [node.value for node in query.find(value)]
+        return list(query.find(value))
     except TimeoutError as error:
         message = f"the pattern of {_shown(query)} takes longer than {PATTERN_SECONDS:g} s on this reply"
         raise ServiceError(f"{message}; write one without nested repetitions") from error

@@ -24,7 +24,8 @@ _CUT = "…[cut by evalspec after 1,000,000 characters]"
 _WRAPPERS = ("function", "functionCall", "function_call", "toolCall", "tool_call")
 _NAMES = ("name", "tool_name", "toolName", "tool")
 _ARGUMENTS = ("arguments", "args", "input", "input_parameters", "parameters", "tool_input", "toolInput", "kwargs")
-_IDS = ("id", "call_id", "tool_call_id", "tool_use_id", "toolCallId")
+_IDS = ("call_id", "tool_call_id", "tool_use_id", "toolCallId", "id")
+"""Keys of the id that a call and its result share. With another key beside it, `id` is that of the item alone."""
 _RESULTS = ("result", "output", "response", "content")
 _OF_RESULTS = ("function_call_output", "tool_result", "tool-result", "mcp_call_output")
 _FAILURES = ("is_error", "isError")
@@ -105,7 +106,7 @@ def _add_results(message: Mapping[str, Any], calls: list[ToolCall]) -> None:
 def _add_result(item: Mapping[str, Any], calls: list[ToolCall]) -> None:
     """Give a result to the call with its id; without an id, to the first of its name that has none."""
     result, error = _read_outcome(item)
-    wanted = next((item[key] for key in reversed(_IDS) if isinstance(item.get(key), str)), None)
+    wanted = next((item[key] for key in _IDS if isinstance(item.get(key), str)), None)
     name = item.get("name")
     for place, call in enumerate(calls):
         is_open = not call.is_answered and (name is None or call.name == name)

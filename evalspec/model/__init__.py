@@ -37,6 +37,7 @@ from evalspec.model.exchanges import (
     JudgeUsage,
     SearchTrace,
     Usage,
+    World,
     add_usage,
     is_cut_off,
     known_finish_reason,
@@ -50,7 +51,7 @@ from evalspec.model.runs import (
     StageLatency,
     describe_reuse,
 )
-from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample, Turn
+from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, ExpectedState, Message, Need, Sample, Turn
 from evalspec.model.scores import (
     Attempt,
     Cause,
@@ -120,6 +121,7 @@ __all__ = [
     "DroppedTriple",
     "Exchange",
     "ExpectedCall",
+    "ExpectedState",
     "FlagAlarm",
     "FlagPeriod",
     "FlagRate",
@@ -160,6 +162,7 @@ __all__ = [
     "Variance",
     "Verdict",
     "VerdictStatus",
+    "World",
     "add_usage",
     "describe_reuse",
     "is_cut_off",

@@ -3,10 +3,11 @@
 import json
 import operator
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import astuple, replace
 
 from evalspec.base.foreign_text import normalize
@@ -183,15 +184,23 @@ class SearchTrace(Record, frozen=True):
     oddities: Oddities = {}
 
 
+class World(Record, frozen=True):
+    """The state of the world that an agent acts on, before and after an attempt; UNSET: nobody looked."""
+
+    before: Any | UnsetType = UNSET
+    after: Any | UnsetType = UNSET
+
+
 class AgentReply(Record, frozen=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
     `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
-    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a
-    conversation, of which the other fields are the whole. `trace`: the time to the first token of
-    a stream, or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before
-    reranking, None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a conversation, of which
+    the other fields are the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream,
+    or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
+    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
+    `unread_usage`: the keys of a usage that is given, but has no token counts that evalspec can read.
     """
 
     response: str
@@ -206,6 +215,8 @@ class AgentReply(Record, frozen=True):
     finish_reason: str | None = None
     steps: int | None = None
     turns: "tuple[AgentTurn, ...]" = ()
+    world: World | None = None
+    unread_usage: str | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -216,6 +227,7 @@ class AgentReply(Record, frozen=True):
             trace=self.trace,
             finish_reason=known_finish_reason(self.finish_reason),
             steps=self.steps,
+            unread_usage=None if self.unread_usage is None else "its keys were not kept",
         )
 
     @property
@@ -238,22 +250,26 @@ class AgentTurn(Record, frozen=True):
 
 
 def join_turns(turns: Sequence[AgentTurn]) -> AgentReply:
-    """Return a conversation as one reply: the last answer, all calls, and the sums of what was measured.
+    """Return a conversation as one reply."""
+    return replace(join_replies([turn.reply for turn in turns]), turns=tuple(turns))
 
-    A sum is unknown if one of its parts is.
+
+def join_replies(replies: Sequence[AgentReply]) -> AgentReply:
+    """Return several replies as one: the last answer, all calls, and the sums of what was measured.
+
+    A sum is unknown if one of its parts is. If some replies show calls, the others made none.
     """
-    replies = [turn.reply for turn in turns]
     calls: list[ToolCall] = []
     for reply in replies:
         first = calls[-1].step + 1 if calls else 0
         calls += [replace(call, step=first + call.step) for call in reply.tool_calls or ()]
     return replace(
         replies[-1],
-        tool_calls=None if any(reply.tool_calls is None for reply in replies) else tuple(calls),
+        tool_calls=tuple(calls) or (None if any(reply.tool_calls is None for reply in replies) else ()),
         usage=add_up([reply.usage for reply in replies]),
         latency_ms=_add_known([reply.latency_ms for reply in replies]),
         steps=_add_known([reply.steps for reply in replies]),
-        turns=tuple(turns),
+        unread_usage=next((reply.unread_usage for reply in replies if reply.unread_usage is not None), None),
     )
 
 
@@ -278,12 +294,20 @@ def known_finish_reason(finish_reason: str | None) -> str | None:
     return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
 
 
+class FailureCause(StrEnum):
+    """What made an attempt fail: the agent's reply, the world that it acts on, or the simulated user."""
+
+    REPLY = "reply"
+    ENVIRONMENT = "environment"
+    USER = "user"
+
+
 class Exchange(Record, frozen=True):
     """One sample with its reply or its error: the input of every metric. One of `reply` and `error` is set.
 
     `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
     requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
-    was asked; None if unknown.
+    was asked; None if unknown. `cause`: of an error.
     """
 
     sample: Sample
@@ -293,6 +317,7 @@ class Exchange(Record, frozen=True):
     retries: int | None = None
     question_digest: str | None = None
     request_digest: str | None = None
+    cause: FailureCause = FailureCause.REPLY
 
     @property
     def response(self) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.model.base import Record
 from evalspec.model.corrections import Controls, PeopleScores
-from evalspec.model.exchanges import AgentReply, Exchange, JudgeUsage, SearchTrace
+from evalspec.model.exchanges import AgentReply, Exchange, FailureCause, JudgeUsage, SearchTrace
 from evalspec.model.samples import Sample
 from evalspec.model.scores import Attempt, SampleStatus, Score
 
@@ -49,12 +49,13 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
     question_digest: str | None = None
     request_digest: str | None = None
     retrieved_texts: tuple[str, ...] | None = None
+    cause: FailureCause = FailureCause.REPLY
 
     @property
     def doubtful(self) -> Iterable[Any]:
         """See StoredRecord."""
         reply = self.reply
-        return () if reply is None else (reply.tool_calls, reply.latency_ms, reply.usage, reply.trace)
+        return () if reply is None else (reply.tool_calls, reply.latency_ms, reply.usage, reply.trace, reply.world)
 
     @classmethod
     def of(cls, dataset: str, attempt: int, exchange: Exchange) -> "ReplyRecord":
@@ -70,6 +71,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
             exchange.answer_digest,
             exchange.question_digest,
             exchange.request_digest,
+            cause=exchange.cause,
         )
 
     def to_exchange(self, sample: Sample) -> Exchange:
@@ -82,6 +84,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
             self.retries,
             self.question_digest,
             self.request_digest,
+            self.cause,
         )
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
@@ -106,7 +109,9 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
         """Return the record with measurements only. `instead`: replaces an error message."""
         error = None if self.error is None else instead
         reply = None if self.reply is None else self.reply.without_texts()
-        return ReplyRecord(self.dataset, self.id, self.attempt, reply, error, self.unreachable, self.retries)
+        return ReplyRecord(
+            self.dataset, self.id, self.attempt, reply, error, self.unreachable, self.retries, cause=self.cause
+        )
 
 
 class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
@@ -130,6 +135,26 @@ class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
     def without_texts(self, instead: str) -> "ScoresRecord":
         """Return the record with measurements only. `instead`: replaces the reason of a score without a value."""
         return replace(self, scores={metric: score.without_texts(instead) for metric, score in self.scores.items()})
+
+
+class TurnRecord(StoredRecord, frozen=True, tag_field="kind", tag="turn"):
+    """One turn of a conversation that is under way, so that a killed run can go on from it. `place` counts from 0.
+
+    `reply`: None: the attempt began again, so the earlier turns of this session count only in the usage.
+    """
+
+    dataset: str
+    id: str
+    attempt: int
+    session: str
+    place: int
+    user: str
+    reply: AgentReply | None
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        return () if self.reply is None else (self.reply.tool_calls, self.reply.usage, self.reply.world)
 
 
 class TextRecord(StoredRecord, frozen=True, tag_field="kind", tag="text"):
@@ -171,7 +196,9 @@ class ControlsRecord(StoredRecord, frozen=True, tag_field="kind", tag="controls"
     milliseconds: int = 0
 
 
-LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord | ControlsRecord
+LogRecord = (
+    ReplyRecord | TurnRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord | ControlsRecord
+)
 LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
 
@@ -213,6 +240,8 @@ NEVER_HIDDEN = frozenset(
         "line",
         "digest",
         "retrieved_texts",
+        "session",
+        "place",
         "answer_digest",
         "question_digest",
         "request_digest",

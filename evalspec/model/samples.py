@@ -33,6 +33,7 @@ class Need(StrEnum):
     RETRIEVED_IDS = "retrieved ids"
     CANDIDATE_IDS = "ids before reranking"
     EXPECTED_TOOLS = "expected_tools"
+    EXPECTED_STATE = "expected_state"
     JUDGE = "judge"
     EMBEDDINGS = "embeddings"
 
@@ -55,6 +56,20 @@ class Turn(Record, frozen=True, omit_defaults=True):
     user: str
     references: tuple[str, ...] = ()
     expected_tools: tuple[ExpectedCall, ...] | None = None
+
+
+class ExpectedState(Record, frozen=True, omit_defaults=True):
+    """What the world should be like after an attempt.
+
+    `values`: by JSONPath query, a JSON value that may have matchers. `nothing_else`: whether all else has to be as
+    before; None: as the manifest says. `ignore`: queries of what may change anyway. `within`: seconds; None: as the
+    manifest says.
+    """
+
+    values: Mapping[str, Any]
+    nothing_else: bool | None = None
+    ignore: tuple[str, ...] = ()
+    within: float | None = None
 
 
 class Sample(Record, frozen=True):
@@ -90,6 +105,7 @@ class Sample(Record, frozen=True):
     forbidden_tools: tuple[str, ...] | None = None
     max_steps: int | None = None
     turns: tuple[Turn, ...] = ()
+    expected_state: ExpectedState | None = None
     session: str | None = None
 
     @property

@@ -61,6 +61,10 @@ CHUNKS = as_json(*({"choices": [{"index": 0, "delta": {"content": part}}]} for p
 MAPPING = {"answer": "$.delta", "error": "$.failure", "done": {"path": "$.end"}}
 CUSTOM = {"protocol": "custom", "request": {"q": "{{input}}"}, "response": MAPPING}
 DELTAS = as_json(*({"delta": part} for part in PARTS))
+RESPONSE = anthropic(
+    *({"type": "response.output_text.delta", "output_index": 0, "delta": part} for part in PARTS),
+    {"type": "response.completed", "response": {"status": "completed", "output": []}},
+)
 STREAMS = (
     Stream("text", {}, sse(*PARTS), no_end=True),
     Stream("agentspec", {}, sse(*as_json(*({"response": part} for part in PARTS))), no_end=True),
@@ -98,6 +102,8 @@ STREAMS = (
         ),
         NDJSON,
     ),
+    Stream("responses", {"protocol": "openai-responses"}, RESPONSE),
+    Stream("responses-mapped", {"protocol": "openai-responses", "response": {"answer": "$.delta"}}, RESPONSE),
     Stream(
         "custom",
         {"protocol": "custom", "request": {"q": "{{input}}"}, "response": MAPPING},
@@ -251,7 +257,8 @@ def test_an_error_in_the_middle_is_no_answer(stream):
     is_lines = stream.content_type == NDJSON
     inserted = (error,) if is_lines else ("event: error", f"data: {error}", "")
     ends = [0, *(at + 1 for at, line in enumerate(stream.lines) if is_lines or not line)]
-    has_end = stream.lines[-2] == "data: [DONE]" or stream.name in {"anthropic", "ollama", "custom", "custom-lines"}
+    own_ends = {"anthropic", "ollama", "responses", "custom", "custom-lines"}
+    has_end = stream.lines[-2] == "data: [DONE]" or stream.name in own_ends
     for at in ends[:-1] if has_end else ends:
         broken = replace(stream, lines=(*stream.lines[:at], *inserted, *stream.lines[at:]))
         assert "overloaded" in str(read(broken, broken.body))

@@ -165,6 +165,13 @@ def test_mapped_events_join_answers_and_keep_the_last_of_the_rest():
     assert reply == AgentReply("Paris", ("final",), ("2",), None, Usage(3, 4))
 
 
+def test_mapped_parts_of_one_event_are_joined():
+    parts = [{"text": "Hm.", "thought": True}, {"text": "Pa"}, {"text": "ri"}]
+    settings = {"response": {"answer": "$.candidates[0].content.parts[?@.thought != true].text"}}
+    events = ({"candidates": [{"content": {"parts": some}}]} for some in (parts, parts[:1], [{"text": "s"}]))
+    assert gather(settings, *map(json.dumps, events)).response == "Paris"
+
+
 @pytest.mark.parametrize("settings", [PLAIN, {"response": {"answer": "$.delta"}}])
 def test_an_error_in_an_event_that_says_nothing_is_none(settings):
     assert gather(settings, '{"delta": "Paris", "error": null}', '{"error": {}}').response == "Paris"

@@ -62,6 +62,7 @@ class TestAgentSpec:
         ("reply", "says"),
         [
             ({"reply": "r", "took": 1}, "its keys are: reply, took; set chatEndpoint.response.answer"),
+            ({"object": "response"}, "its keys are: object; set chatEndpoint.protocol: openai-responses"),
             ({"choices": [], "id": "x"}, "its keys are: choices, id; set chatEndpoint.protocol: openai-compatible"),
             ("Paris", "expected a JSON object"),
             ([], "but it is a list"),
@@ -344,6 +345,17 @@ REPLY = {
 FULL = {"contexts": "$.docs[*].text", "contextIds": "$.docs[*].id", "toolCalls": "$.calls", "usage": "$.tokens"}
 
 
+PARTS = [{"text": "Hm.", "thought": True}, {"text": "Pa"}, {"functionCall": {}}, {"text": "ris"}]
+GEMINI = {"candidates": [{"content": {"parts": PARTS}}]}
+RESPONSE = {
+    "output": [
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        {"type": "message", "content": [{"type": "output_text", "text": "Pa"}]},
+        {"type": "message", "content": [{"type": "output_text", "text": "ris"}]},
+    ]
+}
+
+
 class TestMapping:
     def test_all_parts(self):
         reply = read_reply(REPLY, custom(**FULL))
@@ -405,27 +417,48 @@ class TestMapping:
             ({"a": 42}, "$.a", "is a number, not a string"),
             ({"a": None}, "$.a", "is null, not a string"),
             ({"a": {"text": "x"}}, "$.a", "is an object, not a string"),
-            ({"a": ["x", "y"]}, "$.a[*]", "there are 2 values at $.a[*] (response.answer), but exactly one string"),
+            ({"a": ["x", 2]}, "$.a[*]", "one of the 2 values at $.a[*] (response.answer) is a number, not a string"),
+            ({"a": ["x", None]}, "$.a[*]", "is null, not a string"),
             ({"a": ["x"]}, "$.a", "is a list, not a string"),
             ([], "$.a", "it is a list"),
+            (
+                {"candidates": [{"text": "Paris"}, {"text": "Rome"}]},
+                "$.candidates[*].text",
+                "the texts at $.candidates[*].text (response.answer) are of 2 answers, but evalspec reads one",
+            ),
         ],
     )
-    def test_the_answer_is_exactly_one_string(self, reply, query, says):
+    def test_the_answer_is_text(self, reply, query, says):
         assert says in failure(reply, custom(answer=query))
 
     @pytest.mark.parametrize(
-        "usage",
+        ("query", "parts"),
         [
-            None,
-            {},
-            {"input_tokens": 1},
-            {"input_tokens": "1", "output_tokens": 2},
-            {"input_tokens": -1, "output_tokens": 2},
-            [1, 2],
+            ("$.candidates[0].content.parts[?@.thought != true].text", GEMINI),
+            ("$.candidates[*].content.parts[?@.thought != true].text", GEMINI),
+            ("$.output[*].content[*].text", {"output": RESPONSE["output"][1:]}),
+            ("$.output[?@.type == 'message'].content[*].text", RESPONSE),
         ],
     )
-    def test_usage_of_another_shape_is_unknown(self, usage):
-        assert read_reply({"a": "x", "usage": usage}, custom(usage="$.usage")).usage is None
+    def test_texts_in_several_parts_are_joined_in_their_order(self, query, parts):
+        assert read_reply(parts, custom(answer=query)).response == "Paris"
+
+    @pytest.mark.parametrize(
+        ("usage", "unread"),
+        [
+            (None, None),
+            ({}, None),
+            ({"input_tokens": 1}, "its keys are: input_tokens"),
+            ({"input_tokens": "1", "output_tokens": 2}, "its keys are: input_tokens, output_tokens"),
+            ({"input_tokens": -1, "output_tokens": 2}, "its keys are: input_tokens, output_tokens"),
+            ([1, 2], "it is a list"),
+        ],
+    )
+    def test_usage_of_another_shape_is_unknown(self, usage, unread):
+        reply = read_reply({"a": "x", "usage": usage}, custom(usage="$.usage"))
+        assert (reply.usage, reply.unread_usage) == (None, unread)
+        completion = {"choices": [{"message": {"content": "x"}}], "usage": usage}
+        assert read_reply(completion, TestOpenAi.settings).unread_usage == unread
 
     def test_tool_calls_none_made_is_not_unknown(self):
         settings = custom(toolCalls="$.calls[*]")
@@ -436,7 +469,8 @@ class TestMapping:
     @given(ANY_JSON)
     @example({"a\n\x1b[31m": 1})
     def test_any_reply_is_read_or_refused_with_an_agent_error(self, value):
-        for settings in (endpoint(), TestOpenAi.settings, custom(**FULL), custom(answer="$..a", contexts="$..*")):
+        own = (TestOpenAi.settings, endpoint(protocol="openai-responses"))
+        for settings in (endpoint(), *own, custom(**FULL), custom(answer="$..a", contexts="$..*")):
             try:
                 reply = read_reply(value, settings)
             except ServiceError as error:

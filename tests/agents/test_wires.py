@@ -1,58 +1,18 @@
 """The wires of Anthropic and Ollama, and mapped streams: requests, whole replies and streams, over HTTP."""
 
-import asyncio
 import json
 import re
 
 import pytest
 
+from agents.asking import TURNS, ask, endpoint, events, failure, lines
 from evalspec.base.errors import ServiceError
-from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import FIRST_TOKEN, Message, Sample, ToolCall, Usage
-from evalspec.targets.agents.base import AgentTarget
-from evalspec.targets.agents.http import HttpAgent
+from evalspec.model import FIRST_TOKEN, Sample, ToolCall, Usage
 from evalspec.targets.agents.wire import build_request, read_reply
-from evalspec.targets.http.routes import choose_route
-from servers.faulty_agent import Answer, sse
+from servers.faulty_agent import sse
 
-TURNS = (Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Yes?"), Message("user", "Where?"))
 ANTHROPIC = {"protocol": "anthropic", "model": "claude", "streaming": True}
 OLLAMA = {"protocol": "ollama", "model": "llama", "streaming": True}
-
-
-def endpoint(settings):
-    return ChatEndpoint.model_validate(settings)
-
-
-def ask(agent, settings, answer):
-    """The reply to one request that is answered so."""
-    agent.mode = answer
-
-    async def send():
-        http = HttpAgent(AgentTarget(agent.url, endpoint(settings)), choose_route(agent.url))
-        try:
-            return await http.ask(Sample("s", "Where?"))
-        finally:
-            await http.aclose()
-
-    return asyncio.run(send())
-
-
-def failure(agent, settings, answer):
-    with pytest.raises(ServiceError) as caught:
-        ask(agent, settings, answer)
-    return caught.value
-
-
-def lines(*values, content_type="application/x-ndjson"):
-    body = "".join(f"{value if isinstance(value, str) else json.dumps(value)}\n" for value in values)
-    return Answer(body=body.encode(), content_type=content_type)
-
-
-def events(*values):
-    """A stream of Anthropic, whose events have their type twice."""
-    body = "".join(f"event: {value['type']}\ndata: {json.dumps(value)}\n\n" for value in values)
-    return Answer(body=body.encode(), content_type="text/event-stream; charset=utf-8")
 
 
 START = {
@@ -244,6 +204,25 @@ def test_time_to_first_token_has_thresholds_and_a_table(project, agent):
     assert "first_token" in project("report", "latest").out
     agent.mode = lines({"message": {"content": "Paris"}} | LAST, content_type="application/json")
     assert project.evaluate().code == 3  # unknown is not 0
+
+
+def test_a_usage_that_cannot_be_read_is_the_reason_of_an_undecided_threshold(project, agent):
+    agent.reply = {"text": "Paris", "usage": {"words_in": 3, "words_out": 4}}
+    project.dataset("qa", [{"id": "s", "input": "?", "expected": "Paris"}], metrics=["string_match"])
+    response = {"answer": "$.text", "usage": "$.usage"}
+    project.api = {"url": agent.url, "chatEndpoint": {"response": response}}
+    project.evaluation |= {"thresholds": {"tokens_mean": 100}, "ciGate": True}
+    says = "the usage of the reply has no token counts that evalspec can read; its keys are: words_in, words_out"
+    outcome = project.evaluate("--json")
+    assert outcome.code == 3
+    score = outcome.document["datasets"][0]["samples"][0]["scores"]["tokens_mean"]
+    assert (score["status"], score["cause"], score["reason"]) == ("not_applicable", "reply", says)
+    assert says in " ".join(project("report").out.split())
+    hidden = project.evaluate("--json", "--no-content")
+    assert hidden.code == 3
+    written = [path for path in project.folder.rglob(".evalspec/**/*.json*") if hidden.document["runId"] in str(path)]
+    assert written
+    assert not any("words_in" in path.read_text() for path in written)
 
 
 def test_an_unknown_protocol(project):

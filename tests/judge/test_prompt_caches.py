@@ -104,6 +104,56 @@ def messages(**more):
         ),
         "Bedrock, written": ({"inputTokens": 50, "outputTokens": 9, "cacheWriteInputTokens": 30}, Usage(80, 9, 0, 30)),
         "Bedrock": ({"inputTokens": 50, "outputTokens": 9, "cacheReadInputTokens": 30}, Usage(80, 9, 30)),
+        "LangChain": (
+            {"input_tokens": 50, "output_tokens": 9, "input_token_details": {"cache_read": 30, "cache_creation": 5}},
+            Usage(50, 9, 30, 5),
+        ),
+        "evalspec": (
+            {"input_tokens": 50, "output_tokens": 9, "cached_input_tokens": 30, "cache_write_input_tokens": 5},
+            Usage(50, 9, 30, 5),
+        ),
+        "AI SDK 5": ({"inputTokens": 50, "outputTokens": 9, "cachedInputTokens": 30}, Usage(50, 9, 30)),
+        "AI SDK 6": (
+            {"inputTokens": 50, "outputTokens": 9, "inputTokenDetails": {"cacheReadTokens": 30, "cacheWriteTokens": 5}},
+            Usage(50, 9, 30, 5),
+        ),
+        "a provider of the AI SDK": (
+            {"inputTokens": {"total": 50, "cacheRead": 30, "cacheWrite": 5}, "outputTokens": {"total": 9}},
+            Usage(50, 9, 30, 5),
+        ),
+        "AI SDK 4": ({"promptTokens": 50, "completionTokens": 9, "totalTokens": 59}, Usage(50, 9)),
+        "Gemini": (
+            {
+                "promptTokenCount": 50,
+                "cachedContentTokenCount": 30,
+                "toolUsePromptTokenCount": 7,
+                "candidatesTokenCount": 9,
+                "thoughtsTokenCount": 100,
+            },
+            Usage(57, 109, 30),
+        ),
+        "Gemini in Python": (
+            {"prompt_token_count": 50, "candidates_token_count": 9, "thoughts_token_count": None},
+            Usage(50, 9),
+        ),
+        "thoughts that are no count": (
+            {"promptTokenCount": 50, "candidatesTokenCount": 9, "thoughtsTokenCount": "many"},
+            None,
+        ),
+        "Cohere": (
+            {
+                "billed_units": {"input_tokens": 5.0, "output_tokens": 9.0},
+                "tokens": {"input_tokens": 71.0, "output_tokens": 9.0},
+                "cached_tokens": 64,
+            },
+            Usage(71, 9, 64),
+        ),
+        "Cohere, what is billed": ({"billed_units": {"input_tokens": 5, "output_tokens": 9}}, Usage(5, 9)),
+        "LangChain4j": ({"inputTokenCount": 50, "outputTokenCount": 9, "totalTokenCount": 59}, Usage(50, 9)),
+        "Microsoft.Extensions.AI": (
+            {"inputTokenCount": 50, "outputTokenCount": 9, "cachedInputTokenCount": 30},
+            Usage(50, 9, 30),
+        ),
         "whole floats": (chat(prompt_tokens=125.0, completion_tokens=4.8e1, cached_tokens=7.0), Usage(125, 48, 7)),
         "a part of a token": (chat(prompt_tokens=12.5), None),
         "not a number": (chat(prompt_tokens=float("nan")), None),
@@ -113,7 +163,7 @@ def messages(**more):
         "no other count": ({"cached_tokens": 7}, None),
     }.values(),
 )
-def test_cached_tokens_are_read_in_every_spelling(said, usage):
+def test_tokens_are_read_in_every_spelling(said, usage):
     assert read_usage(said) == usage
 
 

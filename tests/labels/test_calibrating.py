@@ -93,6 +93,8 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     give(is_kind)
     shown = judged.project("judge", "calibrate", "latest", "--as", "main", "-o", "judge.html")
     assert shown.code == 0
+    use = "evalspec labels use latest --metric tone --for threshold"
+    assert use in " ".join(shown.out.split()), shown.out
     for said in ("sensitivity", "97 %", "82 – 100 %", "2 good only for the judge", "s28", "cross-validated 92 %"):
         assert said in shown.out
     assert "evals/calibrations/main.json" in shown.err
@@ -283,7 +285,11 @@ def test_a_kept_calibration_corrects_another_run_for_show(judged):
     assert found["tippingPoint"] == pytest.approx((1 - 0.8 - 0.7 / 29) / 0.3)
     assert found["said"] == "the limit is met unless specificity is below 0.59; it was 0.82 in the calibration"
     shown = judged.project("judge", "apply", "main").out
-    for said in ("if the judge errs as it did on", "nobody labelled this run", "unless specificity is below 0.59"):
+    for said in (
+        "if the judge errs as it did on",
+        "these shares decide no threshold",
+        "unless specificity is below 0.59",
+    ):
         assert said in " ".join(shown.split())
 
 
@@ -332,7 +338,7 @@ def test_a_stable_judge_flips_nothing_and_needs_one_grade(judged):
 def test_a_run_without_repeats_names_the_command(judged):
     refused = judged.project("judge", "stability")
     assert refused.code == 2
-    assert f"evalspec rescore {judged.id} --judge-repeat 3" in refused.err
+    assert f"evalspec rescore {judged.id} agent.yaml --judge-repeat 3" in refused.err
 
 
 def test_a_run_without_a_judge_has_nothing_to_calibrate(labelled):

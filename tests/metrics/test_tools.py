@@ -13,7 +13,7 @@ from msgspec import UNSET
 from evalspec.base.json_matching import matches
 from evalspec.model import AgentReply, Cause, Exchange, ExpectedCall, Sample, ScoreStatus, ToolCall
 from evalspec.scoring.metrics import tools
-from evalspec.scoring.tool_matching import Comparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
 
 VALUES = [0, 1, 1.0, "1", True, None]
 WANTED = [*VALUES, {"any": True}, {"near": 1, "tolerance": 0.5}, {"absent": True}]
@@ -76,7 +76,7 @@ def has_subsequence(expected, made):
 
 
 def check_against_brute_force(expected, made):
-    compared = Comparison(expected, made)
+    compared = CallComparison(expected, made)
     table = {
         (row, column): (fits(e, m), share(e, m)) for row, e in enumerate(expected) for column, m in enumerate(made)
     }
@@ -90,9 +90,9 @@ def check_against_brute_force(expected, made):
     assert count_pairs(compared) == best_count
     assert are_exact(compared) == any(len(e := expected) == len(o) and all(map(fits, e, o)) for o in orders)
     assert are_in_order(compared) == any(has_subsequence(expected, order) for order in orders)
-    pairs = pair_by_arguments(compared)
-    taken = [pair.made for pair in pairs if pair.made is not None]
-    found = (sum(pair.share == 1 for pair in pairs), len(taken), sum(pair.share for pair in pairs))
+    assigned = pair_by_arguments(compared)
+    taken = [one.made for one in assigned if one.made is not None]
+    found = (sum(one.share == 1 for one in assigned), len(taken), sum(one.share for one in assigned))
     assert len(set(taken)) == len(taken)
     assert found[:2] == best_worth[:2] and found[2] == pytest.approx(float(best_worth[2]))
 

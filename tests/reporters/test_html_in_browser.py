@@ -28,6 +28,7 @@ from evalspec.model import (
     StoredExchange,
     Summary,
     Threshold,
+    ToolCall,
 )
 from evalspec.reports.base import no_exchanges
 from evalspec.reports.html import render_html
@@ -429,6 +430,9 @@ def evil_run() -> Run:
     )
 
 
+EVIL_CALLS = (ToolCall(EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL),)
+
+
 def evil_exchanges() -> list[StoredExchange]:
     answers = [EVIL * 6_000, *[EVIL] * (len(EVIL_IDS) - 1)]
     evidence = {"statements": [{"statement": EVIL, "reason": EVIL, "verdict": 0}], "__proto__": EVIL}
@@ -439,7 +443,9 @@ def evil_exchanges() -> list[StoredExchange]:
             1,
             Exchange(
                 Sample(sample_id, EVIL, (EVIL,), reference_contexts=(EVIL,), qrels={"__proto__": 1, EVIL: 1}),
-                AgentReply(answer, (EVIL, EVIL), ("__proto__", EVIL), ({EVIL: EVIL},)),
+                AgentReply(
+                    answer, (EVIL, EVIL), ("__proto__", EVIL), (ToolCall(EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL),)
+                ),
             ),
             scores,
         )

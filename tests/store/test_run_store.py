@@ -15,7 +15,7 @@ import pytest
 
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.inputs.manifest.references import References
-from evalspec.model import AgentReply, Exchange, Sample, Score
+from evalspec.model import AgentReply, Exchange, Sample, Score, ToolCall
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.log import LOG_RECORD, ReplyRecord, ScoresRecord, TextRecord
 from evalspec.runs.store.log_records import read_log
@@ -201,7 +201,7 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     references.resolve("$env:TOKEN")
     references.resolve("$env:WORD")
     sample = Sample("q-1", "hi")
-    calls = ({"name": "get", "arguments": {"header": [f"Bearer {secret}"], secret: 1}},)
+    calls = (ToolCall("get", {"header": [f"Bearer {secret}"], secret: 1}),)
     with RunStore(tmp_path).create(NOW, redact=references.redact_data) as log:
         log.write_description(Fingerprint(embeddings={"headers": {"Authorization": f"Bearer {secret}"}}), {})
         log.append(
@@ -212,7 +212,7 @@ def test_secrets_are_redacted_by_value_before_json_escapes_them(tmp_path):
     replied, failed, scored = list_records(log.folder)  # a variable that holds an ordinary word leaves it readable
     assert replied.reply.response == f"it is {TOKEN}"
     assert replied.reply.retrieved_contexts == (TOKEN,)
-    assert replied.reply.tool_calls == ({"name": "get", "arguments": {"header": [f"Bearer {TOKEN}"], TOKEN: 1}},)
+    assert replied.reply.tool_calls == (ToolCall("get", {"header": [f"Bearer {TOKEN}"], TOKEN: 1}),)
     assert failed.error == f"refused {TOKEN}"
     score = scored.scores["m"]
     assert (score.reason, score.evidence) == (f"says {TOKEN}", {"seen": [TOKEN]})

@@ -64,8 +64,8 @@ def label(
     return add_label(opened, case, verdict, by, value=value, note=note, is_blind=is_blind, answers=answers)
 
 
-def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE) -> int:
-    """Record that people's blind scores have helped to choose a prompt or a threshold, and return their number.
+def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE) -> list[Label]:
+    """Record that people's blind scores have helped to choose a prompt or a threshold, and return them.
 
     They no longer correct or calibrate the metric: what was chosen by them looks better on them than it is.
 
@@ -85,7 +85,7 @@ def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE
         raise InvalidInput(explain_unknown("metric", metric, names, opened.id))
     given = [one for one in opened.files.read_all() if one.metric == metric and one.is_blind and one.used_for is None]
     matched = (pair for target, own in group_by_target(given).items() for pair in opened.list_matches(target, own))
-    wanted = {hash_label(one) for one, match in matched if match is LabelMatch.COUNTS}
+    wanted = {hash_label(one): one for one, match in matched if match is LabelMatch.COUNTS}
     if not wanted:
         fix = f"label replies: evalspec label {opened.id} --metric '{metric}' --random 50"
         raise InvalidInput(f"run {opened.id} has no blind labels of {metric} that were used for nothing yet", fix)
@@ -94,7 +94,9 @@ def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE
         return replace(label, used_for=use) if hash_label(label) in wanted else label
 
     root = opened.files.root
-    return sum(replace_labels(root, name, mark, dry_run=False) for name in list_labelled_runs(root))
+    for name in list_labelled_runs(root):
+        replace_labels(root, name, mark, dry_run=False)
+    return [*wanted.values()]
 
 
 def add_label(

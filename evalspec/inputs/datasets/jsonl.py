@@ -23,6 +23,7 @@ from pydantic import (
     StrictInt,
     StrictStr,
     Tag,
+    field_validator,
     model_validator,
 )
 
@@ -31,12 +32,13 @@ from evalspec.base.foreign_text import inert, normalize
 from evalspec.base.json_matching import list_bad_matchers
 from evalspec.base.jsonl import MAX_DEPTH
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
+from evalspec.inputs.datasets.expected_states import read_expected_state, render_expected_state
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.inputs.manifest.yaml_source import render_path
-from evalspec.model import HIGHEST_GRADE, ExpectedCall, Message, Sample, Turn
+from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, Turn
 from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
@@ -236,6 +238,12 @@ class JsonlSample(BaseModel):
     expected_tools: list[JsonlCall] | None = Field(
         None, description="The calls of tools that the agent should make, in order; an empty list: none."
     )
+    expected_state: dict[StrictStr, Any] | None = Field(
+        None,
+        description="The state of the world after the attempt, by JSONPath query; matchers may stand for values. "
+        "`nothing_else: true`: all else is as before, but for what the queries of `ignore` select. `within`: how long "
+        "that may take, such as 5s.",
+    )
     forbidden_tools: list[Text] | None = Field(None, description="Names of tools that the agent must not call.")
     max_steps: Annotated[StrictInt, Field(ge=1)] | None = Field(
         None, description="How often the agent may call its model."
@@ -257,6 +265,14 @@ class JsonlSample(BaseModel):
         first = value["turns"][0] if value["turns"] else None
         said = first.get("user") if isinstance(first, dict) else None
         return {"input": said if isinstance(said, str) and said else "?", "expected": ""} | value
+
+    @field_validator("expected_state")
+    @classmethod
+    def _is_a_state(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
+        """Raise a ValueError for what no state has."""
+        if given is not None:
+            read_expected_state(given)
+        return given
 
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> "JsonlSample":
@@ -330,7 +346,13 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         forbidden_tools=_tuple(record.forbidden_tools),
         max_steps=record.max_steps,
         turns=turns,
+        expected_state=_read_state(record),
     )
+
+
+def _read_state(record: JsonlSample | PlainSample) -> ExpectedState | None:
+    given = None if isinstance(record, PlainSample) else record.expected_state
+    return None if given is None else read_expected_state(given)
 
 
 def _read_turns(record: JsonlSample | PlainSample) -> tuple[Turn, ...]:
@@ -411,6 +433,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         "expected_tools": to_builtins(sample.expected_tools),
         "forbidden_tools": _list(sample.forbidden_tools),
         "max_steps": sample.max_steps,
+        "expected_state": None if sample.expected_state is None else render_expected_state(sample.expected_state),
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }

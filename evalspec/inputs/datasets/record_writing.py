@@ -35,6 +35,7 @@ _COMPARED = {
     "expected_tools": "which tools should be called",
     "forbidden_tools": "which tools must not be called",
     "max_steps": "how many steps are allowed",
+    "expected_state": "what the world should be like afterwards",
     "turns": "what the user says after the first turn",
     "tags": "the tags",
     "metadata": "the metadata",

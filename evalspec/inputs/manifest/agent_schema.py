@@ -63,7 +63,8 @@ class ChatEndpoint(Extensible):
 
     path: StrictStr = Field(
         "/v1/chat",
-        description="Path under the url, for POST. Default for anthropic: /v1/messages; for ollama: /api/chat.",
+        description="Path under the url, for POST. Default for openai-responses: /v1/responses; for anthropic: "
+        "/v1/messages; for ollama: /api/chat.",
     )
     protocol: Name | None = Field(
         None,
@@ -71,12 +72,14 @@ class ChatEndpoint(Extensible):
         "and reads the first text among `response`, `message` and `content`.",
     )
     model: Name | None = Field(
-        None, description="The model named in requests of openai-compatible, anthropic and ollama. Default: agent."
+        None,
+        description="The model named in requests of openai-compatible, openai-responses, anthropic and ollama. "
+        "Default: agent.",
     )
     parameters: dict[StrictStr, Any] = Field(
         default_factory=dict,
-        description="Further keys of requests of openai-compatible, anthropic and ollama, such as max_tokens; null "
-        "leaves out a key that evalspec would send.",
+        description="Further keys of requests of openai-compatible, openai-responses, anthropic and ollama, such as "
+        "max_tokens; null leaves out a key that evalspec would send.",
     )
     headers: dict[str, StrictStr] = Field(
         default_factory=dict,
@@ -93,7 +96,8 @@ class ChatEndpoint(Extensible):
     )
     streaming: StrictBool | None = Field(
         None,
-        description="Whether to request streamed replies from openai-compatible, anthropic and ollama. Default: false.",
+        description="Whether to request streamed replies from openai-compatible, openai-responses, anthropic and "
+        "ollama. Default: false.",
     )
     timeout_seconds: Seconds = Field(
         30.0, description="Seconds for one attempt, from sending to the last byte of the reply; --timeout overrides it."

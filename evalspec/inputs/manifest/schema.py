@@ -14,6 +14,7 @@ from pydantic import Field, StrictStr, field_validator
 
 from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants, UntitledKeys
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig
@@ -36,6 +37,9 @@ class EvaluationConfig(WithThresholds, Extensible):
     )
     datasets: list[DatasetConfig] = Field(
         default_factory=list, min_length=1, description="Required to evaluate; a manifest without datasets is valid."
+    )
+    environment: EnvironmentConfig | None = Field(
+        None, description="The world that the agent acts on: how to reset it, and how to see what became of it."
     )
     tools: Name | list[Name | dict[StrictStr, Any]] | dict[Name, dict[StrictStr, Any]] | None = Field(
         None,

@@ -180,6 +180,8 @@ def _list_facts(row: AttemptRow) -> list[tuple[str, str]]:
     facts += [(f"{stage} time", render_latency(time)) for stage, time in row.attempt.timings_ms.items()]
     if reply is not None and reply.usage is not None:
         facts.append(("tokens", f"{reply.usage.input_tokens:,} in, {reply.usage.output_tokens:,} out"))
+    if reply is not None and reply.unread_usage is not None:
+        facts.append(("tokens", f"unknown: the usage has no counts that evalspec can read; {reply.unread_usage}"))
     finish = row.attempt.finish_reason
     return facts + ([("finish reason", finish)] if finish else [])
 

@@ -9,9 +9,11 @@ from msgspec import Struct
 
 from evalspec.base.errors import InvalidInput, Problem, ServiceError
 from evalspec.base.output_files import Input
+from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
 from evalspec.model import JudgePrice, Need
@@ -29,6 +31,7 @@ from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
+    ENVIRONMENT_PLACE,
     JUDGE_PLACE,
     check_batch,
     choose_limits,
@@ -84,6 +87,7 @@ class Plan(Struct, frozen=True):
     partial: bool
     baseline: Path | None = None
     unchecked: int = 0
+    environment: EnvironmentConfig | None = None
 
     @property
     def total(self) -> int:
@@ -159,7 +163,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
     unchecked = _check_questions(draft, replies or {}, datasets)
     asks_agent = any(dataset.retriever is None for dataset in datasets)
-    target = resolve_target(loaded, url, options.timeout, draft.problems) if url and asks_agent else None
+    target = resolve_target(loaded, url, options.timeout, draft.problems, draft.tools) if url and asks_agent else None
     needs = needs_of(datasets)
     judge = _resolve_services(draft, needs)
     _check_routes(draft, target, judge, needs)
@@ -191,7 +195,25 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
         baseline=baseline,
         unchecked=unchecked,
+        environment=_resolve_environment(draft) if asks_agent else None,
     )
+
+
+def _resolve_environment(draft: Draft) -> EnvironmentConfig | None:
+    """Return the environment with its references resolved.
+
+    Raises:
+        InvalidInput: a reference has no value, or a tool that destroys has no world that can be reset.
+    """
+    config = draft.loaded.manifest.spec.evaluation.environment
+    if config is not None:
+        config = resolve_config(config, ENVIRONMENT_PLACE, draft.loaded, draft.problems)
+    destructive = sorted(name for name, tool in (draft.tools or {}).items() if tool.annotations.destructive_hint)
+    if config is None and destructive and not draft.options.allow_actions:
+        fix = "declare spec.evaluation.environment, or pass --allow-actions if the agent acts on nothing real"
+        draft.add(TOOLS_PLACE, f"the tool {destructive[0]} can destroy, and no environment is declared", fix)
+    draft.raise_problems()
+    return config
 
 
 def _name_module(target: str) -> str:

@@ -37,8 +37,10 @@ from evalspec.runs.planning.services import (
     ENDPOINT_PLACE,
     JUDGE_PLACE,
     check_endpoint,
+    check_environment,
     check_judge_wire,
     check_limits,
+    check_tools,
     needs_from_mapping,
     resolve_judge,
 )
@@ -123,6 +125,8 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems, draft.warnings)
+    check_environment(draft.loaded, draft.problems)
+    check_tools(draft.loaded, draft.tools, draft.problems)
     check_judge_wire(draft.loaded, draft.problems)
     check_limits(draft.loaded, draft.options, draft.problems)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():

@@ -8,6 +8,7 @@ from msgspec.structs import asdict, replace
 
 from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.json_text import compute_digest
+from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, split_column
@@ -180,8 +181,8 @@ class MetricFinder(Struct):
         skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
         narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key not in (RANGE, TURNS)}
         bounds = definition.bounds_of(rules) if definition.bounds_of else definition.bounds
-        folder = self.loaded.path.parent
-        context = BuildContext(spec.cutoff, folder, self.services, rules, own, self.tools, self.dataset)
+        folder, world = self.loaded.path.parent, self.environment
+        context = BuildContext(spec.cutoff, folder, self.services, rules, own, self.tools, world, self.dataset)
         return Metric(
             name=str(name_column(definition, spec, values)),
             definition=definition,
@@ -195,9 +196,20 @@ class MetricFinder(Struct):
                 "entry": _describe_own(entry) if entry.rubric or entry.scorer else {},
                 "parameters": dict(values),
                 "rules": asdict(rules),
+                **({"environment": self._describe_environment()} if definition.reads_environment else {}),
                 **({"tools": _digest_tools(self.tools)} if definition.reads_tools else {}),
             },
         )
+
+    @property
+    def environment(self) -> EnvironmentConfig | None:
+        """The world that the agent acts on."""
+        return self.loaded.manifest.spec.evaluation.environment
+
+    def _describe_environment(self) -> dict[str, Any]:
+        """Return what scores depend on of the environment."""
+        kept = {"nothing_else", "ignore"}
+        return self.environment.model_dump(mode="json", include=kept) if self.environment else {}
 
     def _root(self, definition: MetricDefinition, rules: RelevanceRules) -> Metric | None:
         """Return the metric that this one is derived from."""

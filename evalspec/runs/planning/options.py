@@ -44,6 +44,8 @@ class RunOptions(Struct, frozen=True):
     `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
     `slice`, `held_out`: use only that slice of a gold set, or its held-out share.
 
+    `allow_actions`: ask an agent whose tools can destroy, although no environment is declared.
+
     `dry_run`: the plan is only shown, so the project's code is not imported.
 
     `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
@@ -79,6 +81,7 @@ class RunOptions(Struct, frozen=True):
     fail_fast: bool = False
     batch: bool = False
     dry_run: bool = False
+    allow_actions: bool = False
     agent: Callable[[Any], Any] | None = None
     stored: Mapping[str, frozenset[str]] | None = None
     only: Mapping[str, frozenset[str]] | None = None

@@ -10,10 +10,14 @@ from pydantic.alias_generators import to_camel
 from evalspec.base.errors import Problem
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
 from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, Parameters
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
+from evalspec.inputs.manifest.tool_schema import Tools
 from evalspec.inputs.manifest.yaml_source import Place
+from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.options import RunOptions
 from evalspec.scoring.judge.budget import SpendingLimits, name_option
@@ -22,7 +26,8 @@ from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
-from evalspec.targets.agents.wire import WIRES, find_wire
+from evalspec.targets.agents.tool_desk import ToolDesk
+from evalspec.targets.agents.wire import DEFAULT_WIRE, WIRES, find_wire
 from evalspec.targets.http.template import list_placeholders
 
 _ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
@@ -31,6 +36,7 @@ _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=ManifestModel)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
+ENVIRONMENT_PLACE: Place = ("spec", "evaluation", "environment")
 LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
 API_PLACE: Place = ("spec", "api")
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
@@ -198,6 +204,33 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
             warnings.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message, _NO_ROOT_FILTER))
 
 
+def check_environment(loaded: LoadedManifest, problems: list[Problem]) -> None:
+    """Check that attempts in worlds of their own can be told apart by the agent."""
+    spec = loaded.manifest.spec
+    config, endpoint = spec.evaluation.environment, spec.api.chat_endpoint
+    if config is None or not config.isolated or endpoint.session_header is not None:
+        return
+    if "session" in list_placeholders([endpoint.path, *endpoint.headers.values(), endpoint.request]):
+        return
+    message = f"isolated needs {SESSION} in the agent's requests"
+    fix = "add it to chatEndpoint.path, headers or request, or remove isolated"
+    problems.append(loaded.problem((*ENVIRONMENT_PLACE, "isolated"), message, fix))
+
+
+def check_tools(loaded: LoadedManifest, tools: Tools | None, problems: list[Problem]) -> None:
+    """Check the functions of tools that evalspec plays, and that the agent's protocol lets it."""
+    played = {name: tool for name, tool in (tools or {}).items() if tool.is_answered}
+    for name, tool in played.items():
+        for message in check_target(loaded.path.parent, tool.python) if tool.python else ():
+            problems.append(loaded.problem(TOOLS_PLACE, f"{name}: {message}"))
+    api = loaded.manifest.spec.api
+    wire = WIRES.find(api.chat_endpoint.protocol or DEFAULT_WIRE)
+    if played and (api.python is not None or (wire is not None and wire.add_results is None)):
+        able = ", ".join(one.name for one in WIRES if one.add_results is not None)
+        message = f"'{next(iter(played))}' has an answer, but only calls of a bare model are answered, by {able}"
+        problems.append(loaded.problem(TOOLS_PLACE, message, "set chatEndpoint.protocol, or remove result and python"))
+
+
 def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:
     """Return the needs that the mapped reply satisfies."""
     mapping = endpoint.response
@@ -249,8 +282,10 @@ def _explain_placeholder(url: str | None) -> tuple[str, str] | None:
     return "a placeholder is not replaced in a URL", "put it into chatEndpoint.path or the request"
 
 
-def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem]) -> AgentTarget:
-    """Return the endpoint with its references resolved."""
+def resolve_target(
+    loaded: LoadedManifest, url: str, timeout: float | None, problems: list[Problem], tools: Tools | None = None
+) -> AgentTarget:
+    """Return the endpoint with its references resolved. `tools`: those that the agent has."""
     endpoint = resolve_config(loaded.manifest.spec.api.chat_endpoint, ENDPOINT_PLACE, loaded, problems)
     if timeout is not None:
         endpoint = endpoint.model_copy(update={"timeout_seconds": timeout})
@@ -258,4 +293,6 @@ def resolve_target(loaded: LoadedManifest, url: str, timeout: float | None, prob
     if wire.path is not None and "path" not in endpoint.model_fields_set:
         endpoint = endpoint.model_copy(update={"path": wire.path})
     headers = {**wire.headers, **endpoint.headers}
-    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers)
+    played = tools is not None and any(tool.is_answered for tool in tools.values())
+    desk = ToolDesk(tools, loaded.path.parent) if tools is not None and played else None
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers, desk)

@@ -20,6 +20,7 @@ from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     ENDPOINT_PLACE,
+    ENVIRONMENT_PLACE,
     JUDGE_PLACE,
     resolve_embeddings,
     resolve_judge,
@@ -35,6 +36,12 @@ _USES: Mapping[Place, Act] = {
     (*RETRIEVERS_PLACE, "*", "http", "url"): Act.CONNECT,
     (*RETRIEVERS_PLACE, "*", "path"): Act.KEEP_STORE,
     (*_DATASETS_PLACE, "loader"): Act.IMPORT,
+    (*ENVIRONMENT_PLACE, "state"): Act.CONNECT,
+    (*ENVIRONMENT_PLACE, "state", "url"): Act.CONNECT,
+    (*ENVIRONMENT_PLACE, "state", "python"): Act.IMPORT,
+    (*ENVIRONMENT_PLACE, "reset"): Act.CONNECT,
+    (*ENVIRONMENT_PLACE, "reset", "url"): Act.CONNECT,
+    (*ENVIRONMENT_PLACE, "reset", "python"): Act.IMPORT,
 }
 """Places in the manifest to the act of their values. `*` matches any name; list indexes are omitted."""
 
@@ -56,6 +63,7 @@ def check_trust(draft: Draft) -> None:
         EMBEDDINGS_PLACE: True,
         RETRIEVERS_PLACE: True,
         _DATASETS_PLACE: True,
+        ENVIRONMENT_PLACE: not draft.options.has_replies,
     }
     evaluation = draft.loaded.manifest.spec.evaluation
     for config, place in ((evaluation.judge, JUDGE_PLACE), (evaluation.embeddings, EMBEDDINGS_PLACE)):

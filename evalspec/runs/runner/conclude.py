@@ -128,7 +128,7 @@ def conclude(
         *_copy_notes(datasets),
         *_few_notes(datasets),
         *list_control_notes(run_metadata.controls),
-        *list_opinion_notes(datasets, outline.policy),
+        *list_opinion_notes(datasets, outline.policy, run_id),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(

@@ -137,7 +137,9 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
         return Score.skipped(metric.skip_reason or "not computed")
     if exchange.reply is None and not metric.definition.scores_failures:
         is_stopped = (exchange.error or "").startswith(OUT_OF_TIME)
-        return Score.failed(f"no usable reply: {exchange.error}", Cause.STOPPED if is_stopped else Cause.REPLY)
+        return Score.failed(
+            f"no usable reply: {exchange.error}", Cause.STOPPED if is_stopped else Cause(exchange.cause)
+        )
     if exchange.reply is not None and exchange.reply.ends_in_calls and metric.definition.scores_answers:
         return Score.not_applicable("the reply ends in tool calls, so there is no answer", Cause.REPLY)
     try:

@@ -1,14 +1,13 @@
 """The targets of a run: the agent for its datasets. retriever_targets.py has those of the other datasets."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.model import Exchange, Sample
 from evalspec.runs.planning.build import Plan
-from evalspec.runs.runner.conversing import Ask, converse
+from evalspec.runs.runner.conversing import PLAIN, Conversation, NoTurnLog, Performer, TurnLog
 from evalspec.runs.runner.worker_pool import Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
@@ -93,28 +92,61 @@ class JobTarget(Struct, Generic[Job]):
         await self.pool.ask_all(self.jobs)
 
 
-def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener) -> JobTarget[Job]:
-    """Return the agent as a target. Each worker gets its own Agent.
+def open_agent(
+    plan: Plan,
+    jobs: Jobs[Job],
+    receive: Receive[Job],
+    progress: ProgressListener,
+    open_log: Callable[[Job], TurnLog],
+) -> JobTarget[Job]:
+    """Return the agent as a target. Each worker gets its own Agent. `open_log`: keeps the turns of a job.
 
     Raises:
         ValueError: The plan has no agent.
     """
     name = "the agent"
     if plan.agent is not None:
-        return _open_own_agent(name, plan, jobs, receive, progress)
+        return _open_own_agent(name, plan, jobs, receive, progress, open_log)
     if plan.target is None:
         raise ValueError("the plan has no agent")
     from evalspec.targets.agents.http import HttpAgent
     from evalspec.targets.http.routes import choose_route
 
     target, route = plan.target, choose_route(plan.target.url)
-    perform = partial(converse, is_stateful=target.endpoint.is_stateful)
-    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, target.endpoint.max_retries, perform)
-    return JobTarget(name, pool, jobs)
+    retries = target.endpoint.max_retries
+    performer, surround = _open_performer(plan, Conversation(is_stateful=target.endpoint.is_stateful), retries)
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log)
+    return JobTarget(name, pool, jobs, surround)
+
+
+def _open_performer(
+    plan: Plan, conversation: Conversation, retries: int
+) -> tuple[Performer, Callable[[JobTarget[Job]], Awaitable[None]] | None]:
+    """Return what makes attempts, and what surrounds all of them: the environment, if the plan has one."""
+    config = plan.environment
+    if config is None:
+        return conversation, None
+    from evalspec.runs.runner.acting import Acting
+    from evalspec.targets.worlds import EnvironmentAccess
+
+    world = EnvironmentAccess(config, plan.loaded.path.parent)
+
+    async def ask_and_close(target: JobTarget[Job]) -> None:
+        try:
+            await target.ask()
+        finally:
+            await world.aclose()
+
+    return Acting(world, conversation, retries), ask_and_close
 
 
 def _open_own_agent(
-    name: str, plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
+    name: str,
+    plan: Plan,
+    jobs: Jobs[Job],
+    receive: Receive[Job],
+    progress: ProgressListener,
+    open_log: Callable[[Job], TurnLog],
 ) -> JobTarget[Job]:
     """Return the user's agent as a target. Workers close their own instances of a class."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
@@ -123,14 +155,14 @@ def _open_own_agent(
     async def query_and_report(target: JobTarget[Job]) -> None:
         is_complete = False
         try:
-            await target.ask()
+            await (surround or JobTarget.ask)(target)
             is_complete = True
         finally:
             for notice in () if is_complete else agent.notices:
                 progress.say(notice)  # there is no report
 
-    perform = partial(converse, is_stateful=False)
-    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, perform)
+    performer, surround = _open_performer(plan, Conversation(is_stateful=False), 0)
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log)
     return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 
 
@@ -140,9 +172,18 @@ def open_pool(
     receive: Receive[Job],
     jobs: Jobs[Job],
     retries: int,
-    perform: Callable[[Sample, Ask], Awaitable[AgentReply]] = lambda sample, ask: ask(sample),
+    performer: Performer = PLAIN,
+    open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
 ) -> WorkerPool[Job]:
-    """Return the workers of a target. `perform`: makes an attempt of one or more requests."""
+    """Return the workers of a target."""
     concurrency = min(plan.options.concurrency, len(jobs))
     find_end = plan.services.budget.find_time_out
-    return WorkerPool(create, receive, concurrency=concurrency, max_retries=retries, find_end=find_end, perform=perform)
+    return WorkerPool(
+        create,
+        receive,
+        concurrency=concurrency,
+        max_retries=retries,
+        find_end=find_end,
+        performer=performer,
+        open_log=open_log,
+    )

@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from evalspec.base.errors import ServiceError, Unmeasurable
+from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
-from evalspec.runs.runner.conversing import Ask
+from evalspec.model.exchanges import FailureCause
+from evalspec.runs.runner.conversing import PLAIN, AttemptContext, NoTurnLog, Performer, TurnLog
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
 from evalspec.verdict.stats import compute_statistic
@@ -72,9 +73,9 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `perform`: makes an attempt of one or more requests.
-    `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
-    consumer limits the replies in memory.
+    `find_end`: returns why nothing more is to be sent, or None. `open_log`: keeps the turns of a job. `performer`:
+    makes an attempt of one or more requests. `on_exchange` is awaited for each job as soon as it has a reply or has
+    failed. The worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(
@@ -85,9 +86,11 @@ class WorkerPool(Generic[Job]):
         concurrency: int,
         max_retries: int,
         find_end: Callable[[], str | None] = lambda: None,
-        perform: Callable[[Sample, Ask], Awaitable[AgentReply]] = lambda sample, ask: ask(sample),
+        performer: Performer = PLAIN,
+        open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
     ) -> None:
-        self._perform = perform
+        self._performer = performer
+        self._open_log = open_log
         self._find_end = find_end
         self._open_agent = open_agent
         self._on_exchange = on_exchange
@@ -127,13 +130,13 @@ class WorkerPool(Generic[Job]):
         agent = self._open_agent()
         try:
             for job, sample in remaining:
-                exchange = await self._exchange(agent, sample)
+                exchange = await self._exchange(agent, job, sample)
                 self.failed += exchange.reply is None
                 await self._on_exchange(job, exchange)
         finally:
             await agent.aclose()
 
-    async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
+    async def _exchange(self, agent: Agent, job: Job, sample: Sample) -> Exchange:
         if end := self._breaker.down or self._find_end():
             return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True)
         failed: list[ServiceError] = []
@@ -143,13 +146,16 @@ class WorkerPool(Generic[Job]):
                 lambda: self._limit.run(lambda: self._attempt(agent, one)),
                 self._max_retries,
                 lambda error, _wait: failed.append(error),
+                may_repeat=lambda error: error.is_refusal or not self._performer.acts,
             )
 
         try:
-            reply = await self._perform(sample, ask)
+            reply = await self._performer.perform(sample, AttemptContext(ask, failed.append, self._open_log(job)))
         except ServiceError as error:
             self._breaker.saw_failure(error)
-            return Exchange(sample, error=str(error), unreachable=error.unreachable, retries=len(failed))
+            cause = FailureCause.ENVIRONMENT if isinstance(error, EnvironmentFailed) else FailureCause.REPLY
+            unreachable = error.unreachable and cause is FailureCause.REPLY
+            return Exchange(sample, error=str(error), unreachable=unreachable, retries=len(failed), cause=cause)
         self._breaker.saw_reply()
         return Exchange(sample, reply=reply, retries=len(failed))
 

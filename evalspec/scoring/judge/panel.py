@@ -9,6 +9,7 @@ from msgspec import Struct
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.model import Cause, Score, ScoreStatus
+from evalspec.model.scores import WITHOUT
 
 
 class Panel(Struct, frozen=True):
@@ -43,7 +44,7 @@ class Panel(Struct, frozen=True):
         if value is None:
             reason = f"no value has a majority: {shown}"
             return Score(ScoreStatus.FAILED, None, reason, (), Cause.OTHER, {"panel": said})
-        left_out = f"; without {', '.join(name for name, _ in missing)}" if missing else ""
+        left_out = f"{WITHOUT}{', '.join(name for name, _ in missing)}" if missing else ""
         reason = f"{self.combine} of {counted(len(values), 'judge')}: {shown}{left_out}"
         return Score.scored(value, reason, {"panel": said}, values)
 

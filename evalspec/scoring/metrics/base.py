@@ -13,6 +13,7 @@ from evalspec.model import STAGES, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
 
 if TYPE_CHECKING:
+    from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
     from evalspec.inputs.manifest.tool_schema import Tools
     from evalspec.scoring.judge.panel import Panel
     from evalspec.scoring.judge.services import JudgeServices
@@ -55,8 +56,8 @@ class BuildContext(Struct, frozen=True):
     """What a metric may use to build its scorer. Nothing is opened before it is used.
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
-    `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared. `dataset`:
-    its name; empty: unknown.
+    `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
+    `environment`: the world that it acts on. `dataset`: its name; empty: unknown.
     """
 
     cutoff: int | None
@@ -65,6 +66,7 @@ class BuildContext(Struct, frozen=True):
     rules: RelevanceRules = RelevanceRules()
     parameters: Mapping[str, Value] = {}
     tools: "Tools | None" = None
+    environment: "EnvironmentConfig | None" = None
     dataset: str = ""
 
 
@@ -87,6 +89,10 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    is_of_whole: bool = False
+    """Whether it scores a conversation as a whole, not turn by turn."""
+    reads_environment: bool = False
+    """Whether scores depend on what the manifest says about the environment."""
     reads_tools: bool = False
     """Whether scores depend on the declared tools."""
     version: int = 1

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, Score, is_cut_off
+from evalspec.model.exchanges import FailureCause
 from evalspec.scoring.metrics.base import MetricDefinition
 from evalspec.scoring.metrics.functions import define_metric, metric
 
@@ -69,6 +70,7 @@ LATENCIES = tuple(_define_all())
     direction=Direction.LOWER,
     implicit=True,
     scores_failures=True,
+    is_of_whole=True,
     scores_answers=False,
     usual_limits=(None, 0.5),
     is_binary=True,
@@ -78,6 +80,8 @@ def error_rate(exchange: Exchange) -> Score:
 
     An unreachable agent has no error rate: that is a failure to measure, not a failed threshold.
     """
+    if exchange.cause is not FailureCause.REPLY:
+        return Score.failed(exchange.error or "", Cause(exchange.cause))
     if exchange.unreachable:
         return Score.failed(f"the agent was not reached: {exchange.error}", Cause.REPLY)
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
@@ -87,6 +91,7 @@ def error_rate(exchange: Exchange) -> Score:
     direction=Direction.LOWER,
     implicit=True,
     scores_failures=True,
+    is_of_whole=True,
     scores_answers=False,
     usual_limits=(None, 0.5),
 )
@@ -101,6 +106,10 @@ def retry_rate(exchange: Exchange) -> Score:
 def tokens_mean(exchange: Exchange) -> Score:
     """Input and output tokens of a reply, as the agent counts them."""
     usage = exchange.reply.usage if exchange.reply else None
+    unread = exchange.reply.unread_usage if exchange.reply else None
+    if unread is not None:
+        reason = f"the usage of the reply has no token counts that evalspec can read; {unread}"
+        return Score.not_applicable(reason, Cause.REPLY)
     if usage is None:
         return Score.not_applicable("the reply does not report its usage", Cause.REPLY)
     return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})

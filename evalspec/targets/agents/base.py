@@ -1,13 +1,16 @@
 """The interface of an agent, and its address."""
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
+
+if TYPE_CHECKING:
+    from evalspec.targets.agents.tool_desk import ToolDesk
 
 
 class Agent(Protocol):
@@ -33,8 +36,12 @@ def add_times(reply: AgentReply, started: float, finished: float, first_token_at
 
 
 class AgentTarget(Struct, frozen=True):
-    """The address of an agent: `url` includes the path, and references in `headers` are resolved."""
+    """The address of an agent: `url` includes the path, and references in `headers` are resolved.
+
+    `desk`: answers the calls of a bare model.
+    """
 
     url: str
     endpoint: ChatEndpoint
     headers: Mapping[str, str] = field(default_factory=dict)
+    desk: "ToolDesk | None" = None

@@ -7,14 +7,16 @@ and anything after it is ignored.
 import asyncio
 import codecs
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import httpx
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
 from evalspec.base.jsonl import parse_json
@@ -69,12 +71,22 @@ class HttpAgent:
         await self._client.aclose()
 
     async def _exchange(self, sample: Sample) -> AgentReply:
-        endpoint = self._target.endpoint
-        url = fill_url(self._target.url, sample)
-        content = json.dumps(build_request(sample, endpoint), allow_nan=False).encode()
+        endpoint, desk = self._target.endpoint, self._target.desk
+        wire, request = find_wire(endpoint), build_request(sample, endpoint)
         headers = fill_headers(self._filled, sample)
         if endpoint.session_header:
             headers.setdefault(endpoint.session_header, sample.session or uuid4().hex)
+        send_one = partial(self._send, fill_url(self._target.url, sample), headers)
+        if desk is None or wire.declare_tool is None or wire.add_results is None:
+            return await send_one(request)
+        from evalspec.targets.agents.tool_desk import answer_until_done
+
+        with_tools = {"tools": [wire.declare_tool(tool) for tool in desk.tools.values()]} | request
+        return await answer_until_done(with_tools, send_one, desk, wire.add_results)
+
+    async def _send(self, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
+        """Return the reply to one request."""
+        endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encode_headers(headers))
         started = perf_counter()
         async with send(self._client, request, AGENT) as response:
@@ -82,10 +94,13 @@ class HttpAgent:
             events = read_events(response)
             if events is not None:
                 streamed = await read_stream(events, open_stream(endpoint), started + endpoint.timeout_seconds)
-                return add_times(streamed.reply, started, streamed.finished_at, streamed.first_token_at)
-            raw = await read_whole(response)
-            finished = perf_counter()
-            return add_times(read_reply(parse_body(raw, url, AGENT), endpoint), started, finished, None)
+                reply = add_times(streamed.reply, started, streamed.finished_at, streamed.first_token_at)
+            else:
+                raw = await read_whole(response)
+                finished = perf_counter()
+                reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint), started, finished, None)
+        shows_calls = self._target.desk is not None or "tools" in endpoint.parameters
+        return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 
 
 class StreamedReply(Struct, frozen=True):

@@ -8,6 +8,7 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import (
     as_id,
     as_string,
+    count_items,
     describe_keys,
     list_bad_queries,
     mentions,
@@ -19,11 +20,15 @@ from evalspec.base.json_path import (
 from evalspec.base.text import excerpt, one_line, parse_event
 from evalspec.inputs.manifest.agent_schema import EndMarker, ResponseMapping
 from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
-from evalspec.model import AgentReply, Usage
-from evalspec.targets.http.completions import SingleChoice, first_choice, read_usage
+from evalspec.model import AgentReply
+from evalspec.targets.agents.response_events import ends_response, find_type, has_other_text, refuse_failed
+from evalspec.targets.http.completions import SingleChoice, first_choice, report_usage
 from evalspec.targets.http.error_body import as_text, has_content, make_error, parse_error, refuse_mark
 
 _LONGEST_FINISH_REASON = 80
+_ALTERNATIVES = ("choices", "candidates")
+"""Lists whose items are answers of their own."""
+
 _NOT_OF_REPLIES = {"done", "error"}
 """Keys of the mapping that are no parts of a reply."""
 
@@ -83,13 +88,14 @@ def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryabl
 class MappedStream:
     """A stream read with the mapping. Answers are joined; other parts come from the last event with them.
 
-    `needs_end`: the events are chunks of one chat completion. Without `response.done`, a finish reason or `[DONE]` has
-    to end the stream.
+    `end`: the last event of the protocol, as messages name it. Without `response.done`, it or `[DONE]` has to end the
+    stream. None: the protocol has no such event.
     """
 
-    def __init__(self, mapping: ResponseMapping, *, needs_end: bool) -> None:
+    def __init__(self, mapping: ResponseMapping, end: str | None) -> None:
         self._mapping = mapping
-        self._needs_end = needs_end
+        self._end = end
+        self._left_out = ""
         self._is_finished = False
         self._choice = SingleChoice()
         self._parts: list[str] = []
@@ -101,12 +107,17 @@ class MappedStream:
         """See wire.StreamReader."""
         value = parse_event(data)
         refuse_error(value, self._mapping, retryable=True)
-        if self._needs_end:
+        refuse_failed(value)
+        if self._end:
             self._choice.check(first_choice(value))
         if read_finish_reason(value, self._mapping.finish_reason) is not None:
             self._latest["finish_reason"] = value
         self._is_finished = self._is_finished or self._ends(value)
-        part = read_answer(value, self._mapping)
+        part = None
+        if has_other_text(value):
+            self._left_out = self._left_out or find_type(value)
+        else:
+            part = read_answer(value, self._mapping)
         if part is not None:
             self._parts.append(part)
         self._latest |= {key: value for key, query in self._queries.items() if mentions(value, query)}
@@ -123,18 +134,20 @@ class MappedStream:
             return None
         if self._mapping.done:
             return f"{_describe_end(self._mapping.done)} (response.done)"
-        return "finish_reason or [DONE]" if self._needs_end and not has_done else None
+        return None if has_done else self._end
 
     def reply(self) -> AgentReply:
         """See wire.StreamReader."""
         if not self._parts:
-            raise ServiceError(f"no event of the stream has a value at {self._mapping.answer} (response.answer)")
+            left_out = f"; {self._left_out} is not text of the answer" if self._left_out else ""
+            where = f"{self._mapping.answer} (response.answer)"
+            raise ServiceError(f"no event of the stream has a value at {where}{left_out}")
         return assemble_mapped("".join(self._parts), self._latest, self._mapping)
 
     def _ends(self, value: Any) -> bool:
         if self._mapping.done:
             return is_end(self._mapping.done, value)
-        return bool(self._latest["finish_reason"] or read_finish_reason(value))
+        return bool(self._latest["finish_reason"] or read_finish_reason(value)) or ends_response(value)
 
 
 def is_end(marker: EndMarker, event: Any) -> bool:
@@ -161,20 +174,23 @@ def as_finish_reason(value: Any) -> str | None:
 
 
 def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
-    """Return the text at `response.answer`, or None if there is nothing.
+    """Return the text at `response.answer`, or None if there is nothing. Several texts are its parts, in their order.
 
     Raises:
-        ServiceError: there are several values, or the value is not text.
+        ServiceError: a value is not text, or the texts are of several answers.
     """
     found = select_values(mapping.answer, value)
     if not found:
         return None
     where = f"{mapping.answer} (response.answer)"
-    if len(found) > 1:
-        raise ServiceError(f"there are {len(found)} values at {where}, but exactly one string is expected")
-    if not isinstance(found[0], str):
-        raise ServiceError(f"the value at {where} is {type_name(found[0])}, not a string")
-    return found[0]
+    other = [one for one in found if not isinstance(one, str)]
+    if other:
+        which = "the value" if len(found) == 1 else f"one of the {len(found)} values"
+        raise ServiceError(f"{which} at {where} is {type_name(other[0])}, not a string")
+    answers = count_items(mapping.answer, value, _ALTERNATIVES) if len(found) > 1 else 1
+    if answers > 1:
+        raise ServiceError(f"the texts at {where} are of {answers} answers, but evalspec reads one; map the first one")
+    return "".join(found)
 
 
 def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMapping) -> AgentReply:
@@ -191,9 +207,9 @@ def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMa
     items = _find_tool_calls(sources["tool_calls"], mapping.tool_calls)
     tool_calls = None if items is None else read_tool_calls(items)
     steps = _read_steps(sources["steps"], mapping.steps) if mapping.steps else count_model_calls(items or ())
-    usage = _read_usage(sources["usage"], mapping.usage)
+    usage = _report_usage(sources["usage"], mapping.usage)
     finish_reason = read_finish_reason(sources["finish_reason"], mapping.finish_reason)
-    return AgentReply(answer, contexts, ids, tool_calls, usage, finish_reason=finish_reason, steps=steps)
+    return AgentReply(answer, contexts, ids, tool_calls, finish_reason=finish_reason, steps=steps, **usage)
 
 
 def _read_list(value: Any, text: str | None, key: str, convert: Callable[[Any], str | None]) -> tuple[str, ...] | None:
@@ -215,6 +231,6 @@ def _read_steps(value: Any, text: str | None) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
-def _read_usage(value: Any, text: str | None) -> Usage | None:
+def _report_usage(value: Any, text: str | None) -> dict[str, Any]:
     found = select_values(text, value) if text else []
-    return read_usage(found[0]) if len(found) == 1 else None
+    return report_usage(found[0] if len(found) == 1 else found)

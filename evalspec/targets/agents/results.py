@@ -13,7 +13,7 @@ from evalspec.model import AgentReply
 from evalspec.model.base import built
 from evalspec.targets.agents.mapping import as_finish_reason
 from evalspec.targets.agents.replay import read_reply
-from evalspec.targets.http.completions import read_content, read_usage
+from evalspec.targets.http.completions import read_content, report_usage
 
 RESPONSE = "response"
 _CHAIN_KEYS = ("answer", "result", "output")
@@ -90,8 +90,8 @@ def _read_message(message: Any, source: str) -> AgentReply:
     return AgentReply(
         text,
         tool_calls=calls,
-        usage=read_usage(getattr(message, "usage_metadata", None)),
         finish_reason=as_finish_reason(reasons[0]) if reasons else None,
+        **report_usage(getattr(message, "usage_metadata", None)),
     )
 
 

@@ -4,24 +4,40 @@ Each wire is a module of `evalspec.targets.agents.wires`, or of another package 
 response mapping, if configured, reads the reply instead of the wire.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from evalspec.base.errors import ServiceError
 from evalspec.base.registry import Registry, returned
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.model.samples import render_input
 from evalspec.targets.agents.mapping import MappedStream, read_mapped
+from evalspec.targets.agents.response_events import RESPONSE_END
+
+if TYPE_CHECKING:
+    from evalspec.inputs.manifest.tool_schema import DeclaredTool
 
 DEFAULT_WIRE = "agentspec"
 """The wire of an endpoint without a protocol."""
 
+_MAPPED_ENDS = {"openai-compatible": "finish_reason or [DONE]", "openai-responses": RESPONSE_END}
+"""What ends a mapped stream without `response.done`, by the protocol of its events."""
+
 DEFAULT_MODEL = "agent"
 """The model in a request without `chatEndpoint.model`. Most servers require a name. Servers that are one agent ignore
 it."""
+
+
+class ToolPart(StrEnum):
+    """What a reply may show of a tool: that it was called, what it returned, and that it failed."""
+
+    CALLS = "calls"
+    RESULTS = "results"
+    ERRORS = "errors"
 
 
 class StreamReader(Protocol):
@@ -81,7 +97,9 @@ class Wire(Struct, frozen=True):
     """One protocol of a chat endpoint.
 
     `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
-    path of an endpoint without its own. `headers`: sent unless the endpoint has its own.
+    path of an endpoint without its own. `headers`: sent unless the endpoint has its own. `declare_tool`,
+    `add_results`: how a bare model is told of a tool, and of the results of its calls; None: evalspec plays no tools.
+    `shows`: what its replies show of the tools that an agent calls.
     """
 
     name: str
@@ -91,6 +109,9 @@ class Wire(Struct, frozen=True):
     open_stream: Callable[[], StreamReader] | None = None
     path: str | None = None
     headers: Mapping[str, str] = {}
+    declare_tool: "Callable[[DeclaredTool], Any] | None" = None
+    add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any] | None = None
+    shows: frozenset[ToolPart] = frozenset()
 
     def register(self, registry: "Registry[Wire]") -> None:
         """Register the wire under its name.
@@ -140,7 +161,7 @@ def open_stream(endpoint: ChatEndpoint) -> StreamReader:
     """
     wire = find_wire(endpoint)
     if endpoint.response is not None:
-        return MappedStream(endpoint.response, needs_end=wire.name == "openai-compatible")
+        return MappedStream(endpoint.response, _MAPPED_ENDS.get(wire.name))
     if wire.open_stream is None:
         raise ServiceError(
             f"the reply is a stream, which protocol {wire.name} does not read; map chatEndpoint.response"

@@ -4,46 +4,80 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalspec.base.errors import ServiceError
+from evalspec.base.json_path import describe_keys
 from evalspec.model import Usage
+from evalspec.targets.http.error_body import has_content
 
 _MOST_TOKENS = 10**15
 """Larger counts are an error of the service. Sums of counts of this size are exact as floats, or nearly."""
 
 
 class _Spelling(NamedTuple):
-    """How a provider spells its counts. `cached`, `saved`: paths of the input tokens from its prompt cache, and written
-    to it, within the input.
+    """How a provider spells its counts, as keys joined by dots. `cached`, `saved`: the input tokens from its prompt
+    cache, and written to it, within the input.
 
-    `apart`: keys of both, if `input` does not count them.
+    `apart`: both of them, if `input` does not count them. `more_input`, `more_output`: further tokens that `input` and
+    `output` do not count; without them, none.
     """
 
     input: str
     output: str
-    cached: Sequence[Sequence[str]] = ()
-    saved: Sequence[Sequence[str]] = ()
+    cached: Sequence[str] = ()
+    saved: Sequence[str] = ()
     apart: Sequence[str] = ()
+    more_input: str = ""
+    more_output: str = ""
 
 
-_DETAILS = (("prompt_tokens_details", "cached_tokens"), ("input_tokens_details", "cached_tokens"))
-_SAVED = (("prompt_tokens_details", "cache_write_tokens"), ("cache_creation_input_tokens",))
+_DETAILS = ("prompt_tokens_details.cached_tokens", "input_tokens_details.cached_tokens")
 _SPELLINGS = (
     # OpenAI, Azure, Gemini, xAI, Groq, Mistral, Qwen, OpenRouter, vLLM; then DeepSeek, Moonshot, and LiteLLM
     _Spelling(
         "prompt_tokens",
         "completion_tokens",
-        (*_DETAILS, ("prompt_cache_hit_tokens",), ("cached_tokens",)),
-        _SAVED,
+        (*_DETAILS, "prompt_cache_hit_tokens", "cached_tokens"),
+        ("prompt_tokens_details.cache_write_tokens", "cache_creation_input_tokens"),
     ),
-    # Anthropic counts cached tokens apart, OpenAI's responses do not.
+    # Anthropic counts cached tokens apart. OpenAI's responses, LangChain and evalspec's reports do not.
     _Spelling(
         "input_tokens",
         "output_tokens",
-        (*_DETAILS, ("cached_input_tokens",)),
-        (),
+        (*_DETAILS, "input_token_details.cache_read", "cached_input_tokens"),
+        ("input_tokens_details.cache_write_tokens", "input_token_details.cache_creation", "cache_write_input_tokens"),
         ("cache_read_input_tokens", "cache_creation_input_tokens"),
     ),
-    # Bedrock
-    _Spelling("inputTokens", "outputTokens", (), (), ("cacheReadInputTokens", "cacheWriteInputTokens")),
+    # Bedrock counts cached tokens apart. The AI SDK 5 and 6 do not.
+    _Spelling(
+        "inputTokens",
+        "outputTokens",
+        ("inputTokenDetails.cacheReadTokens", "cachedInputTokens"),
+        ("inputTokenDetails.cacheWriteTokens",),
+        ("cacheReadInputTokens", "cacheWriteInputTokens"),
+    ),
+    # The AI SDK: its interface to providers, and version 4
+    _Spelling("inputTokens.total", "outputTokens.total", ("inputTokens.cacheRead",), ("inputTokens.cacheWrite",)),
+    _Spelling("promptTokens", "completionTokens"),
+    # Gemini's own API, in JSON and in Python
+    _Spelling(
+        "promptTokenCount",
+        "candidatesTokenCount",
+        ("cachedContentTokenCount",),
+        more_input="toolUsePromptTokenCount",
+        more_output="thoughtsTokenCount",
+    ),
+    _Spelling(
+        "prompt_token_count",
+        "candidates_token_count",
+        ("cached_content_token_count",),
+        more_input="tool_use_prompt_token_count",
+        more_output="thoughts_token_count",
+    ),
+    # Cohere. What it bills may be less than what the model has read.
+    _Spelling("tokens.input_tokens", "tokens.output_tokens", ("cached_tokens",)),
+    _Spelling("billed_units.input_tokens", "billed_units.output_tokens"),
+    # LangChain4j, Microsoft.Extensions.AI
+    _Spelling("inputTokenCount", "outputTokenCount", ("cachedInputTokenCount",)),
+    # Ollama
     _Spelling("prompt_eval_count", "eval_count"),
 )
 
@@ -101,29 +135,44 @@ def read_usage(value: Any) -> Usage | None:
     return next((usage for one in _SPELLINGS if (usage := _read_spelling(value, one)) is not None), None)
 
 
+def report_usage(value: Any) -> dict[str, Any]:
+    """Return the fields of an AgentReply for the usage that a reply gives: `usage`, or `unread_usage`."""
+    usage = read_usage(value)
+    if usage is not None:
+        return {"usage": usage}
+    return {"unread_usage": describe_keys(value)} if has_content(value) else {}
+
+
 def _read_spelling(value: Mapping[str, Any], spelling: _Spelling) -> Usage | None:
-    given, output = _as_count(value.get(spelling.input)), _as_count(value.get(spelling.output))
-    apart = [count for key in spelling.apart if (count := _as_count(_or_zero(value.get(key)))) is not None]
-    if given is None or output is None or len(apart) < len(spelling.apart):
+    given, output = _find_count(value, spelling.input), _find_count(value, spelling.output)
+    more_input, more_output = _find_added(value, spelling.more_input), _find_added(value, spelling.more_output)
+    apart = [count for key in spelling.apart if (count := _find_added(value, key)) is not None]
+    if given is None or output is None or more_input is None or more_output is None or len(apart) < len(spelling.apart):
         return None
-    given += sum(apart)
+    given += more_input + sum(apart)
     cached = min(given, _find_first(value, spelling.cached) or sum(apart[:1]))
     saved = min(given - cached, _find_first(value, spelling.saved) or sum(apart[1:]))
-    return Usage(given, output, cached, saved)
+    return Usage(given, output + more_output, cached, saved)
 
 
-def _or_zero(value: Any) -> Any:
-    return 0 if value is None else value
-
-
-def _find_first(value: Any, paths: Sequence[Sequence[str]]) -> int:
+def _find_first(value: Any, paths: Sequence[str]) -> int:
     return next((count for path in paths if (count := _find_count(value, path))), 0)
 
 
-def _find_count(value: Any, path: Sequence[str]) -> int | None:
-    for key in path:
+def _find_count(value: Any, path: str) -> int | None:
+    return _as_count(_find(value, path))
+
+
+def _find_added(value: Any, path: str) -> int | None:
+    """Return a count that may be absent: 0. None: it is given, and is no count."""
+    found = _find(value, path) if path else None
+    return 0 if found is None else _as_count(found)
+
+
+def _find(value: Any, path: str) -> Any:
+    for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
-    return _as_count(value)
+    return value
 
 
 def _as_count(value: Any) -> int | None:

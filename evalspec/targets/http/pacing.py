@@ -30,12 +30,14 @@ async def persist(
     max_retries: int,
     on_retry: Callable[[ServiceError, float], None] | None = None,
     count_successes: Callable[[], int] = lambda: 0,
+    may_repeat: Callable[[ServiceError], bool] = lambda _: True,
 ) -> T:
     """Return the result of the first successful attempt, after at most `max_retries` retries.
 
     Waits as long as the error says, otherwise exponentially longer, with jitter. `on_retry`: called before each wait
     with the error and the seconds. `count_successes`: requests that the service has answered. While it answers others,
     a refusal for load is no failure of this request, so a retry after it does not count.
+    `may_repeat`: whether the same request may be sent again after an error.
 
     Raises:
         ServiceError: the last attempt's, or the first one that is not worth a retry.
@@ -47,7 +49,7 @@ async def persist(
         except ServiceError as error:
             before, answered = answered, count_successes()
             failures += not (max_retries and error.throttled and answered > before)
-            if failures > max_retries or not _is_worth_retrying(error):
+            if failures > max_retries or not _is_worth_retrying(error) or not may_repeat(error):
                 raise
             wait = compute_backoff(failures) if error.retry_after is None else error.retry_after
             if on_retry is not None:

@@ -6,12 +6,13 @@ Protocol custom has a request template instead, and a response mapping reads its
 from typing import Any
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.json_path import describe_keys, suggest_text
+from evalspec.base.json_path import as_object, describe_keys, suggest_text
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.mapping import refuse_error
 from evalspec.targets.agents.request_template import fill_template
+from evalspec.targets.agents.response_events import has_other_text, refuse_failed, repeats_answer_text
 from evalspec.targets.agents.wire import DEFAULT_WIRE, StreamReader, Wire, build_messages, first_string
 from evalspec.targets.http.error_body import is_marked_as_error, make_error
 
@@ -31,10 +32,12 @@ def _read_message(value: Any) -> AgentReply:
     answer = first_string(value, _ANSWER_KEYS) if isinstance(value, dict) else None
     if answer is None:
         message = f"expected a JSON object with text at {', '.join(_ANSWER_KEYS[:-1])} or {_ANSWER_KEYS[-1]}"
-        is_completion = isinstance(value, dict) and "choices" in value
+        given = as_object(value)
+        is_response = given.get("object") == "response"
+        protocol = "openai-compatible" if "choices" in given else "openai-responses" if is_response else None
         place = suggest_text(value)
         answer_fix = f"set chatEndpoint.response.answer{f': {place}, its only text' if place else ''}"
-        fix = "set chatEndpoint.protocol: openai-compatible" if is_completion else answer_fix
+        fix = f"set chatEndpoint.protocol: {protocol}" if protocol else answer_fix
         raise ServiceError(f"{message} in the reply, but {describe_keys(value)}; {fix}")
     if is_marked_as_error(value):
         says = f"the reply is marked as an error; its text is {excerpt(answer)}"
@@ -55,6 +58,9 @@ class _PlainEvents(StreamReader):
             self._is_text = True
         value = self._parse(data) if looks_like_object or not self._is_text else {}
         refuse_error(value, retryable=True)
+        refuse_failed(value)
+        if not self._is_text and (has_other_text(value) or repeats_answer_text(value)):
+            return False
         part = data if self._is_text else first_string(value, _DELTA_KEYS) if isinstance(value, dict) else None
         if part is not None and is_marked_as_error(value):
             raise ServiceError(f"an event of the stream is marked as an error: {excerpt(part)}", retryable=True)

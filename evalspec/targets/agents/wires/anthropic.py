@@ -1,18 +1,20 @@
 """Anthropic's messages (`POST /v1/messages`): system text apart, content in blocks, and events with a type."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.json_path import describe_keys
+from evalspec.base.json_path import as_object, describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.tool_schema import DeclaredTool
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.wire import Wire, build_messages, name_model
-from evalspec.targets.http.completions import read_content, read_usage
+from evalspec.targets.agents.tool_desk import render_result
+from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
+from evalspec.targets.http.completions import read_content, report_usage
 
 _MAX_TOKENS = 4096
 _SYSTEM = "system"
@@ -47,7 +49,7 @@ def _assemble(content: list[Any], stop_reason: Any, usage: Any) -> AgentReply:
     if answer is None and not calls:
         why = f" (stop_reason {excerpt(reason)})" if reason else ""
         raise ServiceError(f"the content of the reply has neither text nor tool_use{why}")
-    return AgentReply(answer or "", tool_calls=calls, usage=read_usage(usage), finish_reason=reason)
+    return AgentReply(answer or "", tool_calls=calls, finish_reason=reason, **report_usage(usage))
 
 
 class _MessageEvents:
@@ -66,13 +68,13 @@ class _MessageEvents:
             raise ServiceError(f"expected an event with a type, but {describe_keys(event)}")
         kind = event.get("type")
         if kind == "message_start":
-            self._add_usage(_mapping(event.get("message")).get("usage"))
+            self._add_usage(as_object(event.get("message")).get("usage"))
         elif kind == "content_block_start":
-            self._blocks[_index(event)] = dict(_mapping(event.get("content_block")))
+            self._blocks[_index(event)] = dict(as_object(event.get("content_block")))
         elif kind == "content_block_delta":
-            return self._add_delta(_index(event), _mapping(event.get("delta")))
+            return self._add_delta(_index(event), as_object(event.get("delta")))
         elif kind == "message_delta":
-            self._stop_reason = _mapping(event.get("delta")).get("stop_reason") or self._stop_reason
+            self._stop_reason = as_object(event.get("delta")).get("stop_reason") or self._stop_reason
             self._add_usage(event.get("usage"))
         elif kind == "message_stop":
             self._is_stopped = True
@@ -91,7 +93,7 @@ class _MessageEvents:
         return _assemble(blocks, self._stop_reason, self._usage)
 
     def _add_usage(self, usage: Any) -> None:
-        self._usage |= {key: count for key, count in _mapping(usage).items() if count is not None}
+        self._usage |= {key: count for key, count in as_object(usage).items() if count is not None}
 
     def _add_delta(self, index: int, delta: Mapping[str, Any]) -> bool:
         block = self._blocks.setdefault(index, {"type": "text"})
@@ -113,13 +115,31 @@ def _close_block(block: dict[str, Any]) -> dict[str, Any]:
         return kept | {"input": text}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _index(event: Mapping[str, Any]) -> int:
     index = event.get("index")
     return index if isinstance(index, int) else 0
+
+
+def _declare_tool(tool: DeclaredTool) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "input_schema": {"type": "object"} | (tool.parameters or {}),
+    }
+
+
+def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    said: list[dict[str, Any]] = [{"type": "text", "text": reply.response}] if reply.response else []
+    for id, call in named:
+        given = call.arguments if isinstance(call.arguments, dict) else {}
+        said.append({"type": "tool_use", "id": id, "name": call.name, "input": given})
+    results = [
+        {"type": "tool_result", "tool_use_id": id, "content": render_result(call), "is_error": call.error is not None}
+        for id, call in named
+    ]
+    turns = [{"role": "assistant", "content": said}, {"role": "user", "content": results}]
+    return {**request, "messages": [*request["messages"], *turns]}
 
 
 ANTHROPIC = Wire(
@@ -130,4 +150,7 @@ ANTHROPIC = Wire(
     _MessageEvents,
     path="/v1/messages",
     headers={"anthropic-version": "2023-06-01"},
+    declare_tool=_declare_tool,
+    add_results=_add_results,
+    shows=frozenset({ToolPart.CALLS}),
 )

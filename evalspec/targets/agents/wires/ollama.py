@@ -1,6 +1,6 @@
 """Ollama's own API (`POST /api/chat`, `/api/generate`): whole replies, or a stream of JSON lines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evalspec.base.errors import ServiceError
@@ -8,9 +8,10 @@ from evalspec.base.json_path import describe_keys
 from evalspec.base.text import parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.wire import Wire, build_messages, name_model
+from evalspec.targets.agents.tool_desk import declare_function, render_result
+from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_usage
 
 _GENERATE = "/generate"
@@ -77,4 +78,21 @@ class _Lines:
         )
 
 
-OLLAMA = Wire("ollama", "Ollama's chat and generate", _build_request, _read_reply, _Lines, path="/api/chat")
+def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    made = [{"function": {"name": call.name, "arguments": call.arguments}} for call in calls]
+    said = {"role": "assistant", "content": reply.response, "tool_calls": made}
+    results = [{"role": "tool", "tool_name": call.name, "content": render_result(call)} for call in calls]
+    return {**request, "messages": [*request["messages"], said, *results]}
+
+
+OLLAMA = Wire(
+    "ollama",
+    "Ollama's chat and generate",
+    _build_request,
+    _read_reply,
+    _Lines,
+    path="/api/chat",
+    declare_tool=declare_function,
+    add_results=_add_results,
+    shows=frozenset({ToolPart.CALLS}),
+)

@@ -1,5 +1,6 @@
 """Chat completions of OpenAI and compatible servers."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from evalspec.base.errors import ServiceError
@@ -7,10 +8,11 @@ from evalspec.base.json_path import describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Sample, Usage
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import read_finish_reason, refuse_error
-from evalspec.targets.agents.wire import StreamReader, Wire, build_messages, first_string, name_model
-from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, read_usage
+from evalspec.targets.agents.tool_desk import declare_function, render_result, write_arguments
+from evalspec.targets.agents.wire import StreamReader, ToolPart, Wire, build_messages, first_string, name_model
+from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, report_usage
 from evalspec.targets.http.error_body import refuse_mark
 
 
@@ -31,8 +33,8 @@ def _read_chat_completion(value: Any) -> AgentReply:
         raise ServiceError(f"choices[0].message of the reply has neither text content nor tool_calls{why}")
     if not answer and not tool_calls:
         refuse_mark(value)
-    usage = read_usage(value.get("usage"))
-    return AgentReply(answer or "", tool_calls=tool_calls, usage=usage, finish_reason=finish_reason)
+    usage = report_usage(value.get("usage"))
+    return AgentReply(answer or "", tool_calls=tool_calls, finish_reason=finish_reason, **usage)
 
 
 def _completion_message(value: Any) -> dict[str, Any]:
@@ -54,7 +56,7 @@ class _CompletionChunks(StreamReader):
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
-        self._usage: Usage | None = None
+        self._usage: dict[str, Any] = {}
         self._finish_reason: str | None = None
         self._choice = SingleChoice()
 
@@ -73,8 +75,9 @@ class _CompletionChunks(StreamReader):
             if delta.get("content") == "" and not delta.get("tool_calls"):
                 refuse_mark(value, retryable=True)
             self._add_delta(delta)
-        usage = read_usage(value.get("usage")) if isinstance(value, dict) else None
-        self._usage = usage or self._usage
+        usage = report_usage(value.get("usage")) if isinstance(value, dict) else {}
+        if "usage" in usage or not self._usage:
+            self._usage = usage
         return any(self._parts)
 
     def reply(self) -> AgentReply:
@@ -82,7 +85,7 @@ class _CompletionChunks(StreamReader):
             raise ServiceError("no chunk of the stream has text at choices[0].delta.content, or tool_calls")
         calls = read_tool_calls([self._calls[index] for index in sorted(self._calls)], together=True) or None
         answer, reason = "".join(self._parts), self._finish_reason
-        return AgentReply(answer, tool_calls=calls, usage=self._usage, finish_reason=reason)
+        return AgentReply(answer, tool_calls=calls, finish_reason=reason, **self._usage)
 
     def _add_delta(self, delta: dict[str, Any]) -> None:
         part = read_content(delta.get("content"))
@@ -108,6 +111,24 @@ class _CompletionChunks(StreamReader):
             whole["function"]["arguments"] += arguments if isinstance(arguments, str) else ""
 
 
+def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    made = [
+        {"id": id, "type": "function", "function": {"name": call.name, "arguments": write_arguments(call)}}
+        for id, call in named
+    ]
+    said = {"role": "assistant", "content": reply.response or None, "tool_calls": made}
+    results = [{"role": "tool", "tool_call_id": id, "content": render_result(call)} for id, call in named]
+    return {**request, "messages": [*request["messages"], said, *results]}
+
+
 OPENAI_COMPATIBLE = Wire(
-    "openai-compatible", "OpenAI's chat completions", _build_chat_completion, _read_chat_completion, _CompletionChunks
+    "openai-compatible",
+    "OpenAI's chat completions",
+    _build_chat_completion,
+    _read_chat_completion,
+    _CompletionChunks,
+    declare_tool=declare_function,
+    add_results=_add_results,
+    shows=frozenset({ToolPart.CALLS}),
 )

@@ -1,0 +1,99 @@
+"""Answers the calls of a bare model: evalspec plays its tools, as `spec.evaluation.tools` says."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from evalspec.base.errors import ServiceError
+from evalspec.inputs.manifest.tool_schema import DeclaredTool, Tools
+from evalspec.inputs.user_code.calls import UserCode
+from evalspec.model import AgentReply, ToolCall
+from evalspec.model.exchanges import join_replies
+
+MOST_STEPS = 25
+"""How often a model is asked for one answer. A model that still calls tools then has none."""
+
+
+class ToolDesk:
+    """Answers calls. Errors go to the model, which may try again."""
+
+    def __init__(self, tools: Tools, folder: Path) -> None:
+        self.tools = tools
+        self._code = {name: UserCode(tool.python, folder, ServiceError) for name, tool in tools.items() if tool.python}
+
+    @property
+    def acts(self) -> bool:
+        """Whether answers come from code, which may change something."""
+        return bool(self._code)
+
+    async def answer(self, call: ToolCall) -> ToolCall:
+        """Return a call with its result, or with the error that the model is told."""
+        tool = self.tools.get(call.name)
+        error = "there is no such tool" if tool is None else tool.explain_invalid(call)
+        if tool is None or error is not None:
+            return replace(call, error=error)
+        try:
+            return replace(call, result=await self._compute(tool, call.arguments))
+        except ServiceError as failure:
+            return replace(call, error=str(failure))
+
+    async def _compute(self, tool: DeclaredTool, arguments: Mapping[str, Any]) -> Any:
+        if tool.name not in self._code:
+            return None if tool.result is UNSET else tool.result
+        code = self._code[tool.name]
+        result = await code.call(partial(await code.load_aside(), **arguments))
+        try:
+            return json.loads(json.dumps(result, allow_nan=False))
+        except (TypeError, ValueError) as error:
+            raise ServiceError(f"{tool.python} returned what is no JSON: {error}") from error
+
+
+def render_result(call: ToolCall) -> str:
+    """Return what the model is told about a call."""
+    if call.error is not None:
+        return f"Error: {call.error}"
+    return call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
+
+
+def write_arguments(call: ToolCall) -> str:
+    """Return the arguments of a call as JSON, or as the model wrote them if they are none."""
+    return call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
+
+
+def declare_function(tool: DeclaredTool) -> dict[str, Any]:
+    """Return a tool as chat completions tell a model of it."""
+    said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {"type": "object"}}
+    return {"type": "function", "function": said}
+
+
+async def answer_until_done(
+    first: Any,
+    send: Callable[[Any], Awaitable[AgentReply]],
+    desk: ToolDesk,
+    add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any],
+) -> AgentReply:
+    """Return the reply of a model whose calls are answered until it makes none, with all calls and their results.
+
+    `first`: the request. `add_results`: returns it with a reply and its answered calls.
+
+    Raises:
+        ServiceError: a request failed. After calls that may have acted, it is not safe to begin again.
+    """
+    request: Any = first
+    replies: list[AgentReply] = []
+    while True:
+        try:
+            reply = await send(request)
+        except ServiceError as error:
+            error.acted = error.acted or (desk.acts and bool(replies))
+            raise
+        if not reply.tool_calls or len(replies) + 1 == MOST_STEPS:
+            return join_replies([*replies, replace(reply, steps=1)])
+        calls = [await desk.answer(call) for call in reply.tool_calls]
+        replies.append(replace(reply, tool_calls=tuple(calls), steps=1))
+        request = add_results(request, reply, calls)
