@@ -354,8 +354,8 @@ def test_used_labels_neither_decide_nor_allocate(many, kind):
     else:
         assert {one.draw.kind for one in new} == {DrawKind.RANDOM}, "the pilot begins again"
         assert session.remaining == 20
-    score(start("string_match", kind=DrawKind.STRATIFIED, is_new=True), 99, 1.0)
-    assert len(labels.list_labels()) == 60
+        score(start("string_match", kind=DrawKind.STRATIFIED, is_new=True), 99, 1.0)
+        assert len(labels.list_labels()) == 60
 
 
 def test_dependent_replies_and_missing_thresholds_decide_nothing(many):
