@@ -127,6 +127,7 @@ class JudgeDigest(Record, frozen=True, omit_defaults=True):
     wire: str = "chat"
     panel: tuple["JudgeDigest", ...] = ()
     combine: str = "mean"
+    missing: str = "fail"
 
 
 class RepliesFile(Record, frozen=True, omit_defaults=True):

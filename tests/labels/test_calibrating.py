@@ -1,6 +1,7 @@
 """Calibration of a judge by blind random labels, what it says about other runs, and how stable a judge is."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,27 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     assert labels.read_calibration(MAIN).metrics[0].disagreements == ()
 
 
+def test_the_plan_knows_what_people_said_about_this_rubric(judged):
+    give(is_kind)
+    judged.project.evaluation["ciGate"] = True
+    judged.project.write()
+    assert judged.project("judge", "calibrate", "--as", "main").code == 0
+    older = json.loads(MAIN.read_text()) | {"at": "2020-01-01T00:00:00Z"}
+    older["metrics"][0]["people"] = 0.99
+    MAIN.with_name("older.json").write_text(json.dumps(older))
+
+    def find():
+        judged.project.write()
+        found = judged.project("plan", "agent.yaml", "--json").document["datasets"][0]["labels"]
+        return {one["people"] for one in found if one["isCalibrated"]}
+
+    assert find() == {29 / 40}
+    judged.project.evaluation["judge"]["model"] = "another"
+    assert find() == {29 / 40}
+    judged.project.evaluation["datasets"][0]["metrics"] = [RUBRIC | {"rubric": "Is it short?"}]
+    assert find() == set()
+
+
 def test_only_a_calibration_is_overwritten_and_read(judged):
     give(is_kind)
     MAIN.parent.mkdir(parents=True)
@@ -137,6 +159,38 @@ def test_labels_that_chose_a_threshold_calibrate_and_correct_nothing(judged):
     assert "has no metric 'x'" in judged.project("labels", "use", "--metric", "x", "--for", "prompt").err
     judged.project("labels", "export", judged.id, "-o", "labels.csv")
     assert "threshold" in Path("labels.csv").read_text()
+
+
+@pytest.mark.parametrize("door", ["file", "import"])
+def test_an_older_export_does_not_free_used_labels(judged, door):
+    give(is_kind)
+    project = judged.project
+    assert project("labels", "export", judged.id, "-o", "older.jsonl").code == 0
+    assert project("labels", "use", "latest", "--metric", "tone", "--for", "threshold").code == 0
+    if door == "import":
+        assert project("labels", "import", "older.jsonl", "--json").document["known"] == 40
+    else:
+        project.evaluation["ciGate"] = {"judge": {"labels": "older.jsonl"}}
+    project.write()
+    rescored = project("rescore", "latest", "agent.yaml", "--json").document
+    correction = rescored["datasets"][0]["metrics"]["tone"]["correction"]
+    assert correction is None or correction["value"] is None
+    with pytest.raises(InvalidInput, match="no blind random labels"):
+        labels.calibrate()
+
+
+def test_an_import_brings_the_use_of_labels_along(judged):
+    give(is_kind)
+    project = judged.project
+    project("labels", "export", judged.id, "-o", "older.jsonl")
+    project("labels", "use", "latest", "--metric", "tone", "--for", "threshold")
+    project("labels", "export", judged.id, "-o", "newer.jsonl")
+    shutil.rmtree(STORE / "verdicts")
+    assert project("labels", "import", "older.jsonl", "--json").document["added"] == {judged.id: 40}
+    assert labels.calibrate().metrics[0].labels == 40
+    project("labels", "import", "newer.jsonl")
+    with pytest.raises(InvalidInput, match="no blind random labels"):
+        labels.calibrate()
 
 
 def test_no_labels_are_an_error_with_the_command_that_gives_some(judged):

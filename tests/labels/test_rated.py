@@ -13,6 +13,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.files import erase_labels
+from evalspec.curation.labels.labelling import use_labels
 from evalspec.curation.labels.opinions import collect_opinions, read_label_file
 from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Answer, LabelVerdict
@@ -226,7 +227,8 @@ def test_options_of_draws(labelled, options, said):
 def test_labels_carry_over_to_equal_replies_whatever_the_judge_says(judged):
     session = start("faithfulness", size=50, seed=1)
     score(session, 3, 0.25)
-    labels.label("latest", session.open().sample, "agree", by="ada", metric="faithfulness")
+    seen = session.open().sample
+    labels.label("latest", seen, "agree", by="ada", metric="faithfulness")
     judged.project.evaluation["judge"]["model"] = "another"
     changed = labels.list_labels()[0].sample
     judged.replies[changed] += " It is blue."
@@ -236,11 +238,31 @@ def test_labels_carry_over_to_equal_replies_whatever_the_judge_says(judged):
     assert found.left_out == {"the reply or the sample changed": 1, "given with the score in sight": 1}
     assert {id for id, _ in found.unchanged} == {f"s{n}" for n in range(4)} - {changed}, "also those without a label"
     assert people("tone") == people("tone").__class__(dataset="terms", metric="tone")
-    unlabelled = {f"s{n}" for n in range(4)} - {one.id for one in found.scores}
     new = start("faithfulness", kind=DrawKind.STRATIFIED, is_new=True)
-    assert {new.open().sample} <= unlabelled
+    assert (new.open().sample, new.remaining) == (changed, 1)
     score(new, 9, 0.5)
+    score(start("faithfulness", by="ben", kind=DrawKind.STRATIFIED, is_new=True), 9, 0.5)
     assert {one.id for one in people("faithfulness").scores} == {f"s{n}" for n in range(4)}
+
+
+def test_whoever_saw_the_score_of_a_reply_is_not_blind_in_a_later_run(judged):
+    seen = start("faithfulness", size=4).open().sample
+    labels.label("latest", seen, "agree", by="ada", metric="faithfulness")
+    judged.project.evaluation["judge"]["model"] = "another"
+    judged.rescore()
+    assert {who: start("faithfulness", by=who, size=4).open().sample == seen for who in ("ada", "ben")} == {
+        "ada": False, "ben": True
+    }  # fmt: skip
+    made = [
+        labels.label("latest", seen, "rated", by=who, metric="faithfulness", value=0.5, is_blind=True)
+        for who in ("ada", "ben")
+    ]
+    assert [one.is_blind for one in made] == [False, True]
+    labels.label("latest", seen, "agree", by="ada", metric="tone")
+    judged.project.evaluation["datasets"][0]["metrics"] = [{**RUBRIC, "rubric": "Is it short?"}]
+    judged.project.evaluation["thresholds"] = {}
+    run_judged(judged)
+    assert labels.label("latest", seen, "rated", by="ada", metric="tone", value=0, is_blind=True).is_blind
 
 
 def test_another_rubric_is_another_question(judged):
@@ -315,6 +337,25 @@ def test_it_stops_when_the_threshold_is_decided(many):
     torn = start("string_match", by="cleo", kind=DrawKind.SEQUENTIAL)
     score(torn, 99, lambda id: float(int(id[1:]) % 2))
     assert torn.is_undecided and torn.open() is None
+
+
+@pytest.mark.parametrize("kind", [DrawKind.SEQUENTIAL, DrawKind.STRATIFIED])
+def test_used_labels_neither_decide_nor_allocate(many, kind):
+    score(start("string_match", kind=kind, size=20), 20, 1.0)
+    first = len(use_labels("latest", "string_match", "threshold"))
+    session = start("string_match", kind=kind, size=40)
+    assert session.stopped is None
+    score(session, 1, 1.0)
+    assert session.stopped is None
+    score(session, 19, 1.0)
+    new = [one for one in labels.list_labels() if one.used_for is None]
+    if kind is DrawKind.SEQUENTIAL:
+        assert f"decided: the threshold is met; after {first} labels" in str(session.stopped)
+    else:
+        assert {one.draw.kind for one in new} == {DrawKind.RANDOM}, "the pilot begins again"
+        assert session.remaining == 20
+        score(start("string_match", kind=DrawKind.STRATIFIED, is_new=True), 99, 1.0)
+        assert len(labels.list_labels()) == 60
 
 
 def test_dependent_replies_and_missing_thresholds_decide_nothing(many):

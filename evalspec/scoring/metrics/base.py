@@ -57,7 +57,7 @@ class BuildContext(Struct, frozen=True):
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
     `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
-    `environment`: the world that it acts on.
+    `environment`: the world that it acts on. `dataset`: its name; empty: unknown.
     """
 
     cutoff: int | None
@@ -67,6 +67,7 @@ class BuildContext(Struct, frozen=True):
     parameters: Mapping[str, Value] = {}
     tools: "Tools | None" = None
     environment: "EnvironmentConfig | None" = None
+    dataset: str = ""
 
 
 class MetricDefinition(Struct, frozen=True):
