@@ -94,7 +94,8 @@ def test_labels_come_from_a_file_in_git(rated):
     rated.evaluation["ciGate"] = {"judge": {"labels": "gone.jsonl"}}
     outcome = run(rated)
     assert outcome.code == 2
-    assert "gone.jsonl" in outcome.err
+    said = "spec.evaluation.ciGate.judge.labels: there is no file gone.jsonl. write it with `evalspec labels export"
+    assert said in outcome.err and said in rated.validate().out
 
 
 def test_require_says_what_to_do(rated):
