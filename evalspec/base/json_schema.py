@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from evalspec.base.patterns import PatternTooSlow, has_pattern
+from evalspec.base.patterns import CannotCheck, has_pattern
 from evalspec.base.text import one_line
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -19,7 +19,10 @@ Found = tuple[Place, str]
 """A place in a schema or an input, and what is wrong there."""
 
 Matcher = Callable[[Mapping[str, Any]], Found | None]
-"""Returns why an input does not match, None if it does."""
+"""Returns why an input does not match, None if it does.
+
+It raises CannotCheck if a pattern takes too long, or the schema refers to itself without end.
+"""
 
 
 def find_schema_problems(schema: Mapping[str, Any] | None) -> list[Found]:
@@ -48,10 +51,8 @@ def build_matcher(schema: Mapping[str, Any]) -> Matcher:
     def find_mismatch(value: Mapping[str, Any]) -> Found | None:
         try:
             error = best_match(validator.iter_errors(value))
-        except PatternTooSlow as slow:
-            return (), str(slow)
-        except RecursionError:
-            return (), "the schema refers to itself without end"
+        except RecursionError as error:
+            raise CannotCheck("the schema refers to itself without end") from error
         return None if error is None else (tuple(error.absolute_path), _shorten(error.message))
 
     return find_mismatch
@@ -120,7 +121,7 @@ def _list_evaluated(validator: Any, value: Mapping[str, Any], schema: Any) -> se
     found = (schema.get("properties", {}).keys() & value.keys()) | _list_named(schema, value)
     for key in ("$ref", "$dynamicRef"):
         if key in schema:
-            there = validator._resolver.lookup(schema[key])  # noqa: SLF001 - no public way to follow a reference
+            there = validator._resolver.lookup(schema[key])
             inside = validator.evolve(schema=there.contents, _resolver=there.resolver)
             found |= _list_evaluated(inside, value, there.contents)
     for part in _list_applied(validator, value, schema):

@@ -50,7 +50,7 @@ from evalspec.model.runs import (
     StageLatency,
     describe_reuse,
 )
-from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, Message, Need, Sample, Turn
+from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Check, Document, Message, Need, Sample, Turn
 from evalspec.model.scores import (
     Attempt,
     Cause,
@@ -101,6 +101,7 @@ __all__ = [
     "Attempt",
     "Basis",
     "Cause",
+    "Check",
     "ComparedWith",
     "Confirmation",
     "ConfirmationStatus",

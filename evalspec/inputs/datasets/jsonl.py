@@ -30,6 +30,7 @@ from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
 from evalspec.base.json_matching import list_bad_matchers
 from evalspec.base.jsonl import MAX_DEPTH
+from evalspec.inputs.checks import JsonlCheck, spell_check
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
@@ -237,6 +238,9 @@ class JsonlSample(BaseModel):
         None, description="The calls of tools that the agent should make, in order; an empty list: none."
     )
     forbidden_tools: list[Text] | None = Field(None, description="Names of tools that the agent must not call.")
+    checks: Annotated[list[JsonlCheck], Field(min_length=1)] | None = Field(
+        None, description="What the answer has to pass without a judge: metrics with their parameters."
+    )
     max_steps: Annotated[StrictInt, Field(ge=1)] | None = Field(
         None, description="How often the agent may call its model."
     )
@@ -314,6 +318,8 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
+    checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
+    content |= {"checks": to_builtins(checks)} if checks else {}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
@@ -330,6 +336,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         forbidden_tools=_tuple(record.forbidden_tools),
         max_steps=record.max_steps,
         turns=turns,
+        checks=checks,
     )
 
 
@@ -411,6 +418,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         "expected_tools": to_builtins(sample.expected_tools),
         "forbidden_tools": _list(sample.forbidden_tools),
         "max_steps": sample.max_steps,
+        "checks": [spell_check(check) for check in sample.checks] or None,
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }

@@ -30,6 +30,7 @@ _TOOLS = Loss(
     lambda sample: any(one is not None for one in (sample.expected_tools, sample.forbidden_tools, sample.max_steps)),
 )
 _SCRIPTS = Loss("what the user says after the first turn", lambda sample: len(sample.turns) > 1)
+_CHECKS = Loss("the checks", lambda sample: bool(sample.checks))
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which relevant documents are alternatives", lambda sample: sample.groups is not None)
 GRADES = Loss(
@@ -38,7 +39,7 @@ GRADES = Loss(
 )
 UNJUDGED = Loss("that relevance is unknown", lambda sample: sample.qrels is None)
 
-NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS, _TOOLS, _SCRIPTS)
+NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS, _TOOLS, _SCRIPTS, _CHECKS)
 """What only the native format can represent."""
 
 

@@ -16,8 +16,8 @@ _FIXES: Mapping[Need, str] = {
 }
 _BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
 """Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
-_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT, Need.EXPECTED_TOOLS)
-_OF_SOME = {Need.EXPECTED_TOOLS}
+_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT, Need.EXPECTED_TOOLS, Need.CHECKS)
+_OF_SOME = {Need.EXPECTED_TOOLS, Need.CHECKS}
 """What only some samples need to have."""
 
 
@@ -56,7 +56,7 @@ class Survey(Struct):
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
-        expected, context, reference_contexts, relevant, tools = (self.lacking[need] for need in _FIELDS)
+        expected, context, reference_contexts, relevant, tools, checks = (self.lacking[need] for need in _FIELDS)
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
@@ -72,6 +72,8 @@ class Survey(Struct):
                 self._add_grades(sample.qrels.values())
             if sample.expected_tools is None and all(turn.expected_tools is None for turn in sample.turns):
                 tools.add(sample)
+            if not sample.checks:
+                checks.add(sample)
             if _is_conversation(sample):
                 self.conversations.add(sample)
             self.tags.update(sample.tags)
@@ -91,6 +93,11 @@ class Survey(Struct):
     def has_answers(self) -> bool:
         """Return whether a sample has an expected answer."""
         return self.lacking[Need.EXPECTED].count < self.count
+
+    @property
+    def has_checks(self) -> bool:
+        """Return whether a sample has checks."""
+        return self.lacking[Need.CHECKS].count < self.count
 
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""

@@ -1,0 +1,202 @@
+"""Checks of answers that are JSON: valid_json, json_schema and json_fields.
+
+JSON is read as RFC 8259 has it, in UTF-8: NaN, Infinity and duplicate keys are errors. `within` says where it may be.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec import UNSET
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.json_matching import find_matcher, list_bad_matchers, matches
+from evalspec.base.json_schema import build_matcher, find_schema_problems
+from evalspec.base.jsonl import parse_json_prefix, parse_shallow_json
+from evalspec.base.trust import Act, explain
+from evalspec.inputs.manifest.yaml_source import Place, render_path
+from evalspec.model import Cause, Exchange, Need, Sample, Score
+from evalspec.scoring.metrics.base import LONG_TEXTS, BuildContext, MetricDefinition, Scorer
+from evalspec.scoring.metrics.functions import metric, read_needed, refuse_long
+from evalspec.scoring.metrics.parameters import Parameter
+from evalspec.scoring.metrics.text import shorten
+
+Within = Literal["answer", "fence", "text"]
+
+_WITHIN = Parameter("within", str, ("answer", "fence", "text"), "answer")
+_FENCE = "```"
+_OPENING = re.compile(r"[\[{]")
+_SHOWN = 3
+
+
+def read_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: it is none, or is nested too deeply.
+    """
+    try:
+        return parse_shallow_json(text)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def _find_json(answer: str, within: str) -> list[Any]:
+    """Return the JSON of an answer: all of it, or of a Markdown fence around all of it, or each value in its text.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if within == "text":
+        found = list(_list_values(answer))
+        if not found:
+            raise ValueError("it has no JSON object and no list")
+        return found
+    return [read_json(_unfence(answer) if within == "fence" else answer)]
+
+
+def _unfence(answer: str) -> str:
+    """Return what is within a fence around the whole answer; without one, the answer."""
+    text = answer.strip()
+    language, _, inside = text.removeprefix(_FENCE).removesuffix(_FENCE).partition("\n")
+    is_fenced = text.startswith(_FENCE) and text.endswith(_FENCE) and language.strip().casefold() in ("", "json")
+    return inside if is_fenced else answer
+
+
+def _list_values(text: str) -> Iterator[Any]:
+    """Yield the outermost objects and lists in a text."""
+    place = 0
+    while opening := _OPENING.search(text, place):
+        try:
+            value, place = parse_json_prefix(text, opening.start())
+            yield value
+        except (ValueError, RecursionError):
+            place = opening.end()
+
+
+def _fail(exchange: Exchange, error: ValueError) -> Score:
+    return Score.scored(0, f"no valid JSON: {error}; {exchange.answered}")
+
+
+@metric(parameters=(_WITHIN,), is_binary=True, reads_at_most=LONG_TEXTS)
+def valid_json(exchange: Exchange, *, within: Within = "answer") -> Score:
+    """1 if the answer is JSON. A Markdown fence around it counts only with `within: fence`."""
+    try:
+        _find_json(exchange.response, within)
+    except ValueError as error:
+        return _fail(exchange, error)
+    return Score.scored(1)
+
+
+def _explain_schema(schema: Mapping[str, Any]) -> str | None:
+    place, message = next(iter(find_schema_problems(schema)), ((), ""))
+    return ": ".join(filter(None, (render_path(place), message))) or None
+
+
+def _build_json_schema(context: BuildContext) -> Scorer:
+    """Return the scorer of `json_schema`.
+
+    Raises:
+        InvalidInput: the file with the schema cannot be read, or has none.
+    """
+    given = context.parameters["schema"]
+    schema = _read_schema(context.folder, given) if isinstance(given, str) else given
+    find_mismatch, within = build_matcher(schema), str(context.parameters.get("within", "answer"))
+
+    def score(exchange: Exchange) -> Score:
+        too_long = refuse_long(JSON_SCHEMA, exchange)
+        if too_long is not None:
+            return too_long
+        try:
+            values = _find_json(exchange.response, within)
+        except ValueError as error:
+            return _fail(exchange, error)
+        mismatches = [find_mismatch(value) for value in values]
+        first = mismatches[0]
+        if first is None or None in mismatches:
+            return Score.scored(1)
+        return Score.scored(0, ": ".join(filter(None, (render_path(first[0]), first[1]))))
+
+    return score
+
+
+def _read_schema(folder: Path, name: str) -> dict[str, Any]:
+    path = folder / name
+    refused = explain(Act.READ_FILE, str(path))
+    if refused is not None:
+        raise InvalidInput(*refused)
+    try:
+        schema = read_json(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidInput(f"the schema {name} cannot be read: {error.strerror}", "check the path") from error
+    except ValueError as error:
+        raise InvalidInput(Problem(f"it is not JSON: {error}", file=name)) from error
+    if not isinstance(schema, dict):
+        raise InvalidInput(Problem("it is no JSON Schema", 'write an object such as {"type": "object"}', name))
+    found = find_schema_problems(schema)
+    if found:
+        raise InvalidInput([Problem(message, file=name, field=render_path(place)) for place, message in found])
+    return schema
+
+
+JSON_SCHEMA = MetricDefinition(
+    name="json_schema",
+    summary="1 if the answer is JSON that is valid by a JSON Schema (draft 2020-12).",
+    engine="evalspec",
+    build=_build_json_schema,
+    parameters=(Parameter("schema", dict, is_file=True, explain=_explain_schema), _WITHIN),
+    is_binary=True,
+    reads_at_most=LONG_TEXTS,
+    imports=("jsonschema",),
+)
+
+
+JSON_FIELDS = "json_fields"
+
+
+def explain_no_fields(sample: Sample) -> str | None:
+    """Return why json_fields cannot compare with the expected answers of a sample, and a fix."""
+    for text in sample.references:
+        try:
+            value = read_json(text)
+        except ValueError as error:
+            return f"json_fields needs JSON, and '{shorten(text)}' is none: {error}; write JSON as text"
+        bad = next(list_bad_matchers(value), None)
+        if bad is not None:
+            return ": ".join(filter(None, (render_path(bad[0]), bad[1])))
+    return None
+
+
+@metric(needs={Need.EXPECTED}, parameters=(_WITHIN,), reads_at_most=LONG_TEXTS)
+def json_fields(exchange: Exchange, *, within: Within = "answer") -> Score:
+    """Share of the fields of the expected JSON that are right in the answer's; others do not count."""
+    references, problem = read_needed(exchange, Need.EXPECTED), explain_no_fields(exchange.sample)
+    if problem is not None:
+        return Score.failed(problem, Cause.DATASET)
+    try:
+        found = _find_json(exchange.response, within)
+    except ValueError as error:
+        return _fail(exchange, error)
+    compared = [list(_compare(read_json(text), value)) for text in references for value in found]
+    fields = max(compared, key=lambda one: sum(one_is for _, one_is in one) / len(one))
+    wrong = [render_path(path) or "the value" for path, is_right in fields if not is_right]
+    more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
+    reason = f"wrong: {', '.join(wrong[:_SHOWN])}{more}; {exchange.answered}" if wrong else None
+    evidence = {"fields": [{"text": render_path(path), "verdict": int(is_right)} for path, is_right in fields]}
+    return Score.scored(1 - len(wrong) / len(fields), reason, evidence)
+
+
+def _compare(expected: Any, actual: Any, path: Place = ()) -> Iterator[tuple[Place, bool]]:
+    """Yield each field of the expected value, and whether it is right. A matcher is one field, except `includes`."""
+    kind = find_matcher(expected)
+    members = expected["includes"] if kind == "includes" else expected if kind is None else None
+    if isinstance(members, dict) and members:
+        for key, value in members.items():
+            yield from _compare(value, actual.get(key, UNSET) if isinstance(actual, dict) else UNSET, (*path, key))
+    elif isinstance(members, list) and members:
+        items = actual if isinstance(actual, list) else []
+        for index, value in enumerate(members):
+            yield from _compare(value, items[index] if index < len(items) else UNSET, (*path, index))
+    else:
+        yield path, matches(expected, actual)
