@@ -4,7 +4,7 @@ JSON is read as RFC 8259 has it, in UTF-8: NaN, Infinity and duplicate keys are 
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from msgspec import UNSET
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.json_matching import find_matcher, list_bad_matchers, matches
 from evalspec.base.json_schema import build_matcher, find_schema_problems
-from evalspec.base.jsonl import parse_json_prefix, parse_shallow_json
+from evalspec.base.jsonl import MAX_DEPTH, parse_json_prefix, parse_shallow_json
 from evalspec.base.trust import Act, explain
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.model import Cause, Exchange, Need, Sample, Score
@@ -30,30 +30,19 @@ _OPENING = re.compile(r"[\[{]")
 _SHOWN = 3
 
 
-def read_json(text: str) -> Any:
-    """Return the value of a JSON text.
-
-    Raises:
-        ValueError: it is none, or is nested too deeply.
-    """
-    try:
-        return parse_shallow_json(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-
-
 def _find_json(answer: str, within: str) -> list[Any]:
     """Return the JSON of an answer: all of it, or of a Markdown fence around all of it, or each value in its text.
 
     Raises:
         ValueError: there is none.
+        RecursionError: it is nested too deeply.
     """
     if within == "text":
         found = list(_list_values(answer))
         if not found:
             raise ValueError("it has no JSON object and no list")
         return found
-    return [read_json(_unfence(answer) if within == "fence" else answer)]
+    return [parse_shallow_json(_unfence(answer) if within == "fence" else answer)]
 
 
 def _unfence(answer: str) -> str:
@@ -71,22 +60,24 @@ def _list_values(text: str) -> Iterator[Any]:
         try:
             value, place = parse_json_prefix(text, opening.start())
             yield value
-        except (ValueError, RecursionError):
+        except ValueError:
             place = opening.end()
 
 
-def _fail(exchange: Exchange, error: ValueError) -> Score:
-    return Score.scored(0, f"no valid JSON: {error}; {exchange.answered}")
+def _judge(exchange: Exchange, within: str, judge: Callable[[list[Any]], Score]) -> Score:
+    try:
+        values = _find_json(exchange.response, within)
+    except RecursionError:
+        return Score.failed(f"the JSON is nested more than {MAX_DEPTH} levels deep", Cause.REPLY)
+    except ValueError as error:
+        return Score.scored(0, f"no valid JSON: {error}; {exchange.answered}")
+    return judge(values)
 
 
 @metric(parameters=(_WITHIN,), is_binary=True, reads_at_most=LONG_TEXTS)
 def valid_json(exchange: Exchange, *, within: Within = "answer") -> Score:
     """1 if the answer is JSON. A Markdown fence around it counts only with `within: fence`."""
-    try:
-        _find_json(exchange.response, within)
-    except ValueError as error:
-        return _fail(exchange, error)
-    return Score.scored(1)
+    return _judge(exchange, within, lambda _: Score.scored(1))
 
 
 def _explain_schema(schema: Mapping[str, Any]) -> str | None:
@@ -104,21 +95,14 @@ def _build_json_schema(context: BuildContext) -> Scorer:
     schema = _read_schema(context.folder, given) if isinstance(given, str) else given
     find_mismatch, within = build_matcher(schema), str(context.parameters.get("within", "answer"))
 
-    def score(exchange: Exchange) -> Score:
-        too_long = refuse_long(JSON_SCHEMA, exchange)
-        if too_long is not None:
-            return too_long
-        try:
-            values = _find_json(exchange.response, within)
-        except ValueError as error:
-            return _fail(exchange, error)
+    def judge(values: list[Any]) -> Score:
         mismatches = [find_mismatch(value) for value in values]
         first = mismatches[0]
         if first is None or None in mismatches:
             return Score.scored(1)
         return Score.scored(0, ": ".join(filter(None, (render_path(first[0]), first[1]))))
 
-    return score
+    return lambda exchange: refuse_long(JSON_SCHEMA, exchange) or _judge(exchange, within, judge)
 
 
 def _read_schema(folder: Path, name: str) -> dict[str, Any]:
@@ -127,10 +111,10 @@ def _read_schema(folder: Path, name: str) -> dict[str, Any]:
     if refused is not None:
         raise InvalidInput(*refused)
     try:
-        schema = read_json(path.read_text(encoding="utf-8"))
+        schema = parse_shallow_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput(f"the schema {name} cannot be read: {error.strerror}", "check the path") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(Problem(f"it is not JSON: {error}", file=name)) from error
     if not isinstance(schema, dict):
         raise InvalidInput(Problem("it is no JSON Schema", 'write an object such as {"type": "object"}', name))
@@ -159,8 +143,8 @@ def explain_no_fields(sample: Sample) -> str | None:
     """Return why json_fields cannot compare with the expected answers of a sample, and a fix."""
     for text in sample.references:
         try:
-            value = read_json(text)
-        except ValueError as error:
+            value = parse_shallow_json(text)
+        except (ValueError, RecursionError) as error:
             return f"json_fields needs JSON, and '{shorten(text)}' is none: {error}; write JSON as text"
         bad = next(list_bad_matchers(value), None)
         if bad is not None:
@@ -174,16 +158,18 @@ def json_fields(exchange: Exchange, *, within: Within = "answer") -> Score:
     references, problem = read_needed(exchange, Need.EXPECTED), explain_no_fields(exchange.sample)
     if problem is not None:
         return Score.failed(problem, Cause.DATASET)
-    try:
-        found = _find_json(exchange.response, within)
-    except ValueError as error:
-        return _fail(exchange, error)
-    compared = [list(_compare(read_json(text), value)) for text in references for value in found]
-    fields = max(compared, key=lambda one: sum(one_is for _, one_is in one) / len(one))
+    expected = [parse_shallow_json(text) for text in references]
+    return _judge(exchange, within, lambda found: _score_best([(one, value) for one in expected for value in found]))
+
+
+def _score_best(pairs: list[tuple[Any, Any]]) -> Score:
+    """Return the best score of pairs of an expected and an actual value."""
+    compared = [list(_compare(*pair)) for pair in pairs]
+    fields = max(compared, key=lambda one: sum(is_right for _, is_right in one) / len(one))
     wrong = [render_path(path) or "the value" for path, is_right in fields if not is_right]
     more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    reason = f"wrong: {', '.join(wrong[:_SHOWN])}{more}; {exchange.answered}" if wrong else None
     evidence = {"fields": [{"text": render_path(path), "verdict": int(is_right)} for path, is_right in fields]}
+    reason = f"wrong: {', '.join(wrong[:_SHOWN])}{more}" if wrong else None
     return Score.scored(1 - len(wrong) / len(fields), reason, evidence)
 
 

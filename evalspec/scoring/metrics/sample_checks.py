@@ -15,7 +15,6 @@ from evalspec.inputs.manifest.metric_spec import MetricSpec
 from evalspec.model import Cause, Check, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.base import METRICS, BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.columns import ParameterError, name_column, read_values
-from evalspec.scoring.metrics.parameters import RANGE, TURNS
 
 _CHECKED = frozenset({Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.EXPECTED_TOOLS})
 """What a metric may need to be a check."""
@@ -61,10 +60,11 @@ def build_check(check: Check, context: BuildContext) -> BuiltCheck:
     if definition is None or not is_checkable(definition):
         known = near_miss(check.name, [one.name for one in METRICS if is_checkable(one)])
         raise ParameterError("name", f"'{check.name}' is no metric that can be a check; {known}")
-    spec = MetricSpec(check.name)
+    spec, settable = MetricSpec(check.name), [one.name for one in definition.parameters]
     for key, value in check.parameters.items():
-        if key in (RANGE, TURNS):
-            raise ParameterError(key, f"{key} has no effect on a check; remove it")
+        if key not in settable:
+            known = near_miss(key, [*settable, "weight", "threshold", "negate"])
+            raise ParameterError(key, f"the check {definition.name} has no '{key}'; {known}")
         if isinstance(value, str) and value.startswith("$file:"):
             raise ParameterError(key, "a sample cannot name a file; write the value itself")
     values = read_values(definition, spec, check.parameters)
