@@ -118,7 +118,7 @@ def _list_evaluated(validator: Any, value: Mapping[str, Any], schema: Any) -> se
         return set()
     if not schema.keys().isdisjoint(("additionalProperties", "unevaluatedProperties")):
         return set(value)
-    found = (schema.get("properties", {}).keys() & value.keys()) | _list_named(schema, value)
+    found: set[str] = _list_named(schema, value) | (value.keys() & schema.get("properties", {}).keys())
     for key in ("$ref", "$dynamicRef"):
         if key in schema:
             there = validator._resolver.lookup(schema[key])

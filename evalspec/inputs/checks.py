@@ -31,7 +31,7 @@ class JsonlCheck(BaseModel):
         return Check(self.name, self.model_extra or {}, self.weight, self.threshold, self.negate)
 
 
-def spell_check(check: Check) -> dict[str, Any]:
+def render_check(check: Check) -> dict[str, Any]:
     """Return a check as a line has it, without defaults."""
     others = {"weight": check.weight, "threshold": check.threshold, "negate": check.negate}
     usual = {"weight": 1.0, "threshold": None, "negate": False}

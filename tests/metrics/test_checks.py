@@ -257,23 +257,41 @@ def test_a_pattern_that_is_too_slow_has_no_score(project, monkeypatch):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ({"checks": [{"name": "contain", "value": "x"}]}, "checks[0].name: 'contain' is no metric that can be a check. did you mean 'contains'?"),
+        (
+            {"checks": [{"name": "contain", "value": "x"}]},
+            "checks[0].name: 'contain' is no metric that can be a check. did you mean 'contains'?",
+        ),
         ({"checks": [{"name": "faithfulness"}]}, "checks[0].name: 'faithfulness' is no metric that can be a check"),
         ({"checks": [{"name": "contains"}]}, "checks[0].value: contains needs value. add it: text"),
         ({"checks": [{"name": "contains", "value": ""}]}, "checks[0].value: an empty text is in every answer"),
-        ({"checks": [{"name": "contains", "value": "x", "case": 1}]}, "checks[0].case: the check contains has no 'case'"),
+        (
+            {"checks": [{"name": "contains", "value": "x", "case": 1}]},
+            "checks[0].case: the check contains has no 'case'",
+        ),
         ({"checks": [{"name": "matches", "pattern": "("}]}, "checks[0].pattern: '(' is no regular expression"),
-        ({"checks": [{"name": "json_schema", "schema": {"type": "objekt"}}]}, "checks[0].schema: type: it is not a JSON Schema"),
-        ({"checks": [{"name": "json_schema", "schema": {"$ref": "http://x/y"}}]}, "checks[0].schema: $ref: 'http://x/y' is not in this schema, and evalspec"),
-        ({"checks": [{"name": "json_schema", "schema": "$file:s.json"}]}, "checks[0].schema: a sample cannot name a file"),
+        (
+            {"checks": [{"name": "json_schema", "schema": {"type": "objekt"}}]},
+            "checks[0].schema: type: it is not a JSON Schema",
+        ),
+        (
+            {"checks": [{"name": "json_schema", "schema": {"$ref": "http://x/y"}}]},
+            "checks[0].schema: $ref: 'http://x/y' is not in this schema, and evalspec",
+        ),
+        (
+            {"checks": [{"name": "json_schema", "schema": "$file:s.json"}]},
+            "checks[0].schema: a sample cannot name a file",
+        ),
         ({"checks": [{"name": "latency"}]}, "checks[0].threshold: no reply has the best latency"),
-        ({"checks": [{"name": "cost", "threshold": 1}]}, "checks[0]: cost needs the price of the agent's tokens. set spec.api.price"),
+        (
+            {"checks": [{"name": "cost", "threshold": 1}]},
+            "checks[0]: cost needs the price of the agent's tokens. set spec.api.price",
+        ),
         ({"checks": [{"name": "json_fields"}]}, "expected: json_fields needs JSON, and 'Paris' is none"),
         ({"checks": []}, "checks: "),
         ({"checks": [{"value": "x"}]}, "checks[0].name: this key is required"),
         ({"checks": [{"name": "contains", "value": "x", "weight": -1}]}, "checks[0].weight: "),
     ],
-)  # fmt: skip
+)
 def test_a_bad_check_has_file_line_field_and_fix_before_anything_is_sent(line, says, project):
     project.dataset("qa", [{"id": "a"}, {"id": "b"} | line])
     refused = project.validate()
@@ -283,13 +301,16 @@ def test_a_bad_check_has_file_line_field_and_fix_before_anything_is_sent(line, s
 @pytest.mark.parametrize(
     ("metric", "says"),
     [
-        ({"name": "json_schema", "schema": {"type": 1}}, "spec.evaluation.datasets[0].metrics[0].schema: type: it is not a JSON Schema"),
+        (
+            {"name": "json_schema", "schema": {"type": 1}},
+            "spec.evaluation.datasets[0].metrics[0].schema: type: it is not a JSON Schema",
+        ),
         ({"name": "json_schema", "schema": "$file:none.json"}, "the schema none.json cannot be read"),
         ({"name": "json_schema", "schema": "$file:bad.json"}, "bad.json: it is not JSON"),
         ("cost", "cost needs the price of the agent's tokens. set spec.api.price"),
         ("json_fields", "qa.jsonl:1: expected: json_fields needs JSON, and 'Paris' is none"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_metric_is_refused(metric, says, project):
     (project.folder / "bad.json").write_text("{")
     project.dataset("qa", [{"id": "a"}], metrics=[metric])

@@ -30,7 +30,7 @@ from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
 from evalspec.base.json_matching import list_bad_matchers
 from evalspec.base.jsonl import MAX_DEPTH
-from evalspec.inputs.checks import JsonlCheck, spell_check
+from evalspec.inputs.checks import JsonlCheck, render_check
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
@@ -418,7 +418,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         "expected_tools": to_builtins(sample.expected_tools),
         "forbidden_tools": _list(sample.forbidden_tools),
         "max_steps": sample.max_steps,
-        "checks": [spell_check(check) for check in sample.checks] or None,
+        "checks": [render_check(check) for check in sample.checks] or None,
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }

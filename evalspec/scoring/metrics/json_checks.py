@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, MetricError, Problem
 from evalspec.base.json_matching import find_matcher, list_bad_matchers, matches
-from evalspec.base.json_schema import build_matcher, find_schema_problems
+from evalspec.base.json_schema import Place, build_matcher, find_schema_problems
 from evalspec.base.jsonl import MAX_DEPTH, parse_json_prefix, parse_shallow_json
 from evalspec.base.trust import Act, explain
-from evalspec.inputs.manifest.yaml_source import Place, render_path
 from evalspec.model import Cause, Exchange, Need, Sample, Score
 from evalspec.scoring.metrics.base import LONG_TEXTS, BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.functions import metric, read_needed, refuse_long
@@ -81,8 +80,18 @@ def valid_json(exchange: Exchange, *, within: Within = "answer") -> Score:
 
 
 def _explain_schema(schema: Mapping[str, Any]) -> str | None:
-    place, message = next(iter(find_schema_problems(schema)), ((), ""))
-    return ": ".join(filter(None, (render_path(place), message))) or None
+    found = next(iter(find_schema_problems(schema)), None)
+    return _say(*found) if found else None
+
+
+def _name(place: Place) -> str:
+    from evalspec.inputs.manifest.yaml_source import render_path
+
+    return render_path(place)
+
+
+def _say(place: Place, message: str) -> str:
+    return ": ".join(filter(None, (_name(place), message)))
 
 
 def _build_json_schema(context: BuildContext) -> Scorer:
@@ -91,7 +100,7 @@ def _build_json_schema(context: BuildContext) -> Scorer:
     Raises:
         InvalidInput: the file with the schema cannot be read, or has none.
     """
-    given = context.parameters["schema"]
+    given: Any = context.parameters["schema"]
     schema = _read_schema(context.folder, given) if isinstance(given, str) else given
     find_mismatch, within = build_matcher(schema), str(context.parameters.get("within", "answer"))
 
@@ -100,9 +109,14 @@ def _build_json_schema(context: BuildContext) -> Scorer:
         first = mismatches[0]
         if first is None or None in mismatches:
             return Score.scored(1)
-        return Score.scored(0, ": ".join(filter(None, (render_path(first[0]), first[1]))))
+        return Score.scored(0, _say(*first))
 
-    return lambda exchange: refuse_long(JSON_SCHEMA, exchange) or _judge(exchange, within, judge)
+    def score(exchange: Exchange) -> Score:
+        if exchange.reply is None:
+            raise MetricError("the agent gave no reply")
+        return refuse_long(JSON_SCHEMA, exchange) or _judge(exchange, within, judge)
+
+    return score
 
 
 def _read_schema(folder: Path, name: str) -> dict[str, Any]:
@@ -120,7 +134,7 @@ def _read_schema(folder: Path, name: str) -> dict[str, Any]:
         raise InvalidInput(Problem("it is no JSON Schema", 'write an object such as {"type": "object"}', name))
     found = find_schema_problems(schema)
     if found:
-        raise InvalidInput([Problem(message, file=name, field=render_path(place)) for place, message in found])
+        raise InvalidInput([Problem(message, file=name, field=_name(place)) for place, message in found])
     return schema
 
 
@@ -148,7 +162,7 @@ def explain_no_fields(sample: Sample) -> str | None:
             return f"json_fields needs JSON, and '{shorten(text)}' is none: {error}; write JSON as text"
         bad = next(list_bad_matchers(value), None)
         if bad is not None:
-            return ": ".join(filter(None, (render_path(bad[0]), bad[1])))
+            return _say(*bad)
     return None
 
 
@@ -166,9 +180,9 @@ def _score_best(pairs: list[tuple[Any, Any]]) -> Score:
     """Return the best score of pairs of an expected and an actual value."""
     compared = [list(_compare(*pair)) for pair in pairs]
     fields = max(compared, key=lambda one: sum(is_right for _, is_right in one) / len(one))
-    wrong = [render_path(path) or "the value" for path, is_right in fields if not is_right]
+    wrong = [_name(path) or "the value" for path, is_right in fields if not is_right]
     more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-    evidence = {"fields": [{"text": render_path(path), "verdict": int(is_right)} for path, is_right in fields]}
+    evidence = {"fields": [{"text": _name(path), "verdict": int(is_right)} for path, is_right in fields]}
     reason = f"wrong: {', '.join(wrong[:_SHOWN])}{more}" if wrong else None
     return Score.scored(1 - len(wrong) / len(fields), reason, evidence)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import MetricError
 from evalspec.base.patterns import CannotCheck
 from evalspec.base.registry import near_miss
-from evalspec.inputs.checks import spell_check
+from evalspec.inputs.checks import render_check
 from evalspec.inputs.manifest.metric_spec import MetricSpec
 from evalspec.model import Cause, Check, Direction, Exchange, Need, Score
 from evalspec.scoring.metrics.base import METRICS, BuildContext, MetricDefinition, Scorer
@@ -95,7 +95,7 @@ def _build(context: BuildContext) -> Scorer:
     built: dict[str, BuiltCheck] = {}
 
     def find(check: Check) -> BuiltCheck:
-        key = json.dumps(spell_check(check), sort_keys=True)
+        key = json.dumps(render_check(check), sort_keys=True)
         if key not in built:
             built[key] = build_check(check, context)
         return built[key]
@@ -120,7 +120,9 @@ def _score(checks: list[BuiltCheck], exchange: Exchange) -> Score:
         total += one.check.weight
         right += one.check.weight * is_right
         if one.check.weight and not is_right:
-            wrong.append(f"{name}: {found.reason or f'{found.value:g}'}")
+            wrong.append(
+                f"{one.name} holds" if one.check.negate else f"{one.name}: {found.reason or f'{found.value:g}'}"
+            )
     if not total:
         return Score.not_applicable("all checks of the sample have the weight 0", Cause.DATASET)
     more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
