@@ -3,7 +3,6 @@
 JSON is read as RFC 8259 has it, in UTF-8: NaN, Infinity and duplicate keys are errors. `within` says where it may be.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -25,12 +24,11 @@ Within = Literal["answer", "fence", "text"]
 
 _WITHIN = Parameter("within", str, ("answer", "fence", "text"), "answer")
 _FENCE = "```"
-_OPENING = re.compile(r"[\[{]")
 _SHOWN = 3
 
 
 def _find_json(answer: str, within: str) -> list[Any]:
-    """Return the JSON of an answer: all of it, or of a Markdown fence around all of it, or each value in its text.
+    """Return the JSON of an answer: all of it, or of a Markdown fence around all of it, or each object in its text.
 
     Raises:
         ValueError: there is none.
@@ -39,7 +37,7 @@ def _find_json(answer: str, within: str) -> list[Any]:
     if within == "text":
         found = list(_list_values(answer))
         if not found:
-            raise ValueError("it has no JSON object and no list")
+            raise ValueError("it has no JSON object")
         return found
     return [parse_shallow_json(_unfence(answer) if within == "fence" else answer)]
 
@@ -53,14 +51,16 @@ def _unfence(answer: str) -> str:
 
 
 def _list_values(text: str) -> Iterator[Any]:
-    """Yield the outermost objects and lists in a text."""
-    place = 0
-    while opening := _OPENING.search(text, place):
+    """Yield the JSON objects in a text, without those within them."""
+    place = text.find("{")
+    while place >= 0:
+        end = place + 1
         try:
-            value, place = parse_json_prefix(text, opening.start())
+            value, end = parse_json_prefix(text, place)
             yield value
         except ValueError:
-            place = opening.end()
+            pass
+        place = text.find("{", end)
 
 
 def _judge(exchange: Exchange, within: str, judge: Callable[[list[Any]], Score]) -> Score:
