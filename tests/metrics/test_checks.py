@@ -342,3 +342,23 @@ def test_checks_are_written_as_they_are_read(project, tmp_path):
     assert (project.folder / "once.jsonl").read_text() == (project.folder / "twice.jsonl").read_text()
     refused = project("convert", "qa.jsonl", "o.csv", "--to", "csv")
     assert refused.code == 2 and "the checks (1 of 1 samples)" in refused.err
+
+
+def list_rows(heading):
+    """The cells of the first table below a heading of the reference, without the backticks."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
+    table = page.split(f"\n### {heading}\n")[1].split("\n|---")[1].split("\n\n")[0]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[1:]]
+    return [[cell.removeprefix("`").removesuffix("`").strip() for cell in row] for row in cells]
+
+
+def test_the_numbers_of_the_reference_are_those_of_the_metrics():
+    for answer, value, tolerance, found, _ in list_rows("equals_number"):
+        given = {"value": float(value), "tolerance": float(tolerance)}
+        assert score("equals_number", answer, **given).value == float(found), answer
+    for answer, *found in list_rows("valid_json"):
+        text = answer.replace("⏎", "\n")
+        values = [score("valid_json", text, within=one).value for one in ("answer", "fence", "text")]
+        assert values == list(map(float, found)), answer
+    for expected, answer, found, _ in list_rows("json_fields"):
+        assert score("json_fields", answer, expected=[expected]).value == float(found), answer
