@@ -225,8 +225,14 @@ def test_a_sample_has_the_share_of_its_checks_that_are_right(project):
 
 def test_each_check_is_evidence_in_the_row_of_its_sample(project):
     evaluate(project, [{"id": "a", "checks": CHECKS}], [{"response": "Paris", "latencyMs": 500}])
-    shown = project("show", "a").out
-    assert "✗ matches(pattern=" in shown or "matches" in shown
+    (attempt,) = project("show", "a", "--json").document["attempts"]
+    shown = attempt["scores"]["checks_all"]["evidence"]["checks"]
+    assert [(one["text"], one["verdict"], one["value"]) for one in shown] == [
+        ("contains(value=Paris)", 1, 1),
+        ('matches(pattern="^It")', 0, 0),
+        ("not contains(value=sorry)", 1, 0),
+        ("latency", 0, 500),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -330,6 +336,14 @@ def test_a_schema_of_a_file_is_part_of_the_metric(project):
         (dataset,) = document["datasets"]
         assert dataset["metrics"]["json_schema(schema=answer.json)"]["value"] == value
     assert first["fingerprint"] != second["fingerprint"]
+
+
+def test_init_gates_data_with_nothing_but_checks_on_them(project):
+    project.dataset("qa", [{"id": "a", "expected": "", "metadata": {"note": "x"}, "checks": CHECKS}])
+    (project.folder / "app.py").write_text("def answer(question): return question")
+    made = project("init", "--agent", "app:answer", "--data", "qa.jsonl")
+    assert made.code == 0 and "each sample has checks, so the metric is checks_all" in made.out + made.err
+    assert "checks_all: 0.8" in (project.folder / "agent.yaml").read_text()
 
 
 def test_checks_are_written_as_they_are_read(project, tmp_path):

@@ -21,8 +21,7 @@ from evalspec.runs.planning.draft import NOT_READ, Draft, PlannedDataset, Planne
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import SAME
 from evalspec.runs.planning.retrievers import add_stages, choose_cutoffs
-from evalspec.runs.planning.sample_checks import watch_checks
-from evalspec.runs.planning.survey import Survey
+from evalspec.runs.planning.survey import Survey, watch_checks
 from evalspec.scoring.metrics.base import BuildContext, Metric, RelevanceRules
 from evalspec.scoring.metrics.columns import find_definition
 from evalspec.scoring.metrics.retrieval import compat_formulas
