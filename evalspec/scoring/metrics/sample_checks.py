@@ -24,7 +24,7 @@ _BELOW_ONE = 1 - 2**-53
 
 
 class BuiltCheck(Struct, frozen=True):
-    """A check that can be run. `name`: with its parameters, as a column has it. `least`: the threshold."""
+    """A check that can be run. `name`: with its parameters, as a column has it. `threshold`: its own, or the best."""
 
     name: str
     definition: MetricDefinition
@@ -52,20 +52,20 @@ def build_check(check: Check, context: BuildContext) -> BuiltCheck:
     """Return the check of a sample.
 
     Raises:
-        ParameterError: a parameter is unknown, missing or wrong, or the threshold is missing.
-        ValueError: no metric that can be a check has the name.
+        ParameterError: the name, a parameter or the threshold is wrong or missing.
         InvalidInput: the metric cannot be built.
     """
     definition = METRICS.find(check.name)
-    if definition is None or not is_checkable(definition):
+    build = definition.build if definition is not None and is_checkable(definition) else None
+    if definition is None or build is None:
         known = near_miss(check.name, [one.name for one in METRICS if is_checkable(one)])
         raise ParameterError("name", f"'{check.name}' is no metric that can be a check; {known}")
-    spec, settable = MetricSpec(check.name), [one.name for one in definition.parameters]
+    spec, settable = MetricSpec(check.name), {one.name: one for one in definition.parameters}
     for key, value in check.parameters.items():
         if key not in settable:
             known = near_miss(key, [*settable, "weight", "threshold", "negate"])
             raise ParameterError(key, f"the check {definition.name} has no '{key}'; {known}")
-        if isinstance(value, str) and value.startswith("$file:"):
+        if settable[key].is_file and isinstance(value, str):
             raise ParameterError(key, "a sample cannot name a file; write the value itself")
     values = read_values(definition, spec, check.parameters)
     best = definition.bounds[0 if definition.direction is Direction.LOWER else 1]
@@ -73,9 +73,7 @@ def build_check(check: Check, context: BuildContext) -> BuiltCheck:
     if threshold is None or (check.threshold is None and definition.name in _UNLIMITED):
         raise ParameterError("threshold", f"no reply has the best {definition.name}; add the most that is right")
     with METRICS.attribute_errors(definition.name):
-        scorer = definition.build(replace(context, parameters=values)) if definition.build else None
-    if scorer is None:
-        raise ParameterError("name", f"'{check.name}' is no check; name another metric")
+        scorer = build(replace(context, parameters=values))
     needs = definition.needs_of(values) if definition.needs_of else definition.needs
     return BuiltCheck(str(name_column(definition, spec, values)), definition, needs, scorer, check, threshold)
 
