@@ -126,3 +126,11 @@ def test_a_bad_script_has_file_line_and_field(line, message, asked):
     write(asked, SCRIPT, line)
     found = asked.validate()
     assert found.code == 2 and f"trips.jsonl:2: {message}" in found.out
+
+
+def test_checks_are_about_the_last_answer(asked):
+    checks = [{"name": "contains", "value": "Bye"}, {"name": "contains", "value": "When", "negate": True}]
+    write(asked, SCRIPT | {"checks": checks})
+    outcome = asked.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    assert scores_of(outcome)["checks"] == (1, None)
