@@ -261,6 +261,15 @@ def test_a_pattern_that_is_too_slow_has_no_score(project, monkeypatch):
     assert (found["status"], found["value"], found["cause"]) == ("failed", None, "dataset")
 
 
+def test_arguments_that_no_schema_could_check_have_no_score(project, monkeypatch):
+    monkeypatch.setattr(patterns, "PATTERN_SECONDS", 0.01)
+    project.evaluation["tools"] = [{"name": "f", "parameters": {"patternProperties": {"(a|aa)+$": {}}}}]
+    reply = {"response": "x", "tool_calls": [{"name": "f", "arguments": {"a" * 60 + "b": 1}}]}
+    outcome = evaluate(project, [{"id": "a"}], [reply], metrics=["tool_schema_valid"])
+    found = outcome.document["datasets"][0]["samples"][0]["scores"]["tool_schema_valid"]
+    assert (found["status"], found["value"], found["cause"]) == ("failed", None, "dataset")
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
