@@ -36,7 +36,7 @@ def _adapt(test: dict[str, Any]) -> dict[str, Any]:
     metadata = own if isinstance(own, dict) else {}
     named = {key: metadata[key] for key in _NAMED if key in metadata}
     rest = {key: value for key, value in metadata.items() if key not in _NAMED}
-    answers = {"answers": list(verdicts.answers)} if verdicts.answers else {}
+    answers: dict[str, Any] = {"answers": list(verdicts.answers)} if verdicts.answers else {}
     answers |= {"checks": list(verdicts.checks)} if verdicts.checks else {}
     return kept | named | ({"metadata": rest} if rest else {}) | answers
 
