@@ -171,6 +171,18 @@ def test_a_tool_that_destroys_needs_an_environment(acting, desk):
     assert acting.evaluate("--allow-actions").code == 0
 
 
+def test_a_metric_of_the_world_or_of_tools_needs_their_declaration(acting, desk):
+    del acting.evaluation["environment"]
+    acting.evaluation["datasets"][0]["metrics"] = ["end_state", "tool_schema_valid", "tool_hallucination"]
+    for refused in (acting.validate(), acting.evaluate()):
+        assert refused.code == 2
+        said = refused.err + refused.out
+        assert "datasets[0].metrics[0]: end_state needs spec.evaluation.environment" in said
+        assert "metrics[1]: tool_schema_valid needs spec.evaluation.tools" in said
+        assert "metrics[2]: tool_hallucination needs spec.evaluation.tools" in said
+    assert not desk.events
+
+
 def test_an_untrusted_manifest_names_no_world(acting, desk):
     host = desk.url.removeprefix("http://")
     allowed = acting.evaluate("--untrusted", "--url", desk.url)
