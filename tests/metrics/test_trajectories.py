@@ -13,6 +13,7 @@ follows from the definition on that page. The calls are given in the spelling of
   trajectories; GoogleCloudPlatform/generative-ai, gemini/evaluation/evaluating_langgraph_agent.ipynb for the others.
 """
 
+import asyncio
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -450,3 +451,36 @@ def test_the_page_names_what_the_examples_compare() -> None:
     named = {name.strip("` "): ours for _, names, ours, _ in table for name in names.split(",")}
     assert compared.keys() <= named.keys()
     assert [name for name, ours in compared.items() if not any(f"`{one}`" in named[name] for one in ours)] == []
+
+
+ADR = Path(__file__).parents[2] / "docs" / "adr" / "0037-calls-are-compared-as-json.md"
+FIND: dict[str, Any] = {"name": "find", "args": {"q": 1}}
+RAGAS: list[tuple[list[dict[str, Any]], list[dict[str, Any]]]] = [
+    ([FIND], [FIND, {"name": "now", "args": {}}]),
+    ([FIND], [{"name": "find", "args": {"q": 1, "n": 2}}]),
+    ([FIND], [{"name": "find", "args": {"q": "1"}}]),
+    ([FIND], [{"name": "find", "args": {"q": True}}]),
+    ([FIND], [FIND, FIND]),
+    ([], []),
+]
+"""Expected and made calls of the rows of the ADR."""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_adr_says_what_ragas_computes() -> None:
+    from ragas.dataset_schema import MultiTurnSample
+    from ragas.messages import AIMessage, HumanMessage
+    from ragas.messages import ToolCall as RagasCall
+    from ragas.metrics._tool_call_accuracy import ToolCallAccuracy
+    from ragas.metrics._tool_call_f1 import ToolCallF1
+
+    computed = []
+    for expected, made in RAGAS:
+        calls = [RagasCall(**one) for one in made]
+        said = [HumanMessage(content="?"), AIMessage(content="", tool_calls=calls)]
+        sample = MultiTurnSample(user_input=said, reference_tool_calls=[RagasCall(**one) for one in expected])
+        theirs = [asyncio.run(metric._multi_turn_ascore(sample, None)) for metric in (ToolCallAccuracy(), ToolCallF1())]
+        ours = Example("ragas", [want(one["name"], one["args"]) for one in expected], made, [])
+        values = [*theirs, *(score(name, ours) for name in ("tool_argument_accuracy", "tool_call_f1"))]
+        computed.append(["not applicable" if value is None else f"{round(value, 3):g}" for value in values])
+    assert computed == [row[2:] for row in rows(ADR.read_text())]
