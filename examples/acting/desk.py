@@ -54,7 +54,7 @@ class World:
 
 
 class Agent:
-    """Answers a conversation. `messages`: what it writes, as chat completions have it: calls, results and the answer."""
+    """Answers a conversation. `messages`: its calls, their results and the answer, as in chat completions."""
 
     def __init__(self, world):
         self.world, self.messages = world, []
