@@ -44,7 +44,7 @@ def test_an_agent_that_books_is_right_in_its_calls_and_in_the_world(example):
 
 
 def test_an_agent_that_also_cancels_fails_only_by_the_state_of_the_world(example, monkeypatch):
-    monkeypatch.setenv("DESK_BUG", "cancel")
+    monkeypatch.setenv("FLIGHTS_BUG", "cancel")
     done, scores = example("booking")
     assert done.code == 1
     assert {name for name, found in scores.items() if found["end_state"][0] == 0} == {"paris", "rome"}
@@ -61,7 +61,7 @@ def test_conversations_are_right_turn_by_turn(example):
 
 
 def test_an_agent_that_forgets_fails_in_the_turn_that_needs_its_memory(example, monkeypatch):
-    monkeypatch.setenv("DESK_BUG", "forget")
+    monkeypatch.setenv("FLIGHTS_BUG", "forget")
     done, scores = example("conversation")
     assert done.code == 1
     assert scores["seats"]["string_match(turns=worst)"] == (0, "turn 2: answered 'Where do you want to go?'")

@@ -1,10 +1,10 @@
-"""A booking desk: an agent that books flights, and the world that it acts on.
+"""A booking service: an agent that books flights, and the world that it acts on.
 
     POST /chat?session=ID    the agent: {"messages": […]} → {"answer": …, "messages": […]}, with its calls of tools
     GET  /state?session=ID   the world: {"bookings": […], "updatedAt": …}
     POST /reset?session=ID   the world as it was at first
 
-Each session is a world of its own. The agent needs no model: it knows a few words. The environment variable DESK_BUG
+Each session is a world of its own. The agent needs no model: it knows a few words. The environment variable FLIGHTS_BUG
 makes it worse: `cancel` cancels another booking with each new one, `forget` knows only the last message.
 """
 
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 FLIGHTS = {"Paris": ["AF12", "AF34"], "Rome": ["AZ7"], "Oslo": ["SK5"]}
 NUMBERS = {"one": 1, "two": 2, "three": 3, "a": 1}
-BUG = os.environ.get("DESK_BUG", "")
+BUG = os.environ.get("FLIGHTS_BUG", "")
 WORLDS = {}
 
 
