@@ -337,6 +337,9 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     content |= {"turns": to_builtins(turns)} if turns else {}
     checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
     content |= {"checks": to_builtins(checks)} if checks else {}
+    others = {"forbidden_tools": record.forbidden_tools, "max_steps": record.max_steps}
+    others |= {} if isinstance(record, PlainSample) else {"expected_state": record.expected_state}
+    content |= {key: value for key, value in others.items() if value is not None}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
