@@ -106,7 +106,7 @@ def test_every_text_is_redacted_and_what_identifies_a_record_is_not(exchange, gi
     if reply.reply:
         assert reply.reply.usage == exchange.reply.usage
         assert not reply.reply.response and not any(reply.reply.retrieved_contexts or ())
-        assert not any(one.name or one.id or one.error or one.problem for one in reply.reply.tool_calls or ())
+        assert not any(one.name or one.call_id or one.error or one.problem for one in reply.reply.tool_calls or ())
     else:
         assert reply.error == ""
     changed = change_texts(ScoresRecord("qa", "q", 1, given), blank).scores
