@@ -262,7 +262,7 @@ class JsonlSample(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _script_is_the_input(cls, value: Any) -> Any:
-        """Fill in what a script makes superfluous. The messages before it stand in `input`."""
+        """Fill in what a script makes superfluous. `input` has the messages before it."""
         if not isinstance(value, dict) or not isinstance(value.get("turns"), list):
             return value
         if isinstance(value.get("input"), str):

@@ -21,7 +21,7 @@ from evalspec.targets.agents.response_events import (
     refuse_failed,
     refuse_failure,
 )
-from evalspec.targets.agents.tool_desk import render_result, write_arguments
+from evalspec.targets.agents.tool_player import render_result, write_arguments
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import report_usage
 from evalspec.targets.http.error_body import as_text
