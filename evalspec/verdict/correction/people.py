@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, pluralize
+from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
     Basis,
     Correction,
@@ -162,7 +163,7 @@ def consult(
 def _list_doubts(
     found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
-    label = f"`evalspec label RUN --metric '{found.metric}' --random 50`, then `evalspec rescore RUN`"
+    label = f"`evalspec label RUN --metric '{find_scored(found.metric)}' --random 50`, then `evalspec rescore RUN`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
         why = agreement.reason if agreement else NO_LABELS
         yield f"ciGate.judge requires people's labels, and {why}: {label}"
