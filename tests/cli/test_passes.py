@@ -133,11 +133,13 @@ def test_a_run_that_is_read_resumed_or_scored_again_says_the_same(flaky, agent):
 
 
 def test_it_is_compared_with_a_baseline(flaky, agent):
-    flaky.evaluation["ciGate"] = {"baseline": "main"}
+    flaky.evaluation["ciGate"] = {"baseline": "main", "newFailures": 5}
     flaky.evaluate("--repeat", "5", "-j", "1")
     assert flaky("runs", "promote", "latest", "--as", "main").code == 0
+    assert flaky("runs", "promote", "latest", "--as", "main", "--add").code == 0
     agent.reply = lambda body: {"response": "Lyon"}
     outcome = flaky.evaluate("--repeat", "5", "--json")
     regressions = {one["metric"]: one for one in outcome.document["regressions"]}
     found = regressions["pass^2 of string_match"]
     assert (found["pairs"], found["baseline"], found["candidate"]) == (5, pytest.approx(0.4), 0), found
+

@@ -201,7 +201,7 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
         sign=sign_of(after.metrics[metric].direction),
         unpaired=len(list_unpaired(scores)),
         attempts=_list_attempts(members, metric),
-        own=min((len(new.attempts) or 1 for _, new in members), default=1),
+        own=min((len(_values(new, metric)) for _, new in members), default=1),
     )
 
 
