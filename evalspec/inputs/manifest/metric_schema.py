@@ -76,6 +76,10 @@ class Limit(ManifestModel):
     slice: Name | None = Field(
         None, description="Only samples with this tag, or with this key=value in their metadata. Default: all."
     )
+    of: Name | None = Field(
+        None,
+        description="For pass^K and pass@K: the metric whose limits a successful attempt meets. Default: every metric.",
+    )
     stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = Field(
         None,
         description="Statistic over the samples. Default: the metric's own, which is the mean for all but "
@@ -83,10 +87,6 @@ class Limit(ManifestModel):
     )
     confidence: Confidence | None = Field(
         None, description="Overrides the gate's confidence for this limit; null: compare only the value."
-    )
-    of: Name | None = Field(
-        None,
-        description="For pass^K and pass@K: the metric whose limits a successful attempt meets. Default: every metric.",
     )
 
     @model_validator(mode="before")
