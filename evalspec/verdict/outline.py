@@ -83,7 +83,7 @@ class DatasetOutline(Dataset, frozen=True, kw_only=True):
 
     @property
     def of_replies(self) -> tuple[MetricOutline, ...]:
-        """The metrics of which each reply has a score."""
+        """The metrics that score each reply."""
         return tuple(metric for metric in self.metrics if metric.passes is None)
 
     @property
