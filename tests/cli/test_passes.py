@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from servers.faulty_agent import status
+from servers.scripted_judge import ScriptedJudge
 
 
 @pytest.fixture
@@ -145,3 +146,37 @@ def test_it_is_compared_with_a_baseline(flaky, agent):
     assert (found["pairs"], found["baseline"], found["candidate"]) == (5, pytest.approx(0.2), 0), (
         "the mean of both runs"
     )
+
+
+def test_a_judge_s_success_is_its_opinion_and_is_skipped_without_it(flaky):
+    """A rubric that scores 0 or 1 needs no limit: 1 is a success. The judge says 1 and 0 in turn."""
+    rubric = {"name": "tone", "rubric": "Is it kind?", "labels": {"good": 1, "bad": 0}}
+    flaky.evaluation["datasets"][0]["metrics"] = ["string_match", rubric]
+    flaky.evaluation["thresholds"] = {"pass@2": {"min": 0.5, "of": "tone"}, "string_match": 0.1}
+    with ScriptedJudge() as judge:
+        judge.in_turn = True
+        flaky.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k", "concurrency": 1}
+        outcome = flaky.evaluate("--repeat", "4", "-j", "1", "--json")
+        limit = outcome.document["datasets"][0]["thresholds"][0]
+        assert (limit["value"], limit["status"], limit["basis"]) == (pytest.approx(5 / 6), "PASS", "judge")
+        flaky.evaluation["ciGate"] = {"judge": "require"}
+        outcome = flaky.evaluate("--repeat", "4", "-j", "1", "--json")
+        limit = outcome.document["datasets"][0]["thresholds"][0]
+        assert (limit["status"], "--metric 'tone'" in limit["reason"]) == ("INCOMPLETE", True)
+    outcome = flaky.evaluate("--repeat", "4", "--no-judge", "--json")
+    limit = outcome.document["datasets"][0]["thresholds"][0]
+    assert (limit["status"], limit["reason"], outcome.document["partial"]) == (
+        "NOT_GATED",
+        "no judge (--no-judge)",
+        True,
+    )
+
+
+def test_fail_fast_says_the_same(flaky):
+    """A metric over attempts has no value before the last one, so it makes no verdict certain."""
+    rubric = {"name": "tone", "rubric": "Is it kind?", "labels": {"good": 1, "bad": 0}}
+    flaky.evaluation["datasets"][0]["metrics"] = ["string_match", rubric]
+    with ScriptedJudge() as judge:
+        flaky.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k"}
+        outcome = flaky.evaluate("--repeat", "5", "-j", "1", "--fail-fast", "--json")
+    assert outcome.document["datasets"][0]["thresholds"][0]["value"] == pytest.approx(0.4)

@@ -85,7 +85,7 @@ def check_attempts(loaded: LoadedManifest, datasets: Sequence["PlannedDataset"],
         loaded.problem(
             one.place,
             f"{one.spec} needs {one.spec.k} attempts at each sample, and --repeat is {repeat}",
-            f"pass --repeat {one.spec.k}, or more of them for a shorter interval",
+            f"pass --repeat {one.spec.k} or more",
         )
         for one in found
     )
