@@ -25,6 +25,8 @@ from evalspec.verdict.summary import in_slice
 
 _GAPS = (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE, ScoreStatus.SKIPPED)
 """Statuses of a score that may leave the success of an attempt open, the most serious one first."""
+_NOT_THE_AGENT = (Cause.ENVIRONMENT, Cause.USER, Cause.STOPPED)
+"""Causes of a missing reply for which the agent is not to blame."""
 
 
 def combine_attempts(
@@ -106,7 +108,7 @@ def combine_passes(attempts: Sequence[Attempt], metric: str, rule: PassRule, lim
     the coverage. It has failed too if the run stopped before some scores, since when it did depends on the others.
     """
     own = [limit for limit in limits if rule.of in (None, limit.metric)] + ([rule.implied] if rule.implied else [])
-    outcomes = [decide_attempt(attempt, own) for attempt in attempts]
+    outcomes = [_decide_success(attempt, own) for attempt in attempts]
     gaps = [_find_gap(attempt, own) for attempt, found in zip(attempts, outcomes, strict=True) if found is None]
     undefined = [gap for gap in gaps if gap.status is ScoreStatus.NOT_APPLICABLE and gap.cause is Cause.DATASET]
     if undefined or (len(gaps) == len(attempts) and all(gap.status is ScoreStatus.SKIPPED for gap in gaps)):
@@ -124,11 +126,19 @@ def combine_passes(attempts: Sequence[Attempt], metric: str, rule: PassRule, lim
     return Score(ScoreStatus.SCORED, share, f"{successes} of {decided} attempts succeed{why}", cause=lacking)
 
 
+def _decide_success(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
+    """Return whether an attempt succeeds. Without a reply it does not, unless that says nothing about the agent."""
+    causes = {attempt.scores[limit.metric].cause for limit in limits}
+    if attempt.status is SampleStatus.FAILED and not causes.isdisjoint(_NOT_THE_AGENT):
+        return None
+    return decide_attempt(attempt, limits)
+
+
 def _find_gap(attempt: Attempt, limits: Sequence[Threshold]) -> Score:
     """Return the score that leaves open whether an attempt succeeds."""
-    scores = [attempt.scores[limit.metric] for limit in limits]
-    gaps = [one for status in _GAPS for one in scores if one.status is status]
-    return gaps[0] if gaps else Score.failed(attempt.error or "no limit applies")
+    gaps = [score for limit in limits if (score := attempt.scores[limit.metric]).value is None]
+    nothing = Score.failed(attempt.error or "no limit applies")
+    return min(gaps, key=lambda one: (_GAPS.index(one.status), one.cause is Cause.DATASET), default=nothing)
 
 
 def combine_scores(scores: Sequence[Score]) -> Score:

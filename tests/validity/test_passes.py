@@ -10,23 +10,26 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.model import Attempt, Cause, Sample, SampleStatus, Score, ScoreStatus, Threshold
+from evalspec.model import Attempt, Cause, Direction, Sample, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.outline import MetricOutline, PassRule
 from evalspec.verdict.stats.repeats import compute_pass_hat_k
 from simulated import find_misses
 
 UNIT = (0.0, 1.0)
+NO_REPLY = "no usable reply"
 KNOWN = {True: Score.scored(0.75), False: Score.scored(0.25), None: Score.failed("no grade", Cause.JUDGE)}
 
 
 def over(k, *, is_every=True):
     rule = PassRule(k, is_every, "m")
-    return MetricOutline("passes", "mean", "higher", UNIT, passes=rule)
+    return MetricOutline("passes", "mean", Direction.HIGHER, UNIT, passes=rule)
 
 
 def combine(scores, k, *, is_every=True):
-    attempts = [Attempt(SampleStatus.ANSWERED, scores={"m": score}) for score in scores]
+    """The score of a sample with these scores of attempts. Those without a reply have a `NO_REPLY`."""
+    statuses = [SampleStatus.FAILED if score.reason == NO_REPLY else SampleStatus.ANSWERED for score in scores]
+    attempts = [Attempt(status, scores={"m": score}) for status, score in zip(statuses, scores, strict=True)]
     limits = [Threshold("m", min=0.5)]
     found = combine_attempts(Sample("s", "q"), attempts, limits, [over(k, is_every=is_every)])
     return found.scores["passes"]
@@ -56,17 +59,19 @@ ELSEWHERE = Score.not_applicable("the sample expects no state", Cause.DATASET)
         ([KNOWN[True], GONE, GONE], ScoreStatus.FAILED, Cause.REPLY),
         ([KNOWN[True], KNOWN[True], GONE], ScoreStatus.SCORED, Cause.REPLY),
         ([KNOWN[True], KNOWN[True], Score.failed("limit", Cause.STOPPED)], ScoreStatus.FAILED, Cause.STOPPED),
+        ([KNOWN[True], *[Score.failed(NO_REPLY, Cause.ENVIRONMENT)] * 2], ScoreStatus.FAILED, Cause.ENVIRONMENT),
+        ([KNOWN[True], *[Score.failed(NO_REPLY, Cause.REPLY)] * 2], ScoreStatus.SCORED, None),
     ],
-    ids=["skipped", "no such sample", "too few", "the reply's fault counts", "stopped"],
+    ids=["skipped", "no such sample", "too few", "the reply's fault counts", "stopped", "broken world", "no reply"],
 )
 def test_what_is_unknown_has_a_status_and_a_cause(scores, status, cause):
     found = combine(scores, 2)
     assert (found.status, found.cause) == (status, cause)
 
 
-def cover(attempts, k, shape, samples, runs):
+def cover(setting, runs):
     """Shares of runs whose interval covers the true pass^k: ours, and Student's."""
-    a, b = shape
+    attempts, k, (a, b), samples = setting
     truth = float(np.exp(scipy.special.betaln(a + k, b) - scipy.special.betaln(a, b)))
     rng = np.random.default_rng(4)
     table = np.array([compute_pass_hat_k(attempts, successes, k) for successes in range(attempts + 1)])
@@ -93,7 +98,7 @@ SETTINGS = [
 
 @pytest.mark.parametrize("setting", [(4, 4, (1, 3), 50), (8, 4, (1, 1), 20), (8, 4, (1, 3), 50)])
 def test_the_interval_of_pass_k_covers_and_student_s_does_not(setting):
-    ours, student = cover(*setting, runs=1000)
+    ours, student = cover(setting, runs=1000)
     assert ours >= 0.95
     assert student < 0.95
 
@@ -101,5 +106,5 @@ def test_the_interval_of_pass_k_covers_and_student_s_does_not(setting):
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_the_interval_of_pass_k_covers_in_every_setting(setting):
-    ours, student = cover(*setting, runs=10_000)
+    ours, student = cover(setting, runs=10_000)
     assert ours >= 0.95, student
