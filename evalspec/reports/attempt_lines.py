@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from evalspec.base.foreign_text import visible
 from evalspec.base.json_text import render_line
-from evalspec.model import Exchange, Run, Sample, Score
+from evalspec.model import AgentTurn, Exchange, Run, Sample, Score
 from evalspec.reports.base import Reporter, StoredExchanges
 from evalspec.reports.rows import (
     COLUMNS,
@@ -92,6 +92,21 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
         "tool_calls": to_builtins(reply.tool_calls) if reply else None,
         "steps": reply.steps if reply else None,
         "usage": asdict(reply.usage) if reply and reply.usage else None,
+        "turns": [_turn(turn) for turn in reply.turns] if reply and reply.turns else None,
+        "expected_tools": to_builtins(sample.expected_tools),
+    }
+
+
+def _turn(turn: AgentTurn) -> dict[str, Any]:
+    reply = turn.reply
+    return {
+        "user": turn.user,
+        "response": reply.response,
+        "tool_calls": to_builtins(reply.tool_calls),
+        "steps": reply.steps,
+        "usage": asdict(reply.usage) if reply.usage else None,
+        "latency_ms": reply.latency_ms,
+        "finish_reason": reply.finish_reason,
     }
 
 

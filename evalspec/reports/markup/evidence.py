@@ -1,12 +1,13 @@
 """The evidence of a score: the judge's verdicts on single statements, and other data of the metric."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from evalspec.inputs.manifest.metric_spec import split_column
+from evalspec.model.tool_calls import render_arguments
+from evalspec.reports.rows import render_data
 
 _VERDICTS = {
     "faithfulness": ("supported", "not supported"),
@@ -22,6 +23,8 @@ _WORDS = {"entailed": ("pass", "✓"), "contradicted": ("fail", "✗"), "missing
 """Verdicts that are words."""
 _TITLES = {
     "statements": "",
+    "expected": "Expected calls",
+    "differences": "Where the world differs",
     "claims": "Claims of the expected answer",
     "contexts": "Contexts, in order",
     "questions": "Questions that the response answers",
@@ -33,7 +36,6 @@ _TITLES = {
 }
 _TEXT_KEYS = ("statement", "question", "claim", "text")
 _VERDICT_KEYS = ("verdict", "attributed")
-_SHORT = 80
 
 
 class ShownVerdict(Struct, frozen=True):
@@ -66,17 +68,16 @@ def describe_evidence(metric: str, evidence: Any) -> ShownEvidence | None:
     if evidence is None:
         return None
     parts = evidence if isinstance(evidence, Mapping) else {"": evidence}
-    lists = [_list_verdicts(metric, str(key), part) for key, part in parts.items() if _has_verdicts(part)]
-    facts = [(str(key), render_data(part)) for key, part in parts.items() if not _has_verdicts(part)]
+    told = {key: _list_lines(part) if key == "differences" else part for key, part in parts.items()}
+    lists = [_list_verdicts(metric, str(key), part) for key, part in told.items() if _has_verdicts(part)]
+    facts = [(str(key), render_data(part)) for key, part in told.items() if not _has_verdicts(part)]
     return ShownEvidence(tuple(lists), tuple(facts))
 
 
-def render_data(value: Any) -> str:
-    """Return any data as text: on one line if it is short, otherwise indented."""
-    if isinstance(value, str):
-        return value
-    line = json.dumps(value, ensure_ascii=False)
-    return line if len(line) <= _SHORT else json.dumps(value, ensure_ascii=False, indent=2)
+def _list_lines(part: Any) -> Any:
+    """Return the differences of a world as lines of their own."""
+    is_lines = isinstance(part, list | tuple) and all(isinstance(line, str) for line in part)
+    return [{"text": line} for line in part] if is_lines else part
 
 
 def _has_verdicts(part: Any) -> bool:
@@ -89,6 +90,8 @@ def _list_verdicts(metric: str, key: str, part: Sequence[Mapping[str, Any]]) -> 
 
 
 def _describe_verdict(metric: str, item: Mapping[str, Any]) -> ShownVerdict:
+    if "share" in item and "made" in item:
+        return _describe_expected_call(item)
     text_key = next((key for key in _TEXT_KEYS if isinstance(item.get(key), str)), None)
     verdict_key = next((key for key in _VERDICT_KEYS if key in item), None)
     others = tuple(
@@ -98,6 +101,14 @@ def _describe_verdict(metric: str, item: Mapping[str, Any]) -> ShownVerdict:
     tone, mark, word = ("", "", "") if verdict_key is None else _describe_outcome(metric, item[verdict_key])
     reason = item.get("reason")
     return ShownVerdict(text, tone, mark, word, "" if reason is None else render_data(reason), others)
+
+
+def _describe_expected_call(item: Mapping[str, Any]) -> ShownVerdict:
+    """Return an expected call of a tool, and whether it was made."""
+    text = f"{item.get('name')}({render_arguments(item.get('arguments', UNSET))})"
+    if item["share"] == 1:
+        return ShownVerdict(text, "pass", "✓", "called")
+    return ShownVerdict(text, "fail", "✗", "not called" if item["made"] is None else "called with other arguments")
 
 
 def _describe_outcome(metric: str, verdict: Any) -> tuple[str, str, str]:
