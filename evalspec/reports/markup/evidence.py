@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from evalspec.inputs.manifest.metric_spec import split_column
-from evalspec.model.tool_calls import render_arguments
 from evalspec.reports.rows import render_data
 
 _VERDICTS = {
@@ -23,7 +22,6 @@ _WORDS = {"entailed": ("pass", "✓"), "contradicted": ("fail", "✗"), "missing
 """Verdicts that are words."""
 _TITLES = {
     "statements": "",
-    "expected": "Expected calls",
     "differences": "Where the world differs",
     "claims": "Claims of the expected answer",
     "contexts": "Contexts, in order",
@@ -34,6 +32,8 @@ _TITLES = {
     "response": "Claims of the answer",
     "reference": "Claims of the reference",
 }
+_IN_TURNS = {frozenset({"turns"}): {"turn"}, frozenset({"expected", "extra"}): {"name", "made", "share"}}
+"""Keys of evidence that turns show, with those of each of its items."""
 _TEXT_KEYS = ("statement", "question", "claim", "text")
 _VERDICT_KEYS = ("verdict", "attributed")
 
@@ -64,14 +64,22 @@ class ShownEvidence(Struct, frozen=True):
 
 
 def describe_evidence(metric: str, evidence: Any) -> ShownEvidence | None:
-    """Return the evidence of a score of a metric. None: there is none."""
-    if evidence is None:
+    """Return the evidence of a score of a metric. None: there is none, or the turns of the attempt show it."""
+    if evidence is None or _is_in_turns(evidence):
         return None
     parts = evidence if isinstance(evidence, Mapping) else {"": evidence}
     told = {key: _list_lines(part) if key == "differences" else part for key, part in parts.items()}
     lists = [_list_verdicts(metric, str(key), part) for key, part in told.items() if _has_verdicts(part)]
     facts = [(str(key), render_data(part)) for key, part in told.items() if not _has_verdicts(part)]
     return ShownEvidence(tuple(lists), tuple(facts))
+
+
+def _is_in_turns(evidence: Any) -> bool:
+    """Return whether evidence has the scores of turns, or pairs of calls, which are shown where they were made."""
+    if not isinstance(evidence, Mapping) or frozenset(evidence) not in _IN_TURNS:
+        return False
+    items, keys = evidence.get("turns", evidence.get("expected")), _IN_TURNS[frozenset(evidence)]
+    return isinstance(items, list | tuple) and all(isinstance(one, Mapping) and keys <= one.keys() for one in items)
 
 
 def _list_lines(part: Any) -> Any:
@@ -90,8 +98,6 @@ def _list_verdicts(metric: str, key: str, part: Sequence[Mapping[str, Any]]) -> 
 
 
 def _describe_verdict(metric: str, item: Mapping[str, Any]) -> ShownVerdict:
-    if "share" in item and "made" in item:
-        return _describe_expected_call(item)
     text_key = next((key for key in _TEXT_KEYS if isinstance(item.get(key), str)), None)
     verdict_key = next((key for key in _VERDICT_KEYS if key in item), None)
     others = tuple(
@@ -101,14 +107,6 @@ def _describe_verdict(metric: str, item: Mapping[str, Any]) -> ShownVerdict:
     tone, mark, word = ("", "", "") if verdict_key is None else _describe_outcome(metric, item[verdict_key])
     reason = item.get("reason")
     return ShownVerdict(text, tone, mark, word, "" if reason is None else render_data(reason), others)
-
-
-def _describe_expected_call(item: Mapping[str, Any]) -> ShownVerdict:
-    """Return an expected call of a tool, and whether it was made."""
-    text = f"{item.get('name')}({render_arguments(item.get('arguments', UNSET))})"
-    if item["share"] == 1:
-        return ShownVerdict(text, "pass", "✓", "called")
-    return ShownVerdict(text, "fail", "✗", "not called" if item["made"] is None else "called with other arguments")
 
 
 def _describe_outcome(metric: str, verdict: Any) -> tuple[str, str, str]:

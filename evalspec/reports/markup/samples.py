@@ -166,7 +166,9 @@ def _draw_turn(number: int, one: MarkedTurn, room: TextBudget, has_scores: bool)
     drawn = [el("section", el("h4", title, class_="subheading"), content, class_="block") for title, content in sides]
     yield el("div", drawn, class_="beside")
     if has_scores and one.scores:
-        yield el("ul", [el("li", draw_score(score, room)) for score in one.scores], class_="scores")
+        values = " · ".join(room.clip(f"{score.metric} {score.shown}") for score in one.scores)
+        scores = el("ul", [el("li", draw_score(score, room)) for score in one.scores], class_="scores")
+        yield folded(name(values), scores, kind="quiet")
 
 
 def _draw_answer(sample: ShownSample, one: ShownAttempt, room: TextBudget) -> Nodes:
