@@ -27,7 +27,7 @@ from evalspec.base.patterns import explain_bad_pattern, has_pattern
 Path = tuple[str | int, ...]
 
 
-class Difference(Struct, frozen=True):
+class JsonDifference(Struct, frozen=True):
     """A place where a value is not the expected one. UNSET: there is no value, or none is expected."""
 
     path: Path
@@ -69,7 +69,7 @@ def matches(expected: Any, actual: Any) -> bool:
     return next(list_differences(expected, actual), None) is None
 
 
-def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[Difference]:
+def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[JsonDifference]:
     """Yield each place where a value differs from the expected one, the deepest that can be named.
 
     Raises:
@@ -82,13 +82,13 @@ def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[Di
         for key, value in expected.items():
             yield from list_differences(value, actual.get(key, UNSET), (*path, key))
         for key in actual.keys() - expected.keys():
-            yield Difference((*path, key), UNSET, actual[key])
+            yield JsonDifference((*path, key), UNSET, actual[key])
     elif isinstance(expected, list) and isinstance(actual, list):
         for index in range(max(len(expected), len(actual))):
             wanted, found_there = (one[index] if index < len(one) else UNSET for one in (expected, actual))
             yield from list_differences(wanted, found_there, (*path, index))
     elif not equal(expected, actual):
-        yield Difference(path, expected, actual)
+        yield JsonDifference(path, expected, actual)
 
 
 def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
@@ -150,13 +150,13 @@ class _Matcher(Struct, frozen=True):
     holds_values: bool = False
     fits_absent: bool = False
 
-    def compare(self, expected: Mapping[str, Any], actual: Any, path: Path) -> Iterator[Difference]:
+    def compare(self, expected: Mapping[str, Any], actual: Any, path: Path) -> Iterator[JsonDifference]:
         """Yield the differences of a value."""
         if "includes" in expected and isinstance(actual, dict):
             for key, value in expected["includes"].items():
                 yield from list_differences(value, actual.get(key, UNSET), (*path, key))
         elif (actual is UNSET) != self.fits_absent or not (self.fits_absent or self.fits(expected, actual)):
-            yield Difference(path, expected, actual)
+            yield JsonDifference(path, expected, actual)
 
 
 def _find_matcher(value: Any) -> _Matcher | None:

@@ -137,6 +137,26 @@ class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
         return replace(self, scores={metric: score.without_texts(instead) for metric, score in self.scores.items()})
 
 
+class TurnRecord(StoredRecord, frozen=True, tag_field="kind", tag="turn"):
+    """One turn of a conversation that is under way, so that a killed run can go on from it. `place` counts from 0.
+
+    `reply`: None: the attempt began again, so the earlier turns of this session count only in the usage.
+    """
+
+    dataset: str
+    id: str
+    attempt: int
+    session: str
+    place: int
+    user: str
+    reply: AgentReply | None
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        return () if self.reply is None else (self.reply.tool_calls, self.reply.usage, self.reply.world)
+
+
 class TextRecord(StoredRecord, frozen=True, tag_field="kind", tag="text"):
     """A text that a retriever returned. It is in the log once, before the replies that contain it."""
 
@@ -176,7 +196,9 @@ class ControlsRecord(StoredRecord, frozen=True, tag_field="kind", tag="controls"
     milliseconds: int = 0
 
 
-LogRecord = ReplyRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord | ControlsRecord
+LogRecord = (
+    ReplyRecord | TurnRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord | ControlsRecord
+)
 LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
 
@@ -218,6 +240,8 @@ NEVER_HIDDEN = frozenset(
         "line",
         "digest",
         "retrieved_texts",
+        "session",
+        "place",
         "answer_digest",
         "question_digest",
         "request_digest",

@@ -1,4 +1,4 @@
-"""Pair the calls that an agent made with the expected ones.
+"""CallPair the calls that an agent made with the expected ones.
 
 Expected calls follow each other. Made calls of one step have no order among themselves, and steps follow each other.
 """
@@ -21,7 +21,7 @@ _TIE = 1e-7
 """What the distances of all pairs weigh together: less than any difference of shares with up to 3,000 arguments."""
 
 
-class Pair(Struct, frozen=True):
+class CallPair(Struct, frozen=True):
     """An expected call with the made call that is nearest to it. `made`: its place; None: there is none of that name.
 
     `share`: how much of the arguments is right, 1 if the call is the expected one.
@@ -31,7 +31,7 @@ class Pair(Struct, frozen=True):
     share: float
 
 
-class Comparison:
+class CallComparison:
     """Expected and made calls, each compared with each.
 
     `fits[i, j]`: whether made call j is expected call i. `shares[i, j]`: how much of its arguments is right: right ones
@@ -99,17 +99,17 @@ def _number(value: Any, numbers: dict[str, int]) -> int:
     return numbers.setdefault("" if value is UNSET else compute_value_digest(value), len(numbers))
 
 
-def count_pairs(compared: Comparison) -> int:
+def count_pairs(compared: CallComparison) -> int:
     """Return how many expected calls can each have a made call of their own."""
     return sum(column >= 0 for column in pair_up(compared.fits))
 
 
-def are_exact(compared: Comparison) -> bool:
+def are_exact(compared: CallComparison) -> bool:
     """Return whether the made calls are the expected ones and no others, in an order that the steps allow."""
     return len(compared.expected) == len(compared.made) and are_in_order(compared)
 
 
-def are_in_order(compared: Comparison) -> bool:
+def are_in_order(compared: CallComparison) -> bool:
     """Return whether the made calls have the expected ones among them, in an order that the steps allow.
 
     Each step takes as many of the next expected calls as it can. To leave some of them to later steps is never better.
@@ -131,20 +131,20 @@ def _take_most(fits: "NDArray[numpy.bool_]") -> int:
     return low
 
 
-def pair_by_arguments(compared: Comparison) -> list[Pair]:
+def pair_by_arguments(compared: CallComparison) -> list[CallPair]:
     """Return the nearest made call of each expected one.
 
     As many as possible are equal, then as many as possible have the same name, then the sum of the shares of right
     arguments is largest. Among equal choices, places are near each other. Since calls of other names share nothing,
     each name is a problem of its own, in which as many calls as possible are paired.
     """
-    pairs = [Pair(None, 0.0)] * len(compared.expected)
+    pairs = [CallPair(None, 0.0)] * len(compared.expected)
     for name in dict.fromkeys(call.name for call in compared.expected):
         rows = [place for place, call in enumerate(compared.expected) if call.name == name]
         columns = [place for place, call in enumerate(compared.made) if call.name == name]
         shares = compared.shares[rows][:, columns]
         for row, column in _assign(shares) if columns else ():
-            pairs[rows[row]] = Pair(columns[column], float(shares[row, column]))
+            pairs[rows[row]] = CallPair(columns[column], float(shares[row, column]))
     return pairs
 
 

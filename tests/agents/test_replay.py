@@ -41,7 +41,7 @@ def test_replies_in_full_and_in_part(write):
     found = AgentReply("Paris", ("one", "two"), ("d1", "2"), None, Usage(3, 4), 12.0, finish_reason="length")
     assert load_replies(path, "replies.jsonl") == {
         ("", "s1"): RecordedReply(found, line=1),
-        ("", "s2"): RecordedReply(AgentReply("", None, ()), line=3),
+        ("", "s2"): RecordedReply(AgentReply("", None, ()), line=3, has_response=False),
     }
 
 
@@ -65,7 +65,8 @@ def test_every_bad_line_is_named_at_once(write):
         "replies.jsonl:3: id: duplicate reply for 's1', first in line 1. remove one of them",
         "replies.jsonl:4: id: this key is required. add the id of the sample that was answered",
         "replies.jsonl:5: responze: unknown key 'responze'. did you mean 'response'?",
-        "replies.jsonl:5: the line has no reply. add response or retrieved_contexts or retrieved_context_ids or tool_calls",
+        "replies.jsonl:5: the line has no reply. add response or retrieved_contexts or retrieved_context_ids "
+        "or tool_calls or turns",
         "replies.jsonl:6: response: '5' is not accepted here. it should be text",
         """replies.jsonl:7: retrieved_contexts: '["one", 2]' is not accepted here. it should be a list of texts""",
         "replies.jsonl:8: retrieved_context_ids: 2 ids for 1 contexts. give one id per context",

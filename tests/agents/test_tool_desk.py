@@ -101,3 +101,39 @@ def test_a_desk_that_cannot_work_is_refused_before_the_first_request(model, agen
     refused = model.evaluate()
     assert refused.code == 2 and message in refused.err
     assert not agent.requests
+
+
+ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
+OUTPUT = {"type": "output_text", "text": "3, clear"}
+WIRES = {
+    "anthropic": (
+        {"type": "message", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1, "b": 2}}]},
+        {"type": "message", "content": [{"type": "text", "text": "3, clear"}]},
+        lambda body: body["messages"][-1]["content"][0],
+        {"type": "tool_result", "tool_use_id": "c1", "content": "3", "is_error": False},
+    ),
+    "ollama": (
+        {"message": {"content": "", "tool_calls": [{"function": ADD}]}, "done": True},
+        {"message": {"content": "3, clear"}, "done": True},
+        lambda body: body["messages"][-1],
+        {"role": "tool", "tool_name": "add", "content": "3"},
+    ),
+    "openai-responses": (
+        {"status": "completed", "output": [{"type": "function_call", "call_id": "c1"} | ADD]},
+        {"status": "completed", "output": [{"type": "message", "content": [OUTPUT]}]},
+        lambda body: body["input"][-1],
+        {"type": "function_call_output", "call_id": "c1", "output": "3"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", WIRES)
+def test_every_wire_of_models_tells_the_results(model, agent, protocol):
+    call, answer, find, result = WIRES[protocol]
+    model.api["chatEndpoint"]["protocol"] = protocol
+    replies = [call, answer]
+    agent.reply = lambda _body: replies.pop(0)
+    found = scores(model)
+    assert (found["string_match"], found["steps"]) == (1, 2)
+    assert {tool.get("name") or tool["function"]["name"] for tool in agent.requests[0].body["tools"]} == set(TOOLS)
+    assert find(agent.requests[1].body) == result

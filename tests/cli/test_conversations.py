@@ -1,6 +1,9 @@
 """Scripted conversations: each turn is asked with what the agent really said before, and scored."""
 
 import json
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -39,6 +42,13 @@ def asked(project, agent):
 def write(project, *lines):
     project.evaluation["datasets"] = [{"name": "trips", "path": "trips.jsonl", "metrics": METRICS}]
     (project.folder / "trips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def wait_until(holds, seconds=30):
+    ends_at = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < ends_at
+        time.sleep(0.01)
 
 
 def scores_of(outcome):
@@ -126,3 +136,57 @@ def test_a_bad_script_has_file_line_and_field(line, message, asked):
     write(asked, SCRIPT, line)
     found = asked.validate()
     assert found.code == 2 and f"trips.jsonl:2: {message}" in found.out
+
+
+def kill_at(asked, agent, turns):
+    """Start a run, and kill it while it waits for the reply to the turn after these."""
+    agent.script = ["ok"] * turns + ["hang"]
+    asked.write()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml"], cwd=asked.folder, stderr=subprocess.DEVNULL
+    )
+    wait_until(lambda: len(agent.requests) == turns + 1)
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_killed_conversation_goes_on_at_its_turn(asked, agent, turns):
+    whole = scores_of(asked.evaluate("--json"))
+    del agent.requests[:]
+    kill_at(asked, agent, turns)
+    outcome = asked.evaluate("--resume", "--json")
+    said = ["I want to go to Paris", "In May", "Thanks"]
+    assert [request.body["text"] for request in agent.requests] == [*said[: turns + 1], *said[turns:]]
+    assert len({request.body["id"] for request in agent.requests}) == 1
+    assert scores_of(outcome) == whole
+    assert not any("began again" in note for note in outcome.document["notes"])
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_a_killed_conversation_of_a_stateful_agent_begins_again(asked, agent, turns):
+    asked.api["chatEndpoint"] |= {"sessionMode": "stateful"}
+    kill_at(asked, agent, turns)
+    outcome = asked.evaluate("--resume", "--json")
+    assert [request.body["text"] for request in agent.requests][turns + 1 :] == [
+        "I want to go to Paris",
+        "In May",
+        "Thanks",
+    ]
+    assert len({request.body["id"] for request in agent.requests}) == 2
+    assert any(f"{turns} turn" in note and "began again" in note for note in outcome.document["notes"])
+    assert scores_of(outcome)["string_match"][0] == 1
+    log = next((asked.folder / ".evalspec" / "runs").glob("*/samples.jsonl")).read_text()
+    assert log.count('"kind":"turn"') == turns + 1 + 3, "those before the kill, the mark, and those after"
+
+
+def test_a_recorded_conversation_has_the_same_scores(asked, agent):
+    measured = scores_of(asked.evaluate("-o", "report.jsonl", "--json"))
+    del agent.requests[:]
+    assert scores_of(asked.evaluate("--responses", "report.jsonl", "--json")) == measured
+    assert not agent.requests
+    assert scores_of(asked("rescore", "latest", "agent.yaml", "--json")) == measured
+    lines = [{"id": "trip", "turns": [{"user": "x", "response": "When?"}, {"response": "y"}]}]
+    (asked.folder / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    refused = asked.evaluate("--responses", "bad.jsonl")
+    assert refused.code == 2 and "bad.jsonl:1: turns: " in refused.err

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from evalspec.base.json_matching import matches
 from evalspec.model import AgentReply, Cause, Exchange, ExpectedCall, Sample, ScoreStatus, ToolCall
 from evalspec.scoring.metrics import tools
-from evalspec.scoring.tool_matching import Comparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
 
 VALUES = [0, 1, 1.0, "1", True, None]
 WANTED = [*VALUES, {"any": True}, {"near": 1, "tolerance": 0.5}, {"absent": True}]
@@ -76,7 +76,7 @@ def has_subsequence(expected, made):
 
 
 def check_against_brute_force(expected, made):
-    compared = Comparison(expected, made)
+    compared = CallComparison(expected, made)
     table = {
         (row, column): (fits(e, m), share(e, m)) for row, e in enumerate(expected) for column, m in enumerate(made)
     }

@@ -108,6 +108,7 @@ def compute_reply_digest(exchange: Exchange) -> str | None:
     if reply is None:
         return None
     judged = [reply.response, reply.retrieved_contexts, reply.retrieved_context_ids, to_builtins(reply.tool_calls)]
+    judged += [[turn.user, turn.reply.response] for turn in reply.turns]
     return blake2b(json.dumps(judged, sort_keys=True).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 

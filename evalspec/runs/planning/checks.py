@@ -287,6 +287,10 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
     check_baseline(draft, list_columns(checked))
     check_anchors(draft)
+    labels = evaluation.ci_gate.judge.labels
+    if labels is not None and not (draft.loaded.path.parent / labels).is_file():
+        fix = f"write it with `evalspec labels export RUN -o {labels}`, or correct the path"
+        draft.add(("spec", "evaluation", "ciGate", "judge", "labels"), f"there is no file {labels}", fix)
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {name: one.definition.statistic for dataset in checked for name, one in dataset.metrics.items()}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]

@@ -145,6 +145,7 @@ def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) ->
     evaluation, rules = draft.loaded.manifest.spec.evaluation, dataset.rules
     config, place, planned = dataset.config, dataset.place, dataset.retriever
     cutoffs = choose_cutoffs(draft, dataset)
+    finder.dataset = dataset.name
     if config.metrics is not None:
         metrics = finder.find_all(config.metrics, (*place, "metrics"), rules, cutoffs)
     elif evaluation.metrics is not None:

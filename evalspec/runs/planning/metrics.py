@@ -61,6 +61,8 @@ class MetricFinder(Struct):
     """Printed names of known metrics that cannot be built. Each is reported once."""
     own: dict[str, MetricDefinition] = field(default_factory=dict)
     """The metrics that the manifest defines, by name."""
+    dataset: str = ""
+    """The dataset whose metrics are resolved now."""
 
     def find_all(
         self, entries: Sequence[MetricEntry], place: Place, rules: RelevanceRules, cutoffs: Sequence[int] = ()
@@ -180,7 +182,7 @@ class MetricFinder(Struct):
         narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key not in (RANGE, TURNS)}
         bounds = definition.bounds_of(rules) if definition.bounds_of else definition.bounds
         folder, world = self.loaded.path.parent, self.environment
-        context = BuildContext(spec.cutoff, folder, self.services, rules, own, self.tools, world)
+        context = BuildContext(spec.cutoff, folder, self.services, rules, own, self.tools, world, self.dataset)
         return Metric(
             name=str(name_column(definition, spec, values)),
             definition=definition,

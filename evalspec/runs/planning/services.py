@@ -12,7 +12,7 @@ from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, Parameters
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import Tools
@@ -68,6 +68,9 @@ def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:
         if wire is None:
             message = f"unknown judge wire '{one.wire}'"
             problems.append(loaded.problem((*place, "wire"), message, JUDGE_WIRES.hint(one.wire)))
+        elif judge is not None and one.wire != judge.wire and judge.panel[number - 1].base_url is None:
+            message = f"the judge's address is for wire {judge.wire}, and this one speaks {wire.name}"
+            problems.append(loaded.problem((*place, "baseUrl"), message, "add baseUrl, with apiKey if it needs one"))
         elif one.response_format not in {"auto", "none", *wire.forms}:
             message = f"wire {wire.name} has no response format {one.response_format}"
             fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
@@ -132,11 +135,16 @@ def _check_answers_end(
     """Check that the length of an answer is limited if a limit of the run has to reserve for it."""
     limits = choose_limits(loaded, options)
     limited = [name for name in ("max_cost", "max_tokens") if getattr(limits, name) is not None]
-    unlimited = sorted(LIMIT_KEYS.intersection(judge.parameters))
-    for name in limited if unlimited else ():
-        message = f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
-        fix = "remove it, and set maxTokens, or limit calls or time instead"
-        problems.append(loaded.problem((*JUDGE_PLACE, "parameters", unlimited[0]), message, fix))
+    stated: dict[Place, Parameters] = {JUDGE_PLACE: judge.parameters}
+    stated |= {(*JUDGE_PLACE, "panel", at): one.parameters for at, one in enumerate(judge.panel)}
+    for place, parameters in stated.items():
+        unlimited = sorted(LIMIT_KEYS.intersection(parameters))
+        for name in limited if unlimited else ():
+            message = (
+                f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
+            )
+            fix = "remove it, and set maxTokens, or limit calls or time instead"
+            problems.append(loaded.problem((*place, "parameters", unlimited[0]), message, fix))
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:

@@ -1,7 +1,6 @@
 """An attempt of an agent that acts: the world is reset before it and looked at afterwards."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import nullcontext
 from time import monotonic
 from typing import Any
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
 from evalspec.model import AgentReply, Sample, World
-from evalspec.runs.runner.conversing import Ask, Performer
+from evalspec.runs.runner.conversing import AttemptContext, Performer
 from evalspec.scoring.metrics.end_state import compare_state
 from evalspec.targets.worlds import EnvironmentAccess
 
@@ -33,7 +32,7 @@ class Acting:
         self.world, self._talk, self._max_retries = world, talk, max_retries
         self._turn = None if world.config.isolated else asyncio.Lock()
 
-    async def perform(self, sample: Sample, ask: Ask, on_restart: Callable[[ServiceError], None]) -> AgentReply:
+    async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:
         """Return the reply of an attempt, with the world before and after it.
 
         Raises:
@@ -44,19 +43,19 @@ class Acting:
         async with self._turn or nullcontext():
             while True:
                 try:
-                    return await self._attempt(replace(sample, session=uuid4().hex), ask, on_restart)
+                    return await self._attempt(replace(sample, session=uuid4().hex), context)
                 except ServiceError as error:
                     if not (restarts_left and error.retryable) or error.is_refusal:
                         raise
                     restarts_left -= 1
-                    on_restart(error)
+                    context.on_restart(error)
 
-    async def _attempt(self, sample: Sample, ask: Ask, on_restart: Callable[[ServiceError], None]) -> AgentReply:
+    async def _attempt(self, sample: Sample, context: AttemptContext) -> AgentReply:
         names = {"session": sample.session or "", "id": sample.id}
         await self.world.reset(names)
         expected = sample.expected_state
         before = UNSET if expected is None else await self.world.read(names)
-        reply = await self._talk.perform(sample, ask, on_restart)
+        reply = await self._talk.perform(sample, context)
         return reply if expected is None else replace(reply, world=World(before, await self._look(sample, names)))
 
     async def _look(self, sample: Sample, names: dict[str, str]) -> Any:

@@ -128,7 +128,7 @@ def conclude(
         *_copy_notes(datasets),
         *_few_notes(datasets),
         *list_control_notes(run_metadata.controls),
-        *list_opinion_notes(datasets, outline.policy),
+        *list_opinion_notes(datasets, outline.policy, run_id),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(
@@ -177,7 +177,8 @@ def _regressions(
 
     compared = (outline.policy, run_metadata.fingerprint)
     removed = {dataset.name: dataset.removed for dataset in outline.datasets}
-    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
+    people = run_metadata.people
+    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed, people=people)
     if run_metadata.unfinished is not None:
         return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
     second = list_second(run_metadata.second, datasets)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 from uuid import uuid4
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
@@ -14,13 +15,51 @@ Ask = Callable[[Sample], Awaitable[AgentReply]]
 """Sends the request of a sample, again if it fails. Raises ServiceError if there is no reply."""
 
 
+class TurnLog(Protocol):
+    """Keeps the turns of one attempt while it is under way."""
+
+    def recall(self) -> tuple[str, tuple[AgentTurn, ...]]:
+        """Return the session and the turns that a killed run has left; none if the attempt begins now."""
+        ...
+
+    def keep(self, session: str, turn: AgentTurn) -> None:
+        """Store the next turn of a session."""
+        ...
+
+    def supersede(self) -> None:
+        """Note that the attempt begins again: the turns so far count only in the usage."""
+        ...
+
+
+class NoTurnLog:
+    """Keeps nothing: an attempt of one request has no turns."""
+
+    def recall(self) -> tuple[str, tuple[AgentTurn, ...]]:
+        """See TurnLog."""
+        return "", ()
+
+    def keep(self, session: str, turn: AgentTurn) -> None:
+        """See TurnLog."""
+
+    def supersede(self) -> None:
+        """See TurnLog."""
+
+
+class AttemptContext(Struct, frozen=True):
+    """What an attempt is made with. `on_restart`: called with the error for which the whole attempt begins again."""
+
+    ask: Ask
+    on_restart: Callable[[ServiceError], None] = lambda _: None
+    log: TurnLog = NoTurnLog()
+
+
 class Performer(Protocol):
     """Makes attempts. `acts`: whether requests change the world, so that one that may have acted is not sent again."""
 
     acts: bool
 
-    async def perform(self, sample: Sample, ask: Ask, on_restart: Callable[[ServiceError], None]) -> AgentReply:
-        """Return the reply of one attempt. `on_restart`: called when the whole attempt begins again.
+    async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:
+        """Return the reply of one attempt.
 
         Raises:
             ServiceError: there is no reply.
@@ -28,40 +67,40 @@ class Performer(Protocol):
         ...
 
 
-class PlainPerformer:
-    """Sends one request a sample."""
-
-    acts = False
-
-    async def perform(self, sample: Sample, ask: Ask, on_restart: Callable[[ServiceError], None]) -> AgentReply:  # noqa: ARG002
-        """See Performer."""
-        return await ask(sample)
-
-
-PLAIN = PlainPerformer()
-
-
 class Conversation:
-    """Asks turn by turn, each time with what was really said before.
+    """Asks turn by turn, each time with what was really said before. A plain sample has one turn.
 
     `is_stateful`: the agent keeps the conversation, so that it gets only what is new.
     """
 
     acts = False
 
-    def __init__(self, *, is_stateful: bool) -> None:
+    def __init__(self, *, is_stateful: bool = False) -> None:
         self._is_stateful = is_stateful
 
-    async def perform(self, sample: Sample, ask: Ask, on_restart: Callable[[ServiceError], None]) -> AgentReply:  # noqa: ARG002
-        """See Performer. A conversation in which a turn has no reply has no end, and no reply."""
-        sample = replace(sample, session=sample.session or uuid4().hex)
+    async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:
+        """See Performer. A conversation in which a turn has no reply has no end, and no reply.
+
+        A killed conversation goes on where it was, if the agent gets the whole history and changes nothing. Otherwise
+        it begins again: what the agent knows, and what it has done, cannot be seen.
+        """
         if not sample.turns:
-            return await ask(sample)
-        done: list[AgentTurn] = []
-        for place, turn in enumerate(sample.turns):
+            return await context.ask(replace(sample, session=sample.session or uuid4().hex))
+        session, known = context.log.recall()
+        if known and (self._is_stateful or sample.session is not None):
+            context.log.supersede()
+            session, known = "", ()
+        session = sample.session or session or uuid4().hex
+        done, sample = list(known), replace(sample, session=session)
+        for place in range(len(done), len(sample.turns)):
             said = [] if self._is_stateful and place else list_messages(sample.opening, done)
-            done.append(AgentTurn(turn.user, await ask(sample.at_turn(place, said))))
+            turn = AgentTurn(sample.turns[place].user, await context.ask(sample.at_turn(place, said)))
+            context.log.keep(session, turn)
+            done.append(turn)
         return join_turns(done)
+
+
+PLAIN = Conversation()
 
 
 def list_messages(opening: Sequence[Message], turns: Sequence[AgentTurn]) -> list[Message]:

@@ -24,6 +24,7 @@ from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
 from evalspec.runs.runner.session import Session, keep_drifts, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
+from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
 from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.usage import JudgeListener
@@ -101,7 +102,16 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     """
     plan, outline, log = session.plan, session.outline, session.log
     run_metadata = RunMetadata(session.fingerprint, baseline)
-    execution = Execution(plan, outline, log, progress, session.known_attempts, run_metadata, Results(plan, outline))
+    execution = Execution(
+        plan,
+        outline,
+        log,
+        progress,
+        session.known_attempts,
+        run_metadata,
+        Results(plan, outline),
+        TurnLogs(log, session.known_attempts),
+    )
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:
         plan.services.cache.report_to(plan.services.usage, plan.services.listener)

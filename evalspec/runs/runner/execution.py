@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import groupby
-from typing import NamedTuple
 
 from msgspec import Struct, field, structs
 
@@ -25,13 +24,15 @@ from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, needs_of
 from evalspec.runs.runner.conclude import RunMetadata, conclude
+from evalspec.runs.runner.conversing import TurnLog
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runs.runner.origin import Origin
-from evalspec.runs.runner.results import Results
+from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
@@ -48,14 +49,6 @@ _MOST_FAILED = 1_000
 _PRELOAD_GRACE_SECONDS = 0.3
 """Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
 time, and then nothing is loaded."""
-
-
-class AttemptIndex(NamedTuple):
-    """One attempt: indices of the dataset and of the sample in it, from 0, and the attempt number, from 1."""
-
-    dataset: int
-    position: int
-    attempt: int
 
 
 class _Counts(Struct):
@@ -92,6 +85,7 @@ class Execution(Struct):
     known_attempts: KnownAttempts | None
     run_metadata: RunMetadata
     results: Results
+    turns: TurnLogs
     counts: _Counts = field(default_factory=_Counts)
     to_ask: list[AttemptIndex] = field(default_factory=list)
     to_score: list[AttemptIndex] = field(default_factory=list)
@@ -159,7 +153,7 @@ class Execution(Struct):
             for worker in workers:
                 worker.cancel()
         self._keep_known()
-        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes))
+        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes), *self.turns.notes)
         self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
 
     def conclude(self, second: "Execution | str | None" = None) -> Run:
@@ -221,13 +215,17 @@ class Execution(Struct):
         for number, group in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
             asked = Jobs(list(group), lambda job: self._find(job)[1])
             if number == _AGENT:
-                targets.append(open_agent(self.plan, asked, receive_asked, self.progress))
+                targets.append(open_agent(self.plan, asked, receive_asked, self.progress, self._open_turns))
             else:
                 from evalspec.runs.runner.retriever_targets import open_retriever_target
 
                 dataset = self.plan.datasets[number]
                 targets.append(open_retriever_target(self.plan, dataset, asked, receive_asked, self.progress))
         return targets
+
+    def _open_turns(self, job: AttemptIndex) -> TurnLog:
+        dataset, sample = self._find(job)
+        return self.turns.open(AttemptKey(dataset.name, sample.id, job.attempt))
 
     def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
         return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)

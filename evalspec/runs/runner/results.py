@@ -1,12 +1,21 @@
 """Collect the results of all samples during a run."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from evalspec.model import Attempt, Sample, SampleResult, Threshold
 from evalspec.runs.planning.build import Plan
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.outline import DatasetOutline, RunOutline
 from evalspec.verdict.summary import add_slices, limited_slices, reply_limits
+
+
+class AttemptIndex(NamedTuple):
+    """One attempt: indices of the dataset and of the sample in it, from 0, and the attempt number, from 1."""
+
+    dataset: int
+    position: int
+    attempt: int
 
 
 class Results:

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from evalspec.model import Exchange, Sample
 from evalspec.runs.planning.build import Plan
-from evalspec.runs.runner.conversing import PLAIN, Conversation, Performer
+from evalspec.runs.runner.conversing import PLAIN, Conversation, NoTurnLog, Performer, TurnLog
 from evalspec.runs.runner.worker_pool import Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
@@ -92,15 +92,21 @@ class JobTarget(Struct, Generic[Job]):
         await self.pool.ask_all(self.jobs)
 
 
-def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener) -> JobTarget[Job]:
-    """Return the agent as a target. Each worker gets its own Agent.
+def open_agent(
+    plan: Plan,
+    jobs: Jobs[Job],
+    receive: Receive[Job],
+    progress: ProgressListener,
+    open_log: Callable[[Job], TurnLog],
+) -> JobTarget[Job]:
+    """Return the agent as a target. Each worker gets its own Agent. `open_log`: keeps the turns of a job.
 
     Raises:
         ValueError: The plan has no agent.
     """
     name = "the agent"
     if plan.agent is not None:
-        return _open_own_agent(name, plan, jobs, receive, progress)
+        return _open_own_agent(name, plan, jobs, receive, progress, open_log)
     if plan.target is None:
         raise ValueError("the plan has no agent")
     from evalspec.targets.agents.http import HttpAgent
@@ -109,7 +115,7 @@ def open_agent(plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: Pro
     target, route = plan.target, choose_route(plan.target.url)
     retries = target.endpoint.max_retries
     performer, surround = _open_performer(plan, Conversation(is_stateful=target.endpoint.is_stateful), retries)
-    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer)
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log)
     return JobTarget(name, pool, jobs, surround)
 
 
@@ -135,7 +141,12 @@ def _open_performer(
 
 
 def _open_own_agent(
-    name: str, plan: Plan, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
+    name: str,
+    plan: Plan,
+    jobs: Jobs[Job],
+    receive: Receive[Job],
+    progress: ProgressListener,
+    open_log: Callable[[Job], TurnLog],
 ) -> JobTarget[Job]:
     """Return the user's agent as a target. Workers close their own instances of a class."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
@@ -151,7 +162,7 @@ def _open_own_agent(
                 progress.say(notice)  # there is no report
 
     performer, surround = _open_performer(plan, Conversation(is_stateful=False), 0)
-    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer)
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log)
     return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 
 
@@ -162,10 +173,17 @@ def open_pool(
     jobs: Jobs[Job],
     retries: int,
     performer: Performer = PLAIN,
+    open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
     concurrency = min(plan.options.concurrency, len(jobs))
     find_end = plan.services.budget.find_time_out
     return WorkerPool(
-        create, receive, concurrency=concurrency, max_retries=retries, find_end=find_end, performer=performer
+        create,
+        receive,
+        concurrency=concurrency,
+        max_retries=retries,
+        find_end=find_end,
+        performer=performer,
+        open_log=open_log,
     )

@@ -22,7 +22,8 @@ def list_turns(exchange: Exchange) -> Iterator[Exchange]:
 def is_of_turns(metric: Metric, exchange: Exchange) -> bool:
     """Return whether a metric scores each turn. Calls that the whole sample expects are those of all turns."""
     is_script = bool(exchange.sample.turns and exchange.reply and exchange.reply.turns)
-    return is_script and not (Need.EXPECTED_TOOLS in metric.needs and exchange.sample.expected_tools is not None)
+    of_all = Need.EXPECTED_TOOLS in metric.needs and exchange.sample.expected_tools is not None
+    return is_script and not (metric.definition.is_of_whole or of_all)
 
 
 def applies(metric: Metric, turn: Exchange) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
 from evalspec.model.exchanges import FailureCause
-from evalspec.runs.runner.conversing import PLAIN, Performer
+from evalspec.runs.runner.conversing import PLAIN, AttemptContext, NoTurnLog, Performer, TurnLog
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
 from evalspec.verdict.stats import compute_statistic
@@ -73,9 +73,9 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `performer`: makes an attempt of one or more requests.
-    `on_exchange` is awaited for each job as soon as it has a reply or has failed. The worker waits for it, so a slow
-    consumer limits the replies in memory.
+    `find_end`: returns why nothing more is to be sent, or None. `open_log`: keeps the turns of a job. `performer`:
+    makes an attempt of one or more requests. `on_exchange` is awaited for each job as soon as it has a reply or has
+    failed. The worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(
@@ -87,8 +87,10 @@ class WorkerPool(Generic[Job]):
         max_retries: int,
         find_end: Callable[[], str | None] = lambda: None,
         performer: Performer = PLAIN,
+        open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
     ) -> None:
         self._performer = performer
+        self._open_log = open_log
         self._find_end = find_end
         self._open_agent = open_agent
         self._on_exchange = on_exchange
@@ -128,13 +130,13 @@ class WorkerPool(Generic[Job]):
         agent = self._open_agent()
         try:
             for job, sample in remaining:
-                exchange = await self._exchange(agent, sample)
+                exchange = await self._exchange(agent, job, sample)
                 self.failed += exchange.reply is None
                 await self._on_exchange(job, exchange)
         finally:
             await agent.aclose()
 
-    async def _exchange(self, agent: Agent, sample: Sample) -> Exchange:
+    async def _exchange(self, agent: Agent, job: Job, sample: Sample) -> Exchange:
         if end := self._breaker.down or self._find_end():
             return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True)
         failed: list[ServiceError] = []
@@ -148,7 +150,7 @@ class WorkerPool(Generic[Job]):
             )
 
         try:
-            reply = await self._performer.perform(sample, ask, failed.append)
+            reply = await self._performer.perform(sample, AttemptContext(ask, failed.append, self._open_log(job)))
         except ServiceError as error:
             self._breaker.saw_failure(error)
             cause = FailureCause.ENVIRONMENT if isinstance(error, EnvironmentFailed) else FailureCause.REPLY

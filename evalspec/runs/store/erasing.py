@@ -22,6 +22,7 @@ from evalspec.model.log import (
     ReportRecord,
     ScoresRecord,
     TextRecord,
+    TurnRecord,
 )
 from evalspec.runs.store.batch_log import BATCH_LOG_NAME, erase_batch_replies
 from evalspec.runs.store.damage import list_damage
@@ -80,7 +81,7 @@ def find_samples(stored: StoredRun, wanted: Wanted) -> set[Key]:
         if key not in found and (wanted.is_wanted(one) or wanted.asks(line.text)):
             found.add(key)
     for line, record in _read(stored):
-        if isinstance(record, ReplyRecord | ScoresRecord) and (record.dataset, record.id) not in found:
+        if isinstance(record, ReplyRecord | TurnRecord | ScoresRecord) and (record.dataset, record.id) not in found:
             found |= {(record.dataset, record.id)} if wanted.asks(line.text) else set()
     return found
 
@@ -136,6 +137,8 @@ def _erase_log(stored: StoredRun, samples: Collection[Key]) -> Iterator[bytes]:
         if isinstance(record, ReplyRecord | ScoresRecord):
             is_erased = (record.dataset, record.id) in samples
             yield encode_record(_erase(record), 1) if is_erased else line.text
+        elif isinstance(record, TurnRecord):
+            yield from [] if (record.dataset, record.id) in samples else [line.text]
         elif isinstance(record, TextRecord) and record.digest in needed:
             yield line.text
     for dataset, name in sorted(samples):

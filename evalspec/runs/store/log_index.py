@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
 from evalspec.model import (
+    AgentTurn,
     Attempt,
     Controls,
     Exchange,
@@ -34,6 +35,7 @@ from evalspec.model.log import (
     ReportRecord,
     ScoresRecord,
     TextRecord,
+    TurnRecord,
     change_texts,
 )
 from evalspec.runs.store.files import store_errors
@@ -82,6 +84,14 @@ class StoredText(NamedTuple):
     hidden: frozenset[str]
 
 
+class OpenConversation(Struct):
+    """The turns of an attempt that has no end yet. `is_redacted`: a value in them is unknown, so nobody can go on."""
+
+    session: str
+    turns: list[AgentTurn] = field(default_factory=list)
+    is_redacted: bool = False
+
+
 class LogIndex(Struct):
     """All attempts of a run. If an attempt was repeated, the last record counts.
 
@@ -89,7 +99,8 @@ class LogIndex(Struct):
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
     `milliseconds`: in which the run was worked on, up to the last scores. `people`: what people say about the scores.
-    `controls`: what the judge makes of control cases.
+    `controls`: what the judge makes of control cases. `conversations`: those that are under way. `superseded`: turns of
+    attempts that began again.
     """
 
     path: Path
@@ -105,6 +116,8 @@ class LogIndex(Struct):
     erased: set[tuple[str, str]] = field(default_factory=set)
     people: tuple[PeopleScores, ...] = ()
     controls: tuple[Controls, ...] = ()
+    conversations: dict[AttemptKey, OpenConversation] = field(default_factory=dict)
+    superseded: list[AgentTurn] = field(default_factory=list)
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
         """Return the attempts with a reply in which the value of a reference is redacted."""
@@ -204,6 +217,8 @@ def _add(index: LogIndex, record: LogRecord, line: LogLine) -> None:
             _add_reply(index, record, line)
         case ScoresRecord():
             _add_scores(index, record, line)
+        case TurnRecord():
+            _add_turn(index, record)
         case TextRecord():
             index.texts[record.digest] = StoredText(line.place, list_references(line.text))
         case ReportRecord():
@@ -224,9 +239,27 @@ def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:
         index.damage.append(f"{index.path}:{line.at}: a text of this reply is missing")
         index.attempts.pop(key, None)
         return
+    left = index.conversations.pop(key, None)
+    if left is not None and record.reply is None:
+        index.superseded += left.turns
     has_trace = record.reply is not None and record.reply.trace is not None
     attempt, hidden = record.to_attempt({}), _find_hidden(index, record, line)
     index.attempts[key] = StoredAttempt([line.place], attempt, has_trace, hidden)
+
+
+def _add_turn(index: LogIndex, record: TurnRecord) -> None:
+    """Add a turn. One of another session, or out of its place, means that the attempt began again."""
+    key = AttemptKey(intern(record.dataset), record.id, record.attempt)
+    known = index.conversations.pop(key, None)
+    fits = known is not None and (known.session, len(known.turns)) == (record.session, record.place)
+    if known is not None and not (fits and record.reply is not None):
+        index.superseded += known.turns
+    if record.reply is None or (record.place and not fits):
+        return
+    opened = known if known is not None and fits else OpenConversation(record.session)
+    opened.turns.append(AgentTurn(record.user, record.reply))
+    opened.is_redacted |= has_placeholders(f"{record.user} {record.reply.response}".encode(errors="replace"))
+    index.conversations[key] = opened
 
 
 def _find_hidden(index: LogIndex, record: ReplyRecord, line: LogLine) -> frozenset[str]:

@@ -29,6 +29,7 @@ from evalspec.model.log import (
     ScoresRecord,
     StoredRecord,
     TextRecord,
+    TurnRecord,
     change_texts,
 )
 from evalspec.runs.store.files import (
@@ -166,6 +167,15 @@ class RunLog:
                 self._append(part)
         else:
             self._write(self._encode(kept, self._number + 1))
+
+    def append_turn(self, record: TurnRecord) -> None:
+        """Append a turn of a conversation that is under way. Without texts it could not be gone on from.
+
+        Raises:
+            StoreError: The record cannot be written.
+        """
+        if self._texts:
+            self._write(self._encode(record, self._number + 1))
 
     def conclude_with(self, record: PeopleRecord | ControlsRecord) -> None:
         """Append what the run is concluded with, besides its scores.

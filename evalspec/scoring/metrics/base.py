@@ -57,7 +57,7 @@ class BuildContext(Struct, frozen=True):
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
     `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
-    `environment`: the world that it acts on.
+    `environment`: the world that it acts on. `dataset`: its name; empty: unknown.
     """
 
     cutoff: int | None
@@ -67,6 +67,7 @@ class BuildContext(Struct, frozen=True):
     parameters: Mapping[str, Value] = {}
     tools: "Tools | None" = None
     environment: "EnvironmentConfig | None" = None
+    dataset: str = ""
 
 
 class MetricDefinition(Struct, frozen=True):
@@ -88,6 +89,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    is_of_whole: bool = False
+    """Whether it scores a conversation as a whole, not turn by turn."""
     reads_environment: bool = False
     """Whether scores depend on what the manifest says about the environment."""
     reads_tools: bool = False

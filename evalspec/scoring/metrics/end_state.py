@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from evalspec.base.json_matching import Difference, Path, equal, list_differences
+from evalspec.base.json_matching import JsonDifference, Path, equal, list_differences
 from evalspec.base.json_path import locate_values, render_location, select_values
 from evalspec.model import Cause, Exchange, ExpectedState, Need, Score, World
 from evalspec.scoring.metrics.base import BuildContext
@@ -19,7 +19,7 @@ _SHOWN = 3
 _LONGEST = 80
 
 
-@metric(needs={Need.EXPECTED_STATE}, is_binary=True, scores_answers=False, reads_environment=True)
+@metric(needs={Need.EXPECTED_STATE}, is_binary=True, scores_answers=False, is_of_whole=True, reads_environment=True)
 def end_state(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the world is as the sample expects after the attempt."""
     expected, world = exchange.sample.expected_state, exchange.reply.world if exchange.reply else None
@@ -33,18 +33,18 @@ def end_state(exchange: Exchange, context: BuildContext) -> Score:
     return Score.scored(not found, "; ".join(shown[:_SHOWN]) + more or None, {"differences": shown})
 
 
-def compare_state(expected: ExpectedState, after: Any) -> Iterator[Difference]:
+def compare_state(expected: ExpectedState, after: Any) -> Iterator[JsonDifference]:
     """Yield each place of the world that is not as expected. A query with several matches gives a list of them."""
     for query, wanted in expected.values.items():
         values = select_values(query, after)
         value = UNSET if not values else values[0] if len(values) == 1 else values
         for one in list_differences(wanted, value):
-            yield Difference((query, *one.path), one.expected, one.actual)
+            yield JsonDifference((query, *one.path), one.expected, one.actual)
 
 
 def list_side_effects(
     expected: ExpectedState, world: World, environment: "EnvironmentConfig | None"
-) -> Iterator[Difference]:
+) -> Iterator[JsonDifference]:
     """Yield what changed although nobody named it, if nothing else may change."""
     only = environment is not None and environment.nothing_else
     if not (only if expected.nothing_else is None else expected.nothing_else):
@@ -58,7 +58,7 @@ def list_side_effects(
 
 def _list_changes(
     before: Any, after: Any, named: tuple[Collection[Path], Collection[Path]], old: Path, new: Path
-) -> Iterator[Difference]:
+) -> Iterator[JsonDifference]:
     """Yield the changes between two states outside of the named places. `old`, `new`: the places of the values.
 
     Named items of a list are left out before the rest is compared in order, so that one more item moves no other.
@@ -80,14 +80,14 @@ def _list_changes(
             (at, one), (to, other) = (rest[number] if number < len(rest) else (-1, UNSET) for rest in rests)
             yield from _list_changes(one, other, named, (*old, at), (*new, to))
     elif not equal(before, after):
-        yield Difference(("nothing else", render_location(new if after is not UNSET else old)), before, after)
+        yield JsonDifference(("nothing else", render_location(new if after is not UNSET else old)), before, after)
 
 
 def _is_within(named: Collection[Path], place: Path) -> bool:
     return any(one[: len(place)] == place for one in named)
 
 
-def _describe(one: Difference) -> str:
+def _describe(one: JsonDifference) -> str:
     place = ".".join(map(str, one.path[1:])) if one.path[0] == "nothing else" else ".".join(map(str, one.path))
     if one.path[0] == "nothing else":
         return f"{place} changed: it was {_show(one.expected)} and is {_show(one.actual)}"

@@ -70,6 +70,7 @@ LATENCIES = tuple(_define_all())
     direction=Direction.LOWER,
     implicit=True,
     scores_failures=True,
+    is_of_whole=True,
     scores_answers=False,
     usual_limits=(None, 0.5),
     is_binary=True,
@@ -90,6 +91,7 @@ def error_rate(exchange: Exchange) -> Score:
     direction=Direction.LOWER,
     implicit=True,
     scores_failures=True,
+    is_of_whole=True,
     scores_answers=False,
     usual_limits=(None, 0.5),
 )

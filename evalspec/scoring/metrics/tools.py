@@ -14,7 +14,7 @@ from evalspec.base.plural import counted
 from evalspec.model import Cause, Direction, Exchange, Need, Score, ToolCall
 from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
-from evalspec.scoring.tool_matching import Comparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
 
 _EXPECTED = {Need.EXPECTED_TOOLS}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
@@ -23,14 +23,14 @@ _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
 _NAMED = 5
 
 
-def _compare(exchange: Exchange, score: Callable[[Comparison], Score]) -> Score:
+def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Score:
     """Return a score of the comparison of made and expected calls, with both as evidence."""
     made, expected = _calls(exchange), exchange.sample.expected_tools
     if expected is None:
         return Score.not_applicable("the sample does not say which tools to call", Cause.DATASET)
     if made is None:
         return _UNSEEN
-    compared = Comparison(expected, made)
+    compared = CallComparison(expected, made)
     found = score(compared)
     if found.value is None:
         return found
@@ -50,7 +50,7 @@ def _calls(exchange: Exchange) -> tuple[ToolCall, ...] | None:
     return exchange.reply.tool_calls if exchange.reply else None
 
 
-def _explain(compared: Comparison, value: float) -> str | None:
+def _explain(compared: CallComparison, value: float) -> str | None:
     if value == 1:
         return None
     missing = [call.name for row, call in enumerate(compared.expected) if not compared.fits[row].any()]
@@ -124,14 +124,14 @@ def tool_call_f1(exchange: Exchange) -> Score:
 def tool_name_f1(exchange: Exchange) -> Score:
     """F1 as in tool_call_f1, of the names of the calls alone."""
 
-    def score(compared: Comparison) -> Score:
+    def score(compared: CallComparison) -> Score:
         expected, made = (Counter(call.name for call in calls) for calls in (compared.expected, compared.made))
         return _compute_f1((expected & made).total(), compared)
 
     return _compare(exchange, score)
 
 
-def _compute_f1(shared: int, compared: Comparison) -> Score:
+def _compute_f1(shared: int, compared: CallComparison) -> Score:
     every = len(compared.expected) + len(compared.made)
     return Score.scored(2 * shared / every) if every else _NOTHING_EXPECTED
 
@@ -140,14 +140,14 @@ def _compute_f1(shared: int, compared: Comparison) -> Score:
 def tool_argument_accuracy(exchange: Exchange) -> Score:
     """Mean share of right arguments in the expected calls, each compared with the nearest made call of its name."""
 
-    def score(compared: Comparison) -> Score:
+    def score(compared: CallComparison) -> Score:
         shares = [pair.share for pair in pair_by_arguments(compared)]
         return Score.scored(sum(shares) / len(shares)) if shares else _NOTHING_EXPECTED
 
     return _compare(exchange, score)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
 def forbidden_tool_calls(exchange: Exchange) -> Score:
     """Number of calls of tools that the sample forbids."""
     forbidden = exchange.sample.forbidden_tools
@@ -156,7 +156,7 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
     return _count(exchange, [call.name in forbidden for call in _calls(exchange) or ()], "forbidden")
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
 def redundant_tool_calls(exchange: Exchange) -> Score:
     """Number of calls that repeat an earlier one, with the same arguments, that did not fail."""
     seen: set[tuple[str, str]] = set()
@@ -178,7 +178,7 @@ def _count(exchange: Exchange, flags: Sequence[bool], what: str) -> Score:
     return Score.scored(len(places), reason, {what: places})
 
 
-@metric(direction=Direction.LOWER, scores_answers=False)
+@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True)
 def tool_error_rate(exchange: Exchange) -> Score:
     """Share of the calls with a result that failed."""
     made = _calls(exchange)
@@ -192,7 +192,7 @@ def tool_error_rate(exchange: Exchange) -> Score:
     return Score.scored(len(failed) / len(answered), reason)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
 def steps(exchange: Exchange) -> Score:
     """How often the agent called its model for a reply."""
     count = exchange.reply.steps if exchange.reply else None
@@ -201,7 +201,7 @@ def steps(exchange: Exchange) -> Score:
     return Score.scored(count)
 
 
-@metric(is_binary=True, scores_answers=False)
+@metric(is_binary=True, scores_answers=False, is_of_whole=True)
 def steps_within_limit(exchange: Exchange) -> Score:
     """1 if the agent called its model at most `max_steps` times."""
     most = exchange.sample.max_steps
@@ -213,7 +213,7 @@ def steps_within_limit(exchange: Exchange) -> Score:
     return Score.scored(count.value <= most, None if count.value <= most else f"{count.value:g} steps of {most}")
 
 
-@metric(is_binary=True, scores_answers=False, reads_tools=True)
+@metric(is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
 def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the arguments of every call of a declared tool are valid by its schema."""
     made, declared = _calls(exchange), context.tools
@@ -229,7 +229,7 @@ def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     return Score.scored(not wrong, reason or None, {"invalid": {str(place): text for place, text in wrong.items()}})
 
 
-@metric(direction=Direction.LOWER, is_binary=True, scores_answers=False, reads_tools=True)
+@metric(direction=Direction.LOWER, is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
 def tool_hallucination(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the agent called a tool that does not exist."""
     made, declared = _calls(exchange), context.tools

@@ -16,9 +16,9 @@ from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
 from evalspec.inputs.ranking_files import looks_like_run, read_run
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Exchange, Message, Sample, SearchTrace, ToolCall
+from evalspec.model import AgentReply, AgentTurn, Exchange, Message, Sample, SearchTrace, ToolCall
 from evalspec.model.base import built
-from evalspec.model.exchanges import compute_question_digest
+from evalspec.model.exchanges import compute_question_digest, join_turns
 from evalspec.targets.agents.mapping import as_finish_reason
 from evalspec.targets.http.completions import read_usage
 
@@ -27,7 +27,7 @@ class RecordedReply(Struct, frozen=True):
     """A reply, or the error of the agent, as a file has it. `line`: from 1.
 
     `asked`: the digest of the messages that the file has; None: it has none. `question_digest`, `request_digest`: as in
-    Exchange. `is_beside`: the question is beside it in the dataset.
+    Exchange. `is_beside`: the question is beside it in the dataset. `has_response`: the file has an answer, perhaps "".
     """
 
     reply: AgentReply | None
@@ -37,6 +37,7 @@ class RecordedReply(Struct, frozen=True):
     request_digest: str | None = None
     line: int | None = None
     is_beside: bool = False
+    has_response: bool = True
 
     def answers(self, sample: Sample) -> bool | None:
         """Return whether this is a reply to the question of a sample. None: the file does not say what was asked."""
@@ -107,6 +108,7 @@ def _make_recorded(fields: Mapping[str, Any], line: int) -> RecordedReply:
         fields.get("question_digest"),
         fields.get("request_digest"),
         line,
+        has_response="response" in fields,
     )
 
 
@@ -118,6 +120,8 @@ def read_reply(value: Mapping[str, Any]) -> tuple[AgentReply, list[str]]:
 
 
 def _make_reply(fields: Mapping[str, Any]) -> AgentReply:
+    if fields.get("turns"):
+        return join_turns(fields["turns"])
     return AgentReply(
         fields.get("response") or "",
         fields.get("retrieved_contexts"),
@@ -218,6 +222,20 @@ def _read_calls(value: Any) -> tuple[ToolCall, ...] | None:
     return read_tool_calls(value) if isinstance(value, list) else None
 
 
+def _read_turns(value: Any) -> tuple[AgentTurn, ...] | None:
+    """Return the turns of a conversation, each with what the user said and the keys of a reply; None if one is bad."""
+    turns = []
+    for item in value if isinstance(value, list) else [None]:
+        if not isinstance(item, dict) or not isinstance(item.get("user"), str):
+            return None
+        rest = {"id": "0"} | {key: part for key, part in item.items() if key != "user"}
+        fields, problems = _read_fields(rest, _READERS)
+        if problems:
+            return None
+        turns.append(AgentTurn(item["user"], _make_reply(fields)))
+    return tuple(turns)
+
+
 _Id = Annotated[str, Meta(min_length=1)] | int
 _Question = Annotated[str, Meta(min_length=1)] | Annotated[tuple[Message, ...], Meta(min_length=1)]
 _Milliseconds = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
@@ -233,7 +251,7 @@ _READERS: _Readers = {
     "tool_calls": (_read_calls, "a list of calls, or of messages"),
     "steps": (_is(Annotated[int, Meta(ge=0)]), "a whole number, 0 or more"),
 }
-_RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls")
+_RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls", "turns")
 _RECORDED_READERS: _Readers = {
     **_READERS,
     "input": (_is(_Question), "the question: text, or messages with role and content"),
@@ -241,6 +259,7 @@ _RECORDED_READERS: _Readers = {
     "request_digest": (_is(str), "text"),
     "dataset": (_is(str), "the name of a dataset"),
     "error": (_is(str), "text"),
+    "turns": (_read_turns, 'a list of turns: {"user": …, "response": …}'),
 }
 _OF_A_REPORT = {"run_id", "sample_id", "scores"}
 _RENAMED = {"sample_id": "id", "user_input": "input", "latency_ms": "latencyMs"}

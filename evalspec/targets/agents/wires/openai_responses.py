@@ -8,8 +8,9 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.json_path import as_object, describe_keys
 from evalspec.base.text import excerpt, parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.tool_schema import DeclaredTool
 from evalspec.inputs.tool_calls import read_tool_calls
-from evalspec.model import AgentReply, Sample
+from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.response_events import (
     RESPONSE_END,
@@ -20,6 +21,7 @@ from evalspec.targets.agents.response_events import (
     refuse_failed,
     refuse_failure,
 )
+from evalspec.targets.agents.tool_desk import render_result, write_arguments
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import report_usage
 from evalspec.targets.http.error_body import as_text
@@ -161,6 +163,21 @@ class _ResponseEvents:
         return [items[index] for index in sorted(items)]
 
 
+def _declare_tool(tool: DeclaredTool) -> dict[str, Any]:
+    said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {"type": "object"}}
+    return {"type": _FUNCTION.removesuffix(_CALL), "strict": False, **said}
+
+
+def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
+    said = [{"role": "assistant", "content": reply.response}] if reply.response else []
+    items: list[dict[str, Any]] = []
+    for number, call in enumerate(calls):
+        id = call.id or f"call_{number}"
+        items.append({"type": _FUNCTION, "call_id": id, "name": call.name, "arguments": write_arguments(call)})
+        items.append({"type": f"{_FUNCTION}{_OUTPUT}", "call_id": id, "output": render_result(call)})
+    return {**request, "input": [*request["input"], *said, *items]}
+
+
 OPENAI_RESPONSES = Wire(
     "openai-responses",
     "OpenAI's responses",
@@ -168,5 +185,7 @@ OPENAI_RESPONSES = Wire(
     _read_response,
     _ResponseEvents,
     path="/v1/responses",
+    declare_tool=_declare_tool,
+    add_results=_add_results,
     shows=frozenset(ToolPart),
 )
