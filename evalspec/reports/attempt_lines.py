@@ -93,21 +93,6 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
         "steps": reply.steps if reply else None,
         "turns": [_turn(turn) for turn in reply.turns] if reply and reply.turns else None,
         "usage": asdict(reply.usage) if reply and reply.usage else None,
-        "turns": [_turn(turn) for turn in reply.turns] if reply and reply.turns else None,
-        "expected_tools": to_builtins(sample.expected_tools),
-    }
-
-
-def _turn(turn: AgentTurn) -> dict[str, Any]:
-    reply = turn.reply
-    return {
-        "user": turn.user,
-        "response": reply.response,
-        "tool_calls": to_builtins(reply.tool_calls),
-        "steps": reply.steps,
-        "usage": asdict(reply.usage) if reply.usage else None,
-        "latency_ms": reply.latency_ms,
-        "finish_reason": reply.finish_reason,
     }
 
 

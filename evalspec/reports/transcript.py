@@ -191,7 +191,7 @@ def _compare(
     for wanted, (place, share) in zip(expected, partners, strict=True):
         if place is not None:
             is_right = share == 1
-            differences = () if is_right else tuple(_list_differences(wanted, made[place]))
+            differences = () if is_right or made[place].problem else tuple(_list_differences(wanted, made[place]))
             found[place] = (_AS_EXPECTED if is_right else _OTHERWISE, differences)
     shown = [_show(call, len(made), *found.get(place, (_EXTRA, ()))) for place, call in enumerate(made)]
     lacking = [wanted for wanted, (place, _) in zip(expected, partners, strict=True) if place is None]

@@ -109,7 +109,7 @@ def test_a_conversation_is_shown_as_turns_with_each_call_beside_the_expected_one
         "pay(…)✗not called",
     ]
     assert elements(trip, "table", "tight") == ['argumentexpectedmademonth5"5"guests[0].name"Ada""Eva"latenonetrue']
-    assert [text for text in elements(whole, "span", "score")][-1] == "pay(…)✗not called"
+    assert elements(whole, "span", "score")[-1] == "pay(…)✗not called"
 
 
 def test_a_line_of_the_report_has_the_turns(asked):
@@ -134,6 +134,7 @@ def test_the_differences_of_a_world_are_lines(asked, project):
 
 
 DEEP = json.loads("[" * 90 + "]" * 90)
+TOO_DEEP = json.loads("[" * 500 + "]" * 500)
 FORMS = ("r.html", "r.md", "r.junit.xml", "r.csv", "r.jsonl", "r.sarif", "r.json")
 
 
@@ -170,3 +171,11 @@ def test_nothing_that_a_tool_returns_acts_in_any_form(place, project, monkeypatc
     assert all(len(line) < 7000 for line in lines), "the line of a call is short"
     assert visible(HOSTILE["script"]) in texts_of(page)
     ElementTree.fromstring(written[2])
+
+
+@pytest.mark.parametrize("key", ["arguments", "result", "error"])
+def test_what_is_nested_too_deeply_to_be_stored_does_not_end_a_run(key, asked, agent):
+    asked.dataset("qa", [{"id": "s", "expected_tools": [{"name": "f", "arguments": {}}]}], metrics=METRICS)
+    agent.reply = lambda _: {"answer": "Paris", "calls": [{"name": "f", key: {"a": TOO_DEEP}}]}
+    assert asked.evaluate("-o", "r.html").code == 0
+    assert "[[[[[[[[[[" in asked("show", "s").out

@@ -443,9 +443,7 @@ def evil_exchanges() -> list[StoredExchange]:
             1,
             Exchange(
                 Sample(sample_id, EVIL, (EVIL,), reference_contexts=(EVIL,), qrels={"__proto__": 1, EVIL: 1}),
-                AgentReply(
-                    answer, (EVIL, EVIL), ("__proto__", EVIL), (ToolCall(EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL),)
-                ),
+                AgentReply(answer, (EVIL, EVIL), ("__proto__", EVIL), EVIL_CALLS),
             ),
             scores,
         )
