@@ -42,6 +42,11 @@ class ExpectedCall(Record, frozen=True, omit_defaults=True):
     arguments: Any | UnsetType = UNSET
 
 
+def render_call(call: ToolCall) -> str:
+    """Return a call on one short line, and that it failed: `book(city: "Paris") failed`."""
+    return f"{cut(call.name, _LONGEST)}({render_arguments(call.arguments)})" + (" failed" if call.error else "")
+
+
 def render_arguments(arguments: Any) -> str:
     """Return the arguments of a call on one short line: `city: "Paris", nights: 2`. UNSET: any."""
     if arguments is UNSET:

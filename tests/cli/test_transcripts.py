@@ -121,6 +121,16 @@ def test_a_line_of_the_report_has_the_turns(asked):
     assert attempt["turns"][1]["usage"]["input_tokens"] == 812
 
 
+def test_a_comparison_has_the_calls_of_both_runs(asked, agent):
+    asked.dataset("trips", [{"id": "s", "input": "In May", "expected": "3 nights"}], metrics=["string_match"])
+    first = asked.evaluate("--json").document["runId"]
+    agent.reply = lambda _: {"answer": "3 nights"}
+    assert asked.evaluate().code == 0
+    lines = [line.strip() for line in asked("compare", first, "latest").out.splitlines()]
+    place = lines.index('calls of the baseline: find(city: "Paris"), book(month: "5", guests: [{"name":')
+    assert lines[place + 1 : place + 3] == ['"Eva"}], late: true) failed, smile()', "calls of the candidate: none"]
+
+
 def test_the_differences_of_a_world_are_lines(asked, project):
     (project.folder / "world.py").write_text("def state(session):\n    return {'a': 1, 'b': {'c': 2}}\n")
     project.evaluation["environment"] = {"state": {"python": "world:state"}}
