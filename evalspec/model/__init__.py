@@ -51,7 +51,17 @@ from evalspec.model.runs import (
     StageLatency,
     describe_reuse,
 )
-from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, ExpectedState, Message, Need, Sample, Turn
+from evalspec.model.samples import (
+    CLAIMS_KEY,
+    HIGHEST_GRADE,
+    Check,
+    Document,
+    ExpectedState,
+    Message,
+    Need,
+    Sample,
+    Turn,
+)
 from evalspec.model.scores import (
     Attempt,
     Cause,
@@ -102,6 +112,7 @@ __all__ = [
     "Attempt",
     "Basis",
     "Cause",
+    "Check",
     "ComparedWith",
     "Confirmation",
     "ConfirmationStatus",

@@ -31,6 +31,7 @@ from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
 from evalspec.base.json_matching import list_bad_matchers
 from evalspec.base.jsonl import MAX_DEPTH
+from evalspec.inputs.checks import JsonlCheck, render_check
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.expected_states import read_expected_state, render_expected_state
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
@@ -199,6 +200,7 @@ class JsonlTurn(BaseModel):
     user: Text = Field(description="What the user says.")
     expected: Expected | None = Field(None, description="The expected answer to it, or a list of alternatives.")
     expected_tools: list[JsonlCall] | None = Field(None, description="The calls of tools before the answer, in order.")
+    checks: list[JsonlCheck] = Field(default_factory=list, description="What its answer has to pass without a judge.")
 
 
 class JsonlSample(BaseModel):
@@ -245,6 +247,9 @@ class JsonlSample(BaseModel):
         "that may take, such as 5s.",
     )
     forbidden_tools: list[Text] | None = Field(None, description="Names of tools that the agent must not call.")
+    checks: Annotated[list[JsonlCheck], Field(min_length=1)] | None = Field(
+        None, description="What the answer has to pass without a judge: metrics with their parameters."
+    )
     max_steps: Annotated[StrictInt, Field(ge=1)] | None = Field(
         None, description="How often the agent may call its model."
     )
@@ -330,6 +335,8 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
+    checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
+    content |= {"checks": to_builtins(checks)} if checks else {}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
@@ -347,6 +354,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         max_steps=record.max_steps,
         turns=turns,
         expected_state=_read_state(record),
+        checks=checks,
     )
 
 
@@ -357,7 +365,15 @@ def _read_state(record: JsonlSample | PlainSample) -> ExpectedState | None:
 
 def _read_turns(record: JsonlSample | PlainSample) -> tuple[Turn, ...]:
     turns = () if isinstance(record, PlainSample) else record.turns or ()
-    return tuple(Turn(one.user, _read_expected(one.expected or ()), _read_calls(one.expected_tools)) for one in turns)
+    return tuple(
+        Turn(
+            one.user,
+            _read_expected(one.expected or ()),
+            _read_calls(one.expected_tools),
+            tuple(check.to_check() for check in one.checks),
+        )
+        for one in turns
+    )
 
 
 def _read_expected(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -395,6 +411,7 @@ def _to_turn(turn: Turn) -> dict[str, Any]:
         "user": turn.user,
         **({"expected": list(turn.references)} if turn.references else {}),
         **({} if turn.expected_tools is None else {"expected_tools": to_builtins(turn.expected_tools)}),
+        **({"checks": [render_check(check) for check in turn.checks]} if turn.checks else {}),
     }
 
 
@@ -434,6 +451,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         "forbidden_tools": _list(sample.forbidden_tools),
         "max_steps": sample.max_steps,
         "expected_state": None if sample.expected_state is None else render_expected_state(sample.expected_state),
+        "checks": [render_check(check) for check in sample.checks] or None,
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }

@@ -42,6 +42,7 @@ from evalspec.runs.planning.services import (
     check_limits,
     check_tools,
     needs_from_mapping,
+    read_price,
     resolve_judge,
 )
 from evalspec.runs.planning.survey import check_needs
@@ -149,7 +150,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     if evaluation.framework != "ragas":
         message = f"framework '{evaluation.framework}' is accepted, but judged metrics use ragas"
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
-    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools)
+    price = read_price(draft.loaded.manifest.spec.api.price)
+    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools, price)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
     if not evaluation.datasets and evaluation.metrics:
@@ -184,7 +186,7 @@ def _read(draft: Draft, dataset: PlannedDataset, finder: MetricFinder) -> None:
     """Read the files of a dataset, if it is selected, and find its retriever and its metrics."""
     check_compat(draft, dataset)
     if draft.wants(dataset.name):
-        load(draft, dataset)
+        load(draft, dataset, finder.context)
     dataset.retriever = resolve_retriever(draft, dataset)
     if dataset.retriever is not None:
         check_loaders(draft, dataset)

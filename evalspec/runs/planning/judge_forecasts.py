@@ -65,7 +65,7 @@ class JudgeForecaster:
         self._options = options
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
         self.judges = len(self._judge.members)
-        self._price = read_price(self._judge)
+        self._price = read_price(self._judge.price)
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         self._policy = policy = loaded.manifest.spec.evaluation.ci_gate
         self._anchors = read_judge_anchors(loaded)

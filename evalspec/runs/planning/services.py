@@ -12,7 +12,7 @@ from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, Parameters
+from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, Parameters, PriceConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import Tools
@@ -53,9 +53,8 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     return _complete_from_environment(declared or JudgeConfig())
 
 
-def read_price(judge: JudgeConfig | None) -> JudgePrice | None:
-    """Return what a judge costs; None if the manifest does not say."""
-    price = None if judge is None else judge.price
+def read_price(price: PriceConfig | None) -> JudgePrice | None:
+    """Return what tokens cost; None if the manifest does not say."""
     return None if price is None else JudgePrice(price.input, price.output, price.cached, price.cache_write)
 
 

@@ -50,7 +50,7 @@ from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
-from evalspec.verdict.wording import list_opinion_notes
+from evalspec.verdict.wording import is_latency, list_opinion_notes
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
@@ -393,7 +393,7 @@ def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str
         "busy; rerun with a lower --concurrency before blaming the agent"
         for dataset in datasets
         for outcome in dataset.thresholds
-        if "latency_" in outcome.metric
+        if is_latency(outcome.metric)
         and outcome.status is VerdictStatus.FAIL
         and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
     ]

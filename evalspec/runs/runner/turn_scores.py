@@ -28,7 +28,11 @@ def is_of_turns(metric: Metric, exchange: Exchange) -> bool:
 
 def applies(metric: Metric, turn: Exchange) -> bool:
     """Return whether a turn says what is right, if the metric compares with that."""
-    lacks = {Need.EXPECTED: not turn.sample.references, Need.EXPECTED_TOOLS: turn.sample.expected_tools is None}
+    lacks = {
+        Need.EXPECTED: not turn.sample.references,
+        Need.EXPECTED_TOOLS: turn.sample.expected_tools is None,
+        Need.CHECKS: not turn.sample.checks,
+    }
     return not any(lacks.get(need) for need in metric.needs)
 
 
