@@ -83,13 +83,13 @@ def read_turns(row: AttemptRow) -> tuple[ShownTurn, ...]:
     turns = reply.turns or (AgentTurn("", reply),)
     asked = [_at_turn(exchange.sample, place, reply.turns) for place in range(len(turns))]
     by_turn = [
-        _scores_of_turn(row.scores, number, Exchange(one, turn.reply))
+        _scores_of_turn(row.scores if reply.turns else {}, number, Exchange(one, turn.reply))
         for number, (one, turn) in enumerate(zip(asked, turns, strict=True), 1)
     ]
     whole = exchange.sample.expected_tools
     if whole is None:
-        told = zip(turns, asked, by_turn, strict=True)
-        calls = [_compare_turn(turn, one.expected_tools, scores.values()) for turn, one, scores in told]
+        each = zip(turns, asked, by_turn, strict=True)
+        calls = [_compare_turn(turn, one.expected_tools, scores.values()) for turn, one, scores in each]
     else:
         calls = _compare_whole(turns, whole, row.scores.values())
     return tuple(
@@ -249,6 +249,7 @@ def _list_differences(expected: ExpectedCall, made: ToolCall) -> Iterator[Argume
 
 
 def _place_last_if_extra(one: Any) -> tuple[bool, str]:
+    """Return what orders differences: those that are expected as they come, then extra arguments by their place."""
     return (True, str(one.path)) if one.expected is UNSET else (False, "")
 
 

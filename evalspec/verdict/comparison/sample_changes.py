@@ -186,4 +186,4 @@ def compare_texts(before: Exchange, after: Exchange) -> SideBySide:
         for exchange in (before, after)
     ]
     asked = question.question if question.user_input else ""
-    return SideBySide(asked, *texts, tuple(moves), baseline_calls=calls[0], candidate_calls=calls[1])
+    return SideBySide(asked, texts[0], texts[1], tuple(moves), baseline_calls=calls[0], candidate_calls=calls[1])
