@@ -110,7 +110,7 @@ def _add_result(item: Mapping[str, Any], calls: list[ToolCall]) -> None:
     name = item.get("name")
     for place, call in enumerate(calls):
         is_open = not call.is_answered and (name is None or call.name == name)
-        if call.id == wanted if wanted is not None else is_open:
+        if call.call_id == wanted if wanted is not None else is_open:
             calls[place] = replace(call, result=result, error=error)
             return
 

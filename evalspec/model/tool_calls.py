@@ -23,7 +23,7 @@ class ToolCall(Record, frozen=True, omit_defaults=True):
 
     name: str
     arguments: Any = {}
-    id: str | None = None
+    call_id: str | None = None
     result: Any | UnsetType = UNSET
     error: str | None = None
     problem: str | None = None

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from evalspec.base.json_matching import list_differences
+from evalspec.base.json_matching import JsonDifference, list_differences
 from evalspec.base.json_path import render_location
 from evalspec.base.patterns import PatternTooSlow
 from evalspec.model import AgentReply, AgentTurn, Exchange, ExpectedCall, Sample, Score, ToolCall
@@ -248,7 +248,7 @@ def _list_differences(expected: ExpectedCall, made: ToolCall) -> Iterator[Argume
         yield ArgumentDifference(place, _quote(one.expected), _quote(one.actual))
 
 
-def _place_last_if_extra(one: Any) -> tuple[bool, str]:
+def _place_last_if_extra(one: JsonDifference) -> tuple[bool, str]:
     """Return what orders differences: those that are expected as they come, then extra arguments by their place."""
     return (True, str(one.path)) if one.expected is UNSET else (False, "")
 

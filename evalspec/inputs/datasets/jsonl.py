@@ -331,12 +331,15 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     asked = _user_input(record.input)
     if turns and not isinstance(asked, str):
         asked = (*asked, Message("user", turns[0].user))
-    content = {"input": render_input(asked), "expected": record.expected, "context": record.context}
+    content: dict[str, Any] = {"input": render_input(asked), "expected": record.expected, "context": record.context}
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
     checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
     content |= {"checks": to_builtins(checks)} if checks else {}
+    state = None if isinstance(record, PlainSample) else record.expected_state
+    others: dict[str, Any] = {"forbidden_tools": record.forbidden_tools, "max_steps": record.max_steps}
+    content |= {key: value for key, value in (others | {"expected_state": state}).items() if value is not None}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,

@@ -129,7 +129,7 @@ def _declare_tool(tool: DeclaredTool) -> dict[str, Any]:
 
 
 def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    named = [(call.call_id or f"call_{number}", call) for number, call in enumerate(calls)]
     said: list[dict[str, Any]] = [{"type": "text", "text": reply.response}] if reply.response else []
     for id, call in named:
         given = call.arguments if isinstance(call.arguments, dict) else {}

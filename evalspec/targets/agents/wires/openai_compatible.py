@@ -112,7 +112,7 @@ class _CompletionChunks(StreamReader):
 
 
 def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    named = [(call.call_id or f"call_{number}", call) for number, call in enumerate(calls)]
     made = [
         {"id": id, "type": "function", "function": {"name": call.name, "arguments": write_arguments(call)}}
         for id, call in named

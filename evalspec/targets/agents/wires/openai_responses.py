@@ -172,7 +172,7 @@ def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[Too
     said = [{"role": "assistant", "content": reply.response}] if reply.response else []
     items: list[dict[str, Any]] = []
     for number, call in enumerate(calls):
-        id = call.id or f"call_{number}"
+        id = call.call_id or f"call_{number}"
         items.append({"type": _FUNCTION, "call_id": id, "name": call.name, "arguments": write_arguments(call)})
         items.append({"type": f"{_FUNCTION}{_OUTPUT}", "call_id": id, "output": render_result(call)})
     return {**request, "input": [*request["input"], *said, *items]}
