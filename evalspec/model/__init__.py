@@ -51,7 +51,17 @@ from evalspec.model.runs import (
     StageLatency,
     describe_reuse,
 )
-from evalspec.model.samples import CLAIMS_KEY, HIGHEST_GRADE, Document, ExpectedState, Message, Need, Sample, Turn
+from evalspec.model.samples import (
+    CLAIMS_KEY,
+    HIGHEST_GRADE,
+    Document,
+    ExpectedState,
+    Message,
+    Need,
+    Sample,
+    SimulatedUser,
+    Turn,
+)
 from evalspec.model.scores import (
     Attempt,
     Cause,
@@ -148,6 +158,7 @@ __all__ = [
     "Score",
     "ScoreStatus",
     "SearchTrace",
+    "SimulatedUser",
     "SliceResult",
     "SourceShare",
     "SparseCell",

@@ -38,7 +38,7 @@ from evalspec.inputs.datasets.losses import list_default_losses, list_document_l
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
 from evalspec.inputs.manifest.yaml_source import render_path
-from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, Turn
+from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, SimulatedUser, Turn
 from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
@@ -149,7 +149,7 @@ _HINTS = {
     "reference": "write expected",
 }
 """Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
-_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns"})
+_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns", "user"})
 
 
 Expected = Annotated[
@@ -201,6 +201,36 @@ class JsonlTurn(BaseModel):
     expected_tools: list[JsonlCall] | None = Field(None, description="The calls of tools before the answer, in order.")
 
 
+class JsonlUser(BaseModel):
+    """A user that a model plays."""
+
+    model_config = ConfigDict(extra="forbid", defer_build=True)
+    goal: Text = Field(description="What the user wants.")
+    facts: list[Text] = Field(default_factory=list, description="What the user knows and may say.")
+    persona: Text | None = Field(None, description="Who the user is, and how the user speaks.")
+    secrets: list[Text] = Field(
+        default_factory=list,
+        description="What the user knows and must not say. A message that contains one voids the attempt.",
+    )
+    max_turns: Annotated[StrictInt, Field(ge=1)] = Field(8, alias="maxTurns", description="Most messages of the user.")
+    stop_when: Text | None = Field(
+        None, alias="stopWhen", description="When the user ends the conversation, besides the goal being reached."
+    )
+
+    @field_validator("secrets")
+    @classmethod
+    def _can_be_found(cls, secrets: list[str]) -> list[str]:
+        blank = next((one for one in secrets if not any(map(str.isalnum, one))), None)
+        if blank is not None:
+            raise ValueError(f"'{blank}' has no letter and no digit, so it cannot be found in a message")
+        return secrets
+
+    def to_user(self) -> SimulatedUser:
+        """Return the user as a sample has it."""
+        facts, secrets = tuple(self.facts), tuple(self.secrets)
+        return SimulatedUser(self.goal, facts, self.persona, secrets, self.max_turns, self.stop_when)
+
+
 class JsonlSample(BaseModel):
     """One line of a dataset."""
 
@@ -216,6 +246,11 @@ class JsonlSample(BaseModel):
         None,
         description="A script of what the user says, turn by turn, in place of `input`, which then has only the "
         "messages before it.",
+    )
+    user: JsonlUser | None = Field(
+        None,
+        description="A user whom a model plays until the goal is reached, in place of `input`, which then has only the "
+        "messages before.",
     )
     context: Texts | None = Field(None, description="Passages the agent had; those of the reply override them.")
     reference_contexts: Texts | None = Field(None, description="Passages that contain the answer.")
@@ -257,7 +292,13 @@ class JsonlSample(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _script_is_the_input(cls, value: Any) -> Any:
-        """Fill in what a script makes superfluous. The messages before it stand in `input`."""
+        """Fill in what a script or a goal makes superfluous. The messages before it stand in `input`."""
+        if isinstance(value, dict) and isinstance(value.get("user"), dict):
+            if isinstance(value.get("input"), str) or "turns" in value:
+                raise ValueError(
+                    "a model plays the user, so input and turns do not say what the user asks; remove them"
+                )
+            return {"input": "?", "expected": ""} | value
         if not isinstance(value, dict) or not isinstance(value.get("turns"), list):
             return value
         if isinstance(value.get("input"), str):
@@ -276,7 +317,7 @@ class JsonlSample(BaseModel):
 
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> "JsonlSample":
-        if self.turns is None and isinstance(self.input, list) and self.input[-1].role != "user":
+        if self.turns is None and self.user is None and isinstance(self.input, list) and self.input[-1].role != "user":
             raise ValueError("the last message of input must have the role user")
         return self
 
@@ -326,10 +367,14 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     asked = _user_input(record.input)
     if turns and not isinstance(asked, str):
         asked = (*asked, Message("user", turns[0].user))
+    user = None if isinstance(record, PlainSample) or record.user is None else record.user.to_user()
+    if user is not None:
+        asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
     content = {"input": render_input(asked), "expected": record.expected, "context": record.context}
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
+    content |= {"user": to_builtins(user)} if user else {}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
@@ -347,6 +392,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         max_steps=record.max_steps,
         turns=turns,
         expected_state=_read_state(record),
+        user=user,
     )
 
 
@@ -398,6 +444,11 @@ def _to_turn(turn: Turn) -> dict[str, Any]:
     }
 
 
+def _to_user(user: SimulatedUser) -> dict[str, Any]:
+    names = {"max_turns": "maxTurns", "stop_when": "stopWhen"}
+    return {names.get(key, key): value for key, value in to_builtins(user).items()}
+
+
 def _list(values: Sequence[str] | None) -> list[str] | None:
     return None if values is None else list(values)
 
@@ -423,8 +474,11 @@ def list_fields(sample: Sample) -> dict[str, Any]:
     groups = sample.groups
     return {
         "id": sample.id,
-        "input": (render_input(sample.opening) or None) if sample.turns else render_input(sample.user_input),
+        "input": (render_input(sample.opening) or None)
+        if sample.turns or sample.user
+        else render_input(sample.user_input),
         "turns": [_to_turn(turn) for turn in sample.turns] or None,
+        "user": None if sample.user is None else _to_user(sample.user),
         "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
         "context": _list(sample.retrieved_contexts),
         "reference_contexts": _list(sample.reference_contexts),

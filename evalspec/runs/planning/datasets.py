@@ -157,6 +157,9 @@ def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) ->
     if _has_unanswerable(dataset.survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
+    if dataset.survey.users.count and "user_error_rate" not in metrics:
+        beside = finder.find(MetricEntry(name="user_error_rate"), place, rules)
+        metrics |= {beside.name: beside} if beside else {}
     return add_stages(finder, metrics, dataset) if planned and planned.reranks else metrics
 
 

@@ -88,6 +88,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    scores_whole: bool = False
+    """Whether a conversation has one score, and not one for each turn."""
     reads_environment: bool = False
     """Whether scores depend on what the manifest says about the environment."""
     reads_tools: bool = False
