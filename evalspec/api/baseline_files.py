@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import write_file
-from evalspec.model import Direction, Run
+from evalspec.model import Direction, PeopleScores, Run
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.runs.store.erasing import Key
@@ -55,7 +55,8 @@ def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]
     if removed + of_anchor and not is_dry_run:
         if kept.datasets:
             left = anchor if anchor is not None and anchor.datasets else None
-            write_file(path, [render_baseline(replace(baseline, run=kept, anchor=left)).encode()])
+            people = tuple(_drop_people(one, find_keys(kept.id)) for one in baseline.people)
+            write_file(path, [render_baseline(replace(baseline, run=kept, anchor=left, people=people)).encode()])
         else:
             path.unlink()
     return removed + of_anchor
@@ -73,6 +74,20 @@ def shorten_anchors(path: Path, _shown: str, find_keys: Callable[[str], set[Key]
     if removed and not is_dry_run:
         write_anchors(path, replace(anchors, metrics=kept))
     return removed
+
+
+def _drop_people(said: PeopleScores, keys: set[Key]) -> PeopleScores:
+    """Return what people say without what they say about some samples."""
+
+    def keep(id: str) -> bool:
+        return (said.dataset, id) not in keys
+
+    return replace(
+        said,
+        scores=tuple(one for one in said.scores if keep(one.id)),
+        unchanged=tuple(one for one in said.unchanged if keep(one[0])),
+        unanswered=tuple(one for one in said.unanswered if keep(one[0])),
+    )
 
 
 def _drop_samples(run: Run, find_keys: Callable[[str], set[Key]]) -> tuple[Run, int]:

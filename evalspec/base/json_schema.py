@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from evalspec.base.patterns import PatternTooSlow, has_pattern
+from evalspec.base.patterns import CannotCheck, has_pattern
 from evalspec.base.text import one_line
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -19,7 +19,10 @@ Found = tuple[Place, str]
 """A place in a schema or an input, and what is wrong there."""
 
 Matcher = Callable[[Mapping[str, Any]], Found | None]
-"""Returns why an input does not match, None if it does."""
+"""Returns why an input does not match, None if it does.
+
+It raises CannotCheck if a pattern takes too long, or the schema refers to itself without end.
+"""
 
 
 def find_schema_problems(schema: Mapping[str, Any] | None) -> list[Found]:
@@ -43,15 +46,13 @@ def build_matcher(schema: Mapping[str, Any]) -> Matcher:
     from jsonschema.validators import extend
     from referencing import Registry
 
-    validator = extend(Draft202012Validator, {"pattern": _match_in_time})(schema, registry=Registry())
+    validator = extend(Draft202012Validator, _TIMED)(schema, registry=Registry())
 
     def find_mismatch(value: Mapping[str, Any]) -> Found | None:
         try:
             error = best_match(validator.iter_errors(value))
-        except PatternTooSlow as slow:
-            return (), str(slow)
-        except RecursionError:
-            return (), "the schema refers to itself without end"
+        except RecursionError as error:
+            raise CannotCheck("the schema refers to itself without end") from error
         return None if error is None else (tuple(error.absolute_path), _shorten(error.message))
 
     return find_mismatch
@@ -67,6 +68,89 @@ def _match_in_time(validator: Any, pattern: str, value: Any, _schema: Any) -> It
 
     if validator.is_type(value, "string") and not has_pattern(pattern, value):
         yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+def _check_named(validator: Any, patterns: Mapping[str, Any], value: Any, _schema: Any) -> Iterator[Any]:
+    """Check the keyword `patternProperties`."""
+    if validator.is_type(value, "object"):
+        for pattern, inner in patterns.items():
+            for name in (name for name in value if has_pattern(pattern, name)):
+                yield from validator.descend(value[name], inner, path=name, schema_path=pattern)
+
+
+def _check_others(validator: Any, inner: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    """Check the keyword `additionalProperties`."""
+    if validator.is_type(value, "object"):
+        known = schema.get("properties", {}).keys() | _list_named(schema, value)
+        yield from _check_members(validator, inner, value, [name for name in value if name not in known])
+
+
+def _check_unevaluated(validator: Any, inner: Any, value: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+    """Check the keyword `unevaluatedProperties`."""
+    if validator.is_type(value, "object"):
+        rest = {key: part for key, part in schema.items() if key != "unevaluatedProperties"}
+        known = _list_evaluated(validator, value, rest)
+        yield from _check_members(validator, inner, value, [name for name in value if name not in known])
+
+
+def _check_members(validator: Any, inner: Any, value: Mapping[str, Any], names: list[str]) -> Iterator[Any]:
+    """Check members that no other keyword names."""
+    from jsonschema.exceptions import ValidationError
+
+    if inner is False and names:
+        yield ValidationError(f"these members are not allowed: {', '.join(map(repr, names))}")
+        return
+    for name in names:
+        yield from validator.descend(value[name], inner, path=name)
+
+
+def _list_named(schema: Mapping[str, Any], value: Mapping[str, Any]) -> set[str]:
+    patterns = schema.get("patternProperties", {})
+    return {name for name in value if any(has_pattern(pattern, name) for pattern in patterns)}
+
+
+def _list_evaluated(validator: Any, value: Mapping[str, Any], schema: Any) -> set[str]:
+    """Return the members that a schema says something about, if the value is valid by it.
+
+    jsonschema has this too, with patterns that may take any time.
+    """
+    if not isinstance(schema, Mapping):
+        return set()
+    if not schema.keys().isdisjoint(("additionalProperties", "unevaluatedProperties")):
+        return set(value)
+    found: set[str] = _list_named(schema, value) | (value.keys() & schema.get("properties", {}).keys())
+    for key in ("$ref", "$dynamicRef"):
+        if key in schema:
+            there = validator._resolver.lookup(schema[key])
+            inside = validator.evolve(schema=there.contents, _resolver=there.resolver)
+            found |= _list_evaluated(inside, value, there.contents)
+    for part in _list_applied(validator, value, schema):
+        found |= _list_evaluated(validator, value, part)
+    return found
+
+
+def _list_applied(validator: Any, value: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the schemas within a schema that apply to the same value and accept it."""
+
+    def accepts(part: Any) -> bool:
+        return bool(validator.evolve(schema=part).is_valid(value))
+
+    yield from (part for name, part in schema.get("dependentSchemas", {}).items() if name in value)
+    for key in ("allOf", "anyOf", "oneOf"):
+        yield from filter(accepts, schema.get(key, ()))
+    if "if" in schema:
+        holds = accepts(schema["if"])
+        yield from [schema["if"]] if holds else []
+        yield schema.get("then" if holds else "else", True)
+
+
+_TIMED = {
+    "pattern": _match_in_time,
+    "patternProperties": _check_named,
+    "additionalProperties": _check_others,
+    "unevaluatedProperties": _check_unevaluated,
+}
+"""The keywords with patterns, or that depend on them, under the time limit."""
 
 
 def _explain_invalid(schema: Any) -> Found | None:

@@ -120,6 +120,18 @@ def parse_shallow_json(text: str) -> Any:
     return value
 
 
+def parse_json_prefix(text: str, place: int) -> tuple[Any, int]:
+    """Return the JSON value that begins at an index of a text, and the index where it ends.
+
+    Raises:
+        ValueError: There is none.
+        RecursionError: It is nested more deeply than MAX_DEPTH.
+    """
+    value, end = _DECODER.raw_decode(text, place)
+    _refuse_depth(value)
+    return value, end
+
+
 def parse_json_stream(text: str) -> Iterator[tuple[int, Any]]:
     """Yield (line from 1, value) of JSON values one after the other, each on as many lines as it needs.
 

@@ -7,8 +7,12 @@ PATTERN_SECONDS = 1.0
 _SHOWN = 80
 
 
-class PatternTooSlow(ValueError):
-    """A pattern takes longer than the limit on a text. Whether the text has it is unknown."""
+class CannotCheck(ValueError):
+    """What a user wrote cannot be checked against a value. Whether the value fits is unknown."""
+
+
+class PatternTooSlow(CannotCheck):
+    """A pattern takes longer than the limit on a text."""
 
 
 def explain_bad_pattern(pattern: str) -> str | None:

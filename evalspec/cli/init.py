@@ -66,6 +66,11 @@ _REPLIED = FirstMetric(
 )
 
 
+_CHECKED = FirstMetric(
+    "checks_all", "0.8", "all checks of the sample are right", "share of the samples", "each sample has checks"
+)
+
+
 class StartingData(Struct, frozen=True):
     """A dataset as `init` found it. `warnings`: what its reader noticed."""
 
@@ -86,7 +91,7 @@ class StartingData(Struct, frozen=True):
         """Return what the file has, and why it gets its metric."""
         found = f"{counted(self.samples, 'sample')}, {self.answered:,} with a right answer"
         said = f"{self.path}: {found} (format {self.format}); {self.metric.why}, so the metric is {self.metric.name}"
-        if self.answered in (0, self.samples):
+        if self.answered in (0, self.samples) or self.metric is _CHECKED:
             return said
         return f"{said}, which does not look at the answers. to gate on them, move the other samples to another file"
 
@@ -99,10 +104,12 @@ def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
     """
     lengths: Counter[int] = Counter()
     columns: Counter[str] = Counter()
+    checked: Counter[bool] = Counter()
 
     def watch(samples: Iterable[Sample], form: DatasetFormat) -> Iterator[Sample]:
         for sample in samples:
             columns.update(_list_texts(sample) if form.takes_fields else ())
+            checked[bool(sample.checks)] += 1
             lengths[min((len(text.split()) for text in sample.references), default=0)] += 1
             yield sample
 
@@ -110,11 +117,12 @@ def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
     if data.problems:
         raise InvalidInput(map(_fix_by_options, data.problems))
     total = lengths.total()
-    if lengths[0] == total and columns and "expected" not in fields:
+    if lengths[0] == total and not checked[True] and columns and "expected" not in fields:
         named = ", ".join(inert(name) for name, _ in columns.most_common(_COLUMNS_SHOWN))
         fix = f"add --field expected=COLUMN ({named}), or remove these columns if there are no right answers"
         raise InvalidInput(Problem("no right answers found", fix, str(path)))
-    metric = _REPLIED if lengths[0] else _IN_REPLY if median(lengths.elements()) <= _SHORT_WORDS else _OVERLAP
+    without_answers = _REPLIED if checked[False] else _CHECKED
+    metric = without_answers if lengths[0] else _IN_REPLY if median(lengths.elements()) <= _SHORT_WORDS else _OVERLAP
     return StartingData(path, fields, data.format, total, total - lengths[0], metric, data.warnings)
 
 

@@ -24,7 +24,8 @@ from evalspec.cli.options import (
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import notify
 from evalspec.curation.labels.session import LabelSession
-from evalspec.model.labels import LabelVerdict
+from evalspec.model.corrections import DrawKind
+from evalspec.model.labels import Label, LabelVerdict
 from evalspec.runs.store.run_store import STORE, RunStore
 
 _OF_ONE = ("attempt", "blind", "note", "value", "verdict")
@@ -37,9 +38,13 @@ _OF_SESSIONS = (*_OF_PARTS, *_OF_DRAWS, "seed", "stratify")
 @click.argument("run", shell_complete=complete_run)
 @option("--metric", metavar="METRIC", help="Judge the scores of this metric; without it, the replies.")
 @dataset_option
-@option("--random", type=click.IntRange(min=1), metavar="N", help="Score N drawn replies; the judge's score is hidden.")
 @option(
-    "--stratify", type=click.Choice(["judge"]), help="With --random: draw within the judge's values, after a pilot."
+    "--random", type=click.IntRange(min=1), metavar="N", help="Score N random replies; the judge's score is hidden."
+)
+@option(
+    "--stratify",
+    type=click.Choice(["judge"]),
+    help="With --random: after 20 random replies, draw from each score that the judge gave; see above.",
 )
 @option("--until-decided", is_flag=True, help="Draw replies until the threshold of --metric is met or missed for sure.")
 @option("--new", is_flag=True, help="Score replies without a label, first those that narrow the interval most.")
@@ -71,8 +76,15 @@ def command(context: click.Context, /, run: str, person: str | None, as_json: bo
     With --random, --until-decided or --new, you score drawn replies yourself, by the questions that the judge answers.
     Score, reason and verdicts of the judge are hidden until then. Only such labels can correct a judge.
 
+    With --stratify judge, 20 replies are drawn at random. The rest is drawn from each score that the judge gave: at
+    least 8 of each, even if that exceeds N, and more where people's scores vary. If the judge is good, the corrected
+    mean gets a narrower interval from as many labels.
+
     With --sample and --verdict, it records one label without a session. A later label of yours on the same reply or
     score replaces the earlier one. A label remembers what it judged: sample, reply, metric, judge, prompt, score.
+
+    Without a terminal, `--random N --json` prints the drawn replies that you have not labelled, without the judge's
+    scores. Label each with the same --random and --seed, --sample ID, and --verdict rated --value SCORE.
 
     This does not name a run: that is `evalspec runs label`.
 
@@ -85,6 +97,8 @@ def command(context: click.Context, /, run: str, person: str | None, as_json: bo
       evalspec label latest --sample refund --verdict good --as ada
       evalspec label latest --sample refund --metric faithfulness \\
         --verdict disagree --value 1 --note "The block says so." --json
+      evalspec label latest --metric faithfulness --random 50 --json
+      evalspec label latest --metric faithfulness --random 50 --sample refund --verdict rated --value 0.5
     """
     given_here = {
         name
@@ -93,10 +107,17 @@ def command(context: click.Context, /, run: str, person: str | None, as_json: bo
     }
     by = find_labeller(person)
     if given["sample"] is not None:
-        _refuse(given_here & {*_OF_SESSIONS}, "belongs to a session", "leave out --sample, or this option")
+        draw = {"random", "seed"} if given["random"] else set[str]()
+        _refuse(given_here & {*_OF_SESSIONS} - draw, "belongs to a session", "leave out --sample, or this option")
+        _check_draws(given_here, given)
         return _label_one(run, by, given, as_json=as_json)
     _refuse(given_here & {*_OF_ONE}, "needs --sample", "add --sample ID, or leave it out")
     _check_draws(given_here, given)
+    if as_json and given["random"]:
+        from evalspec.cli.rating import list_drawn
+
+        emit_document({"drawn": list_drawn(run, by, given)})
+        return ExitCode.OK
     if as_json:
         raise InvalidInput(Problem("a session prints no document", "add --sample ID --verdict VERDICT", field="--json"))
     return _open_session(run, by, given)
@@ -139,27 +160,41 @@ def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) ->
         )
     if len(datasets) > 1:
         raise InvalidInput(Problem("a sample is in one dataset", "name one", field="--dataset"))
-    made = label(
-        run,
-        given["sample"],
-        given["verdict"],
-        by=by,
-        dataset=datasets[0] if datasets else None,
-        attempt=given["attempt"] or 1,
-        metric=given["metric"],
-        value=given["value"],
-        note=given["note"],
-        is_blind=given["blind"],
-    )
+    dataset, attempt = datasets[0] if datasets else None, given["attempt"] or 1
+    said = {"value": given["value"], "note": given["note"]}
+    if given["random"]:
+        from evalspec.cli.rating import label_drawn
+
+        made = label_drawn(run, by, given, dataset, attempt, **said)
+    else:
+        made = label(
+            run, given["sample"], given["verdict"], by=by, dataset=dataset, attempt=attempt,
+            metric=given["metric"], is_blind=given["blind"], **said,
+        )  # fmt: skip
     if as_json:
         from msgspec import to_builtins
 
         emit_document({"label": to_builtins(made)})
     about = f"{made.sample}{f', {made.metric}' if made.metric else ''}"
     notify(f"{inert(by)}: {inert(about)}: {made.verdict}")
-    if given["blind"] and not made.is_blind:
+    if (given["blind"] or given["random"]) and not made.is_blind:
         notify("not blind: after an earlier label of yours on it you could see the score")
+    if (why := _explain_unused(made)) is not None:
+        notify(
+            f"this label does not correct the judge: {why}. See `evalspec label RUN --metric METRIC --random N --json`"
+        )
     return ExitCode.OK
+
+
+def _explain_unused(made: Label) -> str | None:
+    """Return why a label on the score of a judge does not correct it; None if it may, or if there is no judge."""
+    from evalspec.curation.labels.opinions import CHOSEN, IN_SIGHT
+
+    if "judge" not in made.metric_identity or made.verdict is LabelVerdict.WITHDRAWN:
+        return None
+    if not made.is_blind:
+        return f"it was {IN_SIGHT}"
+    return f"the reply was {CHOSEN}" if made.draw.kind is DrawKind.CHOSEN else None
 
 
 def _open_session(run: str, by: str, given: Mapping[str, Any]) -> ExitCode:
@@ -168,7 +203,7 @@ def _open_session(run: str, by: str, given: Mapping[str, Any]) -> ExitCode:
     from evalspec.curation.labels.judged_run import CaseFilter
     from evalspec.inputs.datasets.selection import parse_selection
 
-    require_label_terminal()
+    require_label_terminal(_describe_one(run, by, given))
     if given["random"] or given["until_decided"] or given["new"]:
         from evalspec.cli.rating import open_drawn_session
 
@@ -178,6 +213,24 @@ def _open_session(run: str, by: str, given: Mapping[str, Any]) -> ExitCode:
     wanted = CaseFilter(given["metric"], given["datasets"], selection, given["failed"], given["below_threshold"])
     opened = LabelledRun(RunStore(STORE), run)
     return run_label_session(LabelSession(opened, by, wanted), _describe_again(opened.id, by, given))
+
+
+def _describe_one(run: str, by: str, given: Mapping[str, Any]) -> str:
+    """Return what to do without a terminal."""
+    about = shlex.join(
+        ["evalspec", "label", run, "--as", by, *(["--metric", given["metric"]] if given["metric"] else [])]
+    )
+    if given["until_decided"] or given["new"] or given["stratify"]:
+        return f"without one, draw at random: `{about} --random N --json`"
+    if given["random"]:
+        drawn = f"{about} --random {given['random']} --seed {given['seed']}"
+        return (
+            f"without one, `{drawn} --json` prints the drawn replies; "
+            f"label each: `{drawn} --sample ID --verdict rated --value SCORE`"
+        )
+    if given["metric"] is None:
+        return f"without one: `{about} --sample ID --verdict good`, or bad"
+    return f"without one: `{about} --sample ID --verdict agree`, or disagree with --value"
 
 
 def _describe_again(run: str, by: str, given: Mapping[str, Any]) -> str:

@@ -36,13 +36,13 @@ Undo takes your last label back. Nobody's labels are shown here, because labels 
 Each label is written to .evalspec/verdicts/ at once, so you can quit at any time and continue later."""
 
 
-def require_label_terminal() -> None:
-    """Check that there is a terminal for a session.
+def require_label_terminal(otherwise: str) -> None:
+    """Check that there is a terminal for a session. `otherwise`: what to do without one.
 
     Raises:
         InvalidInput: There is none.
     """
-    require_terminal("a labelling session", "without one: evalspec label RUN --sample ID --verdict VERDICT")
+    require_terminal("a labelling session", otherwise)
 
 
 def run_label_session(session: LabelSession, again: str) -> ExitCode:

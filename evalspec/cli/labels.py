@@ -1,5 +1,6 @@
 """`evalspec labels`: list, export, import and compare what people say about runs."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,12 +8,13 @@ import click
 
 from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
-from evalspec.base.plural import counted
+from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.cli.documents import emit_document
 from evalspec.cli.labeller import find_labeller
 from evalspec.cli.name_completion import complete_run
 from evalspec.cli.options import json_option, person_option
 from evalspec.cli.streams import emit, notify
+from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Label, LabelUse
 from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import STORE
@@ -65,8 +67,17 @@ def list_command(run: str, history: bool, person: str | None, as_json: bool) -> 
         hidden = counted(len(every) - len(shown), "label")
         notify(f"{hidden} of others on what {inert(viewer)} has not labelled: hidden, because labels are blind")
     elif not shown:
-        notify("no labels")
+        _say_none(run)
     return ExitCode.OK
+
+
+def _say_none(*runs: str) -> None:
+    """Print that nothing was labelled on runs, and on which others something was."""
+    from evalspec.curation.labels.files import list_labelled_runs
+
+    others = name_some(list_labelled_runs(STORE)[::-1])
+    kept = f"; labels are kept with the run that people looked at, here {others}" if others else ""
+    notify(f"no labels were given on {inert(', '.join(runs))}{kept}")
 
 
 def _render_rows(labels: Sequence[Label]) -> list[str]:
@@ -111,8 +122,14 @@ def use_command(run: str, metric: str, purpose: str) -> ExitCode:
     """
     from evalspec.curation.labels.labelling import use_labels
 
-    count = use_labels(run, metric, purpose)
-    notify(f"{counted(count, 'label')} of {inert(metric)} used to choose a {purpose}: draw others to correct the judge")
+    used = use_labels(run, metric, purpose)
+    notify(f"{counted(len(used), 'label')} of {inert(metric)} used to choose a {purpose}")
+    if chosen := sum(one.draw.kind is DrawKind.CHOSEN for one in used):
+        said = pluralize(chosen, "was not drawn at random, so it", "were not drawn at random, so they")
+        notify(f"{chosen:,} of them {said} corrected nothing before either")
+    notify(
+        f"to correct the judge, draw others: evalspec label {inert(run)} --metric {shlex.quote(inert(metric))} --new"
+    )
     return ExitCode.OK
 
 
@@ -138,9 +155,13 @@ def export_command(runs: Sequence[str], output: Path | None, history: bool, forc
     if output is None:
         every = [label for run in names for label in list_labels(run, history=history)]
         emit(render_labels(every, JSONL).decode(), nl=False)
+        if not every:
+            _say_none(*names)
         return ExitCode.OK
     count = export_labels(output, names, history=history, force=force)
     notify(f"wrote {counted(count, 'label')} to {inert(str(output))}")
+    if not count:
+        _say_none(*names)
     return ExitCode.OK
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
-from evalspec.base.errors import ExitCode
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import inert
 from evalspec.cli.case_session import CaseView
 from evalspec.cli.keyboard import END, ESCAPE
@@ -14,10 +14,11 @@ from evalspec.cli.screen import Screen, build_body, find_screen, render_parts
 from evalspec.curation.labels.binding import Case
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.drawing import LabelDesign
-from evalspec.curation.labels.drawn_session import DrawnSession
+from evalspec.curation.labels.drawn_session import DrawnSession, require_draw
+from evalspec.curation.labels.labelling import add_label
 from evalspec.curation.labels.rating import RatingForm, make_form
 from evalspec.model.corrections import DrawKind
-from evalspec.model.labels import Answer, LabelVerdict
+from evalspec.model.labels import Answer, Label, LabelVerdict
 from evalspec.runs.store.run_store import STORE, RunStore
 
 _RATE = "score"
@@ -31,7 +32,7 @@ r asks the questions that the judge answers, and the score follows from your ans
 of statements: change, leave out, add. Judge only what the metric measures. Skip what you cannot judge.
 
 The judge's score, its reason and its verdicts are shown after your label. If you change a label after that, only the \
-first one corrects the judge. n writes a note for your next label on this reply."""
+first one corrects the judge, and if you take it back, none does. n writes a note for your next label on this reply."""
 
 
 def open_drawn_session(
@@ -53,6 +54,63 @@ def read_design(given: Mapping[str, Any]) -> LabelDesign:
     kind = DrawKind.STRATIFIED if given["stratify"] or given["new"] else DrawKind.RANDOM
     kind = DrawKind.SEQUENTIAL if given["until_decided"] else kind
     return LabelDesign(given["metric"], kind, given["random"], given["seed"], tuple(given["datasets"]), given["new"])
+
+
+def label_drawn(
+    run: str,
+    by: str,
+    given: Mapping[str, Any],
+    dataset: str | None,
+    attempt: int,
+    *,
+    value: float | None,
+    note: str | None,
+) -> Label:
+    """Record a score for one of the replies that a session would show, and return the label. `given`: the options.
+
+    Raises:
+        InvalidInput: The reply was not drawn, people cannot score it, or a value is invalid.
+        StoreError: The label cannot be written.
+    """
+    if given["verdict"] != LabelVerdict.RATED:
+        message = f"a drawn reply gets a score without sight of the judge's, not '{given['verdict']}'"
+        raise InvalidInput(Problem(message, "write rated, with --value", field="--verdict"))
+    opened = LabelledRun(RunStore(STORE), run)
+    case = opened.find_case(dataset, given["sample"], attempt, given["metric"], is_rated=True)
+    draw = require_draw(opened, by, read_design(given), case)
+    return add_label(opened, case, LabelVerdict.RATED, by, value=value, note=note, is_blind=True, draw=draw)
+
+
+def list_drawn(run: str, by: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the drawn replies that a person has not labelled, with what is asked but without the judge's scores.
+
+    Raises:
+        InvalidInput: There is no such run, dataset or metric, or people cannot score it.
+    """
+    session = DrawnSession(LabelledRun(RunStore(STORE), run), by, read_design(given))
+    found = []
+    while (case := session.open()) is not None:
+        found.append(_describe_drawn(case))
+        session.skip()
+    return found
+
+
+def _describe_drawn(case: Case) -> dict[str, Any]:
+    form, exchange = make_form(case), case.exchange
+    asked = exchange.sample.user_input
+    return {
+        "dataset": case.dataset,
+        "sample": case.sample,
+        "attempt": case.attempt,
+        "userInput": asked if isinstance(asked, str) else to_builtins(asked),
+        "response": exchange.response,
+        "contexts": to_builtins(exchange.retrieved_contexts),
+        "references": list(exchange.sample.references),
+        "asked": form.asked,
+        "about": list(form.texts),
+        "rubric": form.rubric,
+        "grades": dict(form.grades),
+    }
 
 
 class _Given(Struct, frozen=True):
@@ -97,6 +155,8 @@ class _RatingSession(TerminalLabelSession):
             return True
         made = self._drawn.record(case, LabelVerdict.RATED, value=given.value, note=self.note, answers=given.answers)
         self.say(f"{case.sample}: you say {made.value:.4g}; u takes it back")
+        if not made.is_blind:
+            self.say("this label does not correct the judge: you have seen the judge's score before")
         self._show_judge(case)
         if self._drawn.stopped:
             self.say(self._drawn.stopped)

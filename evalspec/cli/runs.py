@@ -166,7 +166,11 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     if add and (over is None or reason is not None):
         raise click.UsageError("--add needs a baseline to add to, and takes no --anchor")
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    baseline = add_run(over, concluded) if add and over else promote_over(concluded, over, reason, now)
+    baseline = (
+        add_run(over, concluded)
+        if add and over
+        else promote_over(concluded, over, reason, now, stored.read_index().people)
+    )
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, [render_baseline(baseline).encode()])

@@ -54,6 +54,7 @@ from evalspec.model.runs import (
 from evalspec.model.samples import (
     CLAIMS_KEY,
     HIGHEST_GRADE,
+    Check,
     Document,
     ExpectedState,
     Message,
@@ -112,6 +113,7 @@ __all__ = [
     "Attempt",
     "Basis",
     "Cause",
+    "Check",
     "ComparedWith",
     "Confirmation",
     "ConfirmationStatus",

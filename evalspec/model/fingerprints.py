@@ -127,6 +127,7 @@ class JudgeDigest(Record, frozen=True, omit_defaults=True):
     wire: str = "chat"
     panel: tuple["JudgeDigest", ...] = ()
     combine: str = "mean"
+    missing: str = "fail"
 
 
 class RepliesFile(Record, frozen=True, omit_defaults=True):
@@ -327,10 +328,14 @@ def describe_drift(fingerprint: Fingerprint, drift: JudgeDrift) -> str:
             return f"whether the judge has changed since its calibration is unknown: {drift.reason}"
         case Drift.DRIFTED:
             models = (sorted(drift.then), sorted(fingerprint.judge_models.values()))
-            then, now = (", ".join(names) or "a model that it did not name" for names in models)
+            then, now = (", ".join(names) or "an unnamed model" for names in models)
             return f"the judge has changed since the calibration {drift.calibration}: it was {then}, and is {now}"
         case _:
             return f"{asked}, and the judge is the same as far as they show (p {min(drift.p_values):.2g})"
+
+
+_CACHED = {"refusals": "parameters that its endpoint refused"}
+"""What the cache has beside the results of metrics, in words."""
 
 
 def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
@@ -344,8 +349,9 @@ def list_judge_notes(fingerprint: Fingerprint) -> list[str]:
     if stated and {*stated} != {*configured}:
         said = f"its replies state the model {', '.join(stated)}"
         notes.append(f"the judge is configured as {', '.join(configured)}; {said}")
-    since = "; ".join(f"{metric}: since {said}" for metric, said in sorted(fingerprint.judge_cached.items()))
-    notes += [f"results from the judge's cache, asked {since}"] if since else []
+    cached = {_CACHED.get(metric, metric): said for metric, said in fingerprint.judge_cached.items()}
+    since = "; ".join(f"{metric} (since {said})" for metric, said in sorted(cached.items()))
+    notes += [f"results from the judge's cache: {since}"] if since else []
     notes += [
         f"{dataset}: {metric}: {describe_drift(fingerprint, drift)}"
         for dataset, drifts in fingerprint.judge_drifts.items()

@@ -34,6 +34,7 @@ class Need(StrEnum):
     CANDIDATE_IDS = "ids before reranking"
     EXPECTED_TOOLS = "expected_tools"
     EXPECTED_STATE = "expected_state"
+    CHECKS = "checks"
     JUDGE = "judge"
     EMBEDDINGS = "embeddings"
 
@@ -50,12 +51,27 @@ def render_input(asked: str | Sequence[Message]) -> str | list[dict[str, str]]:
     return asked if isinstance(asked, str) else [{"role": turn.role, "content": turn.content} for turn in asked]
 
 
+class Check(Record, frozen=True, omit_defaults=True):
+    """A metric without a judge that a sample's reply has to pass, with its parameters.
+
+    `threshold`: the lowest value that is right, or the highest if lower is better; None: the metric's best. `negate`:
+    whether it is right exactly if it would be wrong.
+    """
+
+    name: str
+    parameters: Mapping[str, Any] = {}
+    weight: float = 1.0
+    threshold: float | None = None
+    negate: bool = False
+
+
 class Turn(Record, frozen=True, omit_defaults=True):
     """One turn of a script: what the user says, and what is right of the agent's reply to it. Fields as in a Sample."""
 
     user: str
     references: tuple[str, ...] = ()
     expected_tools: tuple[ExpectedCall, ...] | None = None
+    checks: tuple[Check, ...] = ()
 
 
 class SimulatedUser(Record, frozen=True, omit_defaults=True):
@@ -95,7 +111,8 @@ class Sample(Record, frozen=True):
     connected with by copies and clusters; None without copies (planning.copies). `expected_tools`: the calls of tools
     that a right agent makes, in order; none if empty. `max_steps`: calls of the model that it needs at most.
     `turns`: a scripted conversation, of which `user_input` has what precedes it and the first turn. `user`: a goal in
-    place of a script; `user_input` ends with it. `session`: of the attempt that is under way.
+    place of a script; `user_input` ends with it. `session`: of the attempt that is under way. `checks`: of the last
+    answer.
     """
 
     id: str
@@ -118,6 +135,7 @@ class Sample(Record, frozen=True):
     turns: tuple[Turn, ...] = ()
     expected_state: ExpectedState | None = None
     session: str | None = None
+    checks: tuple[Check, ...] = ()
     user: SimulatedUser | None = None
 
     @property
@@ -143,6 +161,7 @@ class Sample(Record, frozen=True):
             user_input=(*said, Message("user", turn.user)),
             references=turn.references or (self.references if is_last else ()),
             expected_tools=turn.expected_tools,
+            checks=(*turn.checks, *(self.checks if is_last else ())),
             turns=(),
         )
 

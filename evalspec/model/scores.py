@@ -37,6 +37,10 @@ class Cause(StrEnum):
     OTHER = "other"
 
 
+WITHOUT = "; without "
+"""In the reason of a panel's score: what precedes the names of the judges that gave none."""
+
+
 class SampleStatus(StrEnum):
     """Whether the agent gave a usable reply."""
 

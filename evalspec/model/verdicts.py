@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta
 
 from evalspec.model.base import Interval, Number, Record, refuse_infinite
+from evalspec.model.corrections import Basis
 
 UNDECIDED = "undecided: "
 """Precedes the reasons of a FAIL that are not decided."""
@@ -118,6 +119,12 @@ class RegressionOutcome(Record, frozen=True):
         ),
     ] = {}
 
+    basis: Annotated[
+        Basis | None,
+        Meta(
+            description="`people`: `delta` is what people see, by their labels of both runs; null: the scores decide."
+        ),
+    ] = None
     against: Annotated[
         ComparedWith,
         Meta(description="What the run is compared with. The anchor is what the baseline was at first."),

@@ -9,16 +9,15 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.binding import Case, compute_reply_digest
 from evalspec.curation.labels.current import list_current, list_shown
 from evalspec.curation.labels.drawing import LabelDesign
-from evalspec.curation.labels.drawn_session import DrawnSession
+from evalspec.curation.labels.drawn_session import require_draw
 from evalspec.curation.labels.exchanging import ImportedLabels, add_labels
 from evalspec.curation.labels.labelling import CHOSEN, add_label
 from evalspec.curation.labels.records import KEYS, Fault
 from evalspec.model.calibrations import JudgeCalibration
-from evalspec.model.corrections import Draw
 from evalspec.model.labels import Answer, Label, LabelStats, LabelVerdict
 from evalspec.service.access import Access
 from evalspec.service.indexed_run import IndexedRun, find_label_files, open_indexed_run
@@ -81,7 +80,8 @@ def record_label(
     if seen is not None and seen != compute_reply_digest(case.exchange):
         raise ApiProblem(HTTPStatus.CONFLICT, "the run has another reply by now; look at it first")
     try:
-        draw = _find_draw(access, run, case, design) if design and verdict == LabelVerdict.RATED else CHOSEN
+        is_rated = verdict == LabelVerdict.RATED
+        draw = require_draw(run, access.caller.user, design, case) if design and is_rated else CHOSEN
         return add_label(
             run, case, verdict, access.caller.user,
             value=value, note=note, is_blind=is_blind or draw is not CHOSEN, draw=draw, answers=answers,
@@ -90,18 +90,6 @@ def record_label(
         raise InvalidInput(
             replace(problem, field=problem.field.removeprefix("--")) for problem in error.problems
         ) from None
-
-
-def _find_draw(access: Access, run: IndexedRun, case: Case, design: LabelDesign) -> Draw:
-    """Return how a reply was drawn.
-
-    Raises:
-        InvalidInput: It was not, or people cannot score it by the metric.
-    """
-    draw = DrawnSession(run, access.caller.user, design).find_draw(case.target)
-    if draw is None:
-        raise InvalidInput(Problem(f"'{case.sample}' is not in the draw", "score the replies that are drawn"))
-    return draw
 
 
 def read_shown_labels(access: Access, run_id: str, *, history: bool = False) -> ShownLabels:

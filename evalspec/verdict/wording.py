@@ -1,5 +1,6 @@
 """Numbers, limits and counts in words, for reports to people."""
 
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -208,8 +209,8 @@ def name_reasons(scores: Sequence[Score]) -> str:
     return ", ".join(shown) + (f" and {len(counts) - len(shown)} other reasons" if len(counts) > len(shown) else "")
 
 
-def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate") -> list[str]:
-    """Return which limits of each dataset are met only by the word of the judge."""
+def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate", run: str) -> list[str]:
+    """Return which limits of each dataset are met only by the word of the judge. `run`: the id of the run."""
     if policy.judge.correct is JudgeCorrection.OFF:
         return []
     trusted = [
@@ -217,8 +218,12 @@ def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate") -> l
         for one in datasets
     ]
     return [
-        f"{name}: {name_some(metrics)} {pluralize(len(metrics), 'meets a limit', 'meet limits')} in the opinion of the "
-        f"judge, which no person has checked: `evalspec label RUN --metric '{metrics[0]}' --random 50`"
+        f"{name}: only the judge says that {name_some(metrics)} {pluralize(len(metrics), 'meets its', 'meet their')} "
+        f"{pluralize(len(metrics), 'limit')}. To check it, label replies: {_list_commands(metrics, run)}"
         for name, metrics in trusted
         if metrics
     ]
+
+
+def _list_commands(metrics: Sequence[str], run: str) -> str:
+    return name_some([f"`evalspec label {run} --metric {shlex.quote(name)} --random 50`" for name in metrics])

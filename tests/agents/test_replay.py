@@ -41,7 +41,7 @@ def test_replies_in_full_and_in_part(write):
     found = AgentReply("Paris", ("one", "two"), ("d1", "2"), None, Usage(3, 4), 12.0, finish_reason="length")
     assert load_replies(path, "replies.jsonl") == {
         ("", "s1"): RecordedReply(found, line=1),
-        ("", "s2"): RecordedReply(AgentReply("", None, ()), line=3),
+        ("", "s2"): RecordedReply(AgentReply("", None, ()), line=3, has_response=False),
     }
 
 

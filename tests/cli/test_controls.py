@@ -139,7 +139,8 @@ def test_metrics_and_datasets_without_controls_say_so(judged):
     found = judged.evaluate("--json", "--sample-size", "2")
     assert found.code == 0
     assert [note for note in found.document["notes"] if "no control cases" in note] == [
-        "qa: no control cases for faithfulness: they need 3 samples with an expected answer, each unlike the others",
+        "qa: no control cases for faithfulness: they need 3 samples with an expected answer, and for each of them "
+        "another sample whose answer and passages have fewer than half of their words in common with it",
         "qa: no control cases for toxicity, bias: none can be made from the data",
     ]
 

@@ -190,3 +190,21 @@ def test_a_recorded_conversation_has_the_same_scores(asked, agent):
     (asked.folder / "bad.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     refused = asked.evaluate("--responses", "bad.jsonl")
     assert refused.code == 2 and "bad.jsonl:1: turns: " in refused.err
+
+
+def test_checks_of_turns_are_about_their_answers(asked):
+    turns = [{"user": "Paris", "checks": [{"name": "contains", "value": "When"}]}, *SCRIPT["turns"][1:]]
+    write(asked, {"id": "trip", "turns": turns, "checks": [{"name": "contains", "value": "Hello"}]})
+    assert scores_of(asked.evaluate("--json"))["checks"][0] == 0.5, "the first turn passes, the last one does not"
+    turns[0]["checks"] = [{"name": "contain", "value": "x"}]
+    write(asked, {"id": "trip", "turns": turns})
+    refused = asked.validate()
+    assert refused.code == 2 and "trips.jsonl:1: turns[0].checks[0]" in refused.out
+
+
+def test_checks_are_about_the_last_answer(asked):
+    checks = [{"name": "contains", "value": "Bye"}, {"name": "contains", "value": "When", "negate": True}]
+    write(asked, SCRIPT | {"checks": checks})
+    outcome = asked.evaluate("--json")
+    assert outcome.code == 0, outcome.err
+    assert scores_of(outcome)["checks"] == (1, None)

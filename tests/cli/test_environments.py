@@ -1,9 +1,12 @@
 """Agents that act: the world is reset, asked, and never acted on twice by a retry."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from cli.test_conversations import wait_until
 from servers.booking_desk import BookingDesk
 
 BOOKED = {"$.bookings[1]": {"city": {"contains": "Paris"}, "status": "confirmed"}}
@@ -81,6 +84,32 @@ def test_a_request_that_may_have_acted_is_not_sent_again_in_the_same_world(actin
     assert values([sample]) == [1], "booked once in the world that is looked at"
     assert [kind for kind, _ in desk.events] == ["reset", "state", "chat", "reset", "state", "chat", "state"]
     assert sample["retries"] == 1
+
+
+def test_two_workers_a_slow_reset_and_a_timeout_wipe_no_world_and_book_nothing_twice(acting, desk):
+    expect(acting, BOOKED | {"$.bookings[2]": {"absent": True}}, 3)
+    desk.reset_delay, desk.script = 0.2, ["act_then_hang", "ok", "act_then_hang"]
+    samples = measure(acting, "-j", "2")
+    assert values(samples) == [1, 1, 1]
+    assert desk.count("chat") == 5 and desk.count("reset") == 5
+
+
+def test_a_killed_attempt_in_an_environment_begins_again_with_a_reset(acting, desk):
+    turns = [{"user": "Paris 1"}, {"user": "Paris 2"}]
+    state = {"$.bookings[2]": {"any": True}, "$.bookings[3]": {"absent": True}}
+    line = {"id": "s", "turns": turns, "expected_state": state}
+    (acting.folder / "trips.jsonl").write_text(json.dumps(line) + "\n")
+    desk.script = ["ok", "act_then_hang"]
+    acting.api["chatEndpoint"]["request"]["messages"] = "{{messages}}"
+    process = subprocess.Popen([sys.executable, "-m", "evalspec", "evaluate", acting.write().name], cwd=acting.folder)
+    wait_until(lambda: desk.count("chat") == 2)
+    process.kill()
+    process.wait()
+    (sample,) = measure(acting, "--resume")
+    assert values([sample]) == [1]
+    assert [kind for kind, _ in desk.events] == [
+        "reset", "state", "chat", "chat", "reset", "state", "chat", "chat", "state",
+    ]  # fmt: skip
 
 
 def test_a_refusal_is_repeated_in_place(acting, desk):

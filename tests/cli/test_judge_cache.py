@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import sqlite3
 import stat
 import subprocess
@@ -124,6 +125,8 @@ def test_only_what_a_changed_reply_needs_is_asked(runs):
     runs()
     outcome, calls = runs(changed=1)
     assert calls == 3, [chat.kind for chat in runs.judge.chats[-calls:]]
+    (note,) = [one for one in outcome.document["notes"] if one.startswith("results from the judge's cache")]
+    assert re.search(r"; parameters that its endpoint refused \(since [-\d]+, by an unnamed model\)", note), note
     assert [one["faithfulness"]["value"] for one in scores(outcome)] == [1.0, 0.0]
 
 

@@ -1,5 +1,6 @@
 """Several judges score each reply: how their scores become one, what follows if one is down, and how far they agree."""
 
+import json
 from contextlib import ExitStack
 from functools import partial
 
@@ -88,7 +89,8 @@ def test_one_that_is_down_is_handled_as_declared(evaluate, judges):
     assert found.document["datasets"][0]["samples"][0]["scores"]["tone"]["reason"].startswith("c: ")
     found = evaluate(missing="ignore")
     assert values(found) == [pytest.approx(one) for one in (1, 0.2, 0)]
-    assert any("3 scores without one of them" in note for note in found.document["notes"])
+    (note,) = [one for one in found.document["notes"] if "agreement of the judges that answered" in one]
+    assert note.endswith("; no score from c on 3 of 3 replies")
     judges[1].mode = status(500)
     assert values(evaluate("--fresh", missing="ignore")) == [None] * 3, "one of three is not most of them"
 
@@ -127,12 +129,58 @@ def test_the_plan_and_the_budget_count_every_judge(project, evaluate, judges):
         ((), {"panel": [{"model": "b"}], "combine": "majority"}, "of two judges, none is in the majority"),
         ((), {"panel": [{"model": "b", "parameters": {"stream": True}}]}, "'stream' cannot be a parameter"),
         ((), {"panel": [{"model": "b", "wire": "morse"}]}, "unknown judge wire 'morse'"),
+        (
+            (),
+            {"panel": [{"model": "b", "wire": "anthropic"}]},
+            "the judge's address is for wire chat",
+        ),
+        ((), {"panel": [{"model": "b"}, {"model": "b", "apiKey": "k"}]}, "two judges of the panel are the same"),
+        ((), {"panel": [{"model": "a"}]}, "two judges of the panel are the same"),
+        (
+            ("--max-tokens", "9000"),
+            {"panel": [{"model": "b", "parameters": {"max_tokens": None}}]},
+            "panel[0].parameters.max_tokens",
+        ),
     ],
 )
 def test_what_cannot_be_is_an_error(evaluate, judges, options, panel, said):
     refused = evaluate(*options, **panel)
     assert (refused.code, said in str(refused.document["errors"])) == (2, True), refused
     assert not any(judge.chats for judge in judges)
+
+
+def test_a_majority_is_of_all_judges(evaluate, judges):
+    """Of four, one is down, and two agree on s1 and s2."""
+    judges[1].mode = status(500)
+    others = [{"model": name, "baseUrl": judges[at].url} for name, at in (("b", 1), ("c", 2), ("d", 2))]
+    found = evaluate(combine="majority", missing="ignore", panel=others)
+    assert values(found) == [1, None, None]
+    scores = [one["scores"]["tone"] for one in found.document["datasets"][0]["samples"]]
+    assert (scores[1]["status"], scores[1]["reason"]) == ("failed", "no value has a majority: 0, 1, 1")
+
+
+def test_what_one_judge_finds_undefined_and_another_scores_is_unknown(project, evaluate, judges):
+    """It would leave the mean, as if nobody had scored it."""
+    project.evaluation["datasets"][0]["metrics"] = ["faithfulness"]
+    lines = [{"id": name, "response": f"Paris has {name}.", "retrieved_contexts": ["Paris has s0."]} for name in GRADES]
+    (project.folder / "replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    def find(*silent):
+        for judge in judges:
+            judge.mode = "no_statements" if judge in silent else "ok"
+        outcome = evaluate("--fresh", "--responses", "replies.jsonl")
+        return outcome.document["datasets"][0]["samples"][0]["scores"]["faithfulness"]
+
+    one = find(judges[1])
+    assert (one["status"], one["reason"]) == ("failed", "b: the judge found no statement in the response")
+    assert find(*judges)["status"] == "not_applicable"
+
+
+def test_what_missing_judges_mean_is_part_of_the_fingerprint(project, evaluate):
+    first, again = evaluate(), evaluate(missing="ignore")
+    assert again.document["fingerprint"]["judge"]["missing"] == "ignore"
+    refused = project("compare", first.document["runId"], again.document["runId"])
+    assert (refused.code, "the judge" in refused.err) == (2, True)
 
 
 def test_stability_needs_grades_of_one_judge(project, evaluate):

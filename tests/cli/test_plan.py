@@ -9,11 +9,9 @@ from msgspec.structs import replace
 from comparison.small_runs import make_dataset, run_of
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import Attempt, SampleResult, SampleStatus, Score, VerdictStatus
-from evalspec.model.calibrations import JudgeCalibration, MetricCalibration
 from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.comparison.baseline import Baseline, render_baseline
 from evalspec.verdict.comparison.regression import decide_regressions
-from evalspec.verdict.correction.calibration_file import write_calibration
 from servers.scripted_judge import ScriptedJudge
 
 CONTEXT = ["Paris is the capital of France.", "Lyon is a city in France.", "The Seine flows through Paris."]
@@ -110,12 +108,6 @@ def test_it_says_how_many_labels_decide_a_limit_of_a_judged_metric(project):
     ]  # fmt: skip
     said = " ".join(project("plan", "agent.yaml").out.split())
     assert "more than all 200 if people say 0.85, 107 if people say 0.9, 41 if people say 0.95" in said
-    measured = [MetricCalibration(dataset="qa", metric="faithfulness", people=0.95)]
-    for at, people in (("2026-01-01", 0.9), ("2026-01-02", 0.95)):
-        one = JudgeCalibration(run="r", at=at, metrics=(replace(measured[0], people=people),))
-        write_calibration(project.folder / "evals" / "calibrations" / f"{at}.json", one)
-    found = plan(project)["datasets"][0]["labels"]
-    assert [one["labels"] for one in found if one["isCalibrated"]] == [41]
     project.evaluation["ciGate"] = {"judge": "off"}
     assert plan(project)["datasets"][0]["labels"] == []
 

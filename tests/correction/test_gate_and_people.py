@@ -57,6 +57,8 @@ LENIENT = samples_of(*[1.0] * 190, *[0.0] * 10)
 """A judge that passes 95 %. """
 TWO_OF_THREE = people_of(*[1.0, 1.0, 0.0] * 16)
 """People pass 67 % of what it passes."""
+AGREEING = [None] * 170 + [1.0] * 20 + [0.0] * 10
+"""Labels on the last thirty replies, each with the judge's score."""
 
 
 def test_the_value_of_people_takes_the_place_of_the_judges():
@@ -92,6 +94,13 @@ def test_replies_without_a_score_are_not_taken_from_the_rest():
         (people_of(*[1.0] * 30), "off", PASS, None),
         (None, {"minAgreement": 0.4}, INCOMPLETE, "the agreement is unknown"),
         (people_of(*[1.0, 0.0] * 20), {"minAgreement": 0.4}, INCOMPLETE, "may be as low as"),
+        (
+            people_of(*[1.0, 0.0] * 20),
+            {"minAgreement": 0.4},
+            INCOMPLETE,
+            ": improve the prompt of the judge",
+        ),
+        (people_of(*AGREEING), {"minAgreement": 0.9}, INCOMPLETE, "label latest --metric faithfulness --new`"),
         (people_of(*[1.0] * 30, alpha=0.5), "auto", INCOMPLETE, "people do not agree with each other: alpha is 0.50"),
         (people_of(*[1.0] * 30, alpha=0.7), "auto", PASS, None),
     ],
@@ -148,9 +157,11 @@ def test_the_attempts_at_a_sample_are_one_unit():
 
 def test_limits_that_only_the_judge_meets_are_named():
     limits = (decide(LENIENT, min=0.8), decide(LENIENT, TWO_OF_THREE, min=0.5))
-    dataset = DatasetResult(name="qa", selected=200, answered=200, thresholds=limits, samples=(), metrics={})
-    (note,) = list_opinion_notes([dataset], CiGate())
-    assert note.startswith(
-        "qa: faithfulness meets a limit in the opinion of the judge, which no person has checked: `evals"
-    )
-    assert list_opinion_notes([dataset], CiGate(judge="off")) == []
+    named = replace(limits[0], metric="is it kind?")
+    dataset = DatasetResult(name="qa", selected=200, answered=200, thresholds=(*limits, named), samples=(), metrics={})
+    assert list_opinion_notes([dataset], CiGate(), "r-1") == [
+        "qa: only the judge says that faithfulness, is it kind? meet their limits. To check it, label replies: "
+        "`evalspec label r-1 --metric faithfulness --random 50`, `evalspec "
+        "label r-1 --metric 'is it kind?' --random 50`"
+    ]
+    assert list_opinion_notes([dataset], CiGate(judge="off"), "r-1") == []

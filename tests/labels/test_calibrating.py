@@ -1,6 +1,7 @@
 """Calibration of a judge by blind random labels, what it says about other runs, and how stable a judge is."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,8 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     give(is_kind)
     shown = judged.project("judge", "calibrate", "latest", "--as", "main", "-o", "judge.html")
     assert shown.code == 0
+    use = "evalspec labels use latest --metric tone --for threshold"
+    assert use in " ".join(shown.out.split()), shown.out
     for said in ("sensitivity", "97 %", "82 – 100 %", "2 good only for the judge", "s28", "cross-validated 92 %"):
         assert said in shown.out
     assert "evals/calibrations/main.json" in shown.err
@@ -105,6 +108,27 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     assert {"judge", "prompt"} <= kept["metrics"][0]["identity"].keys()
     assert "Reply" not in MAIN.read_text(), "no texts"
     assert labels.read_calibration(MAIN).metrics[0].disagreements == ()
+
+
+def test_the_plan_knows_what_people_said_about_this_rubric(judged):
+    give(is_kind)
+    judged.project.evaluation["ciGate"] = True
+    judged.project.write()
+    assert judged.project("judge", "calibrate", "--as", "main").code == 0
+    older = json.loads(MAIN.read_text()) | {"at": "2020-01-01T00:00:00Z"}
+    older["metrics"][0]["people"] = 0.99
+    MAIN.with_name("older.json").write_text(json.dumps(older))
+
+    def find():
+        judged.project.write()
+        found = judged.project("plan", "agent.yaml", "--json").document["datasets"][0]["labels"]
+        return {one["people"] for one in found if one["isCalibrated"]}
+
+    assert find() == {29 / 40}
+    judged.project.evaluation["judge"]["model"] = "another"
+    assert find() == {29 / 40}
+    judged.project.evaluation["datasets"][0]["metrics"] = [RUBRIC | {"rubric": "Is it short?"}]
+    assert find() == set()
 
 
 def test_only_a_calibration_is_overwritten_and_read(judged):
@@ -135,6 +159,38 @@ def test_labels_that_chose_a_threshold_calibrate_and_correct_nothing(judged):
     assert "has no metric 'x'" in judged.project("labels", "use", "--metric", "x", "--for", "prompt").err
     judged.project("labels", "export", judged.id, "-o", "labels.csv")
     assert "threshold" in Path("labels.csv").read_text()
+
+
+@pytest.mark.parametrize("door", ["file", "import"])
+def test_an_older_export_does_not_free_used_labels(judged, door):
+    give(is_kind)
+    project = judged.project
+    assert project("labels", "export", judged.id, "-o", "older.jsonl").code == 0
+    assert project("labels", "use", "latest", "--metric", "tone", "--for", "threshold").code == 0
+    if door == "import":
+        assert project("labels", "import", "older.jsonl", "--json").document["known"] == 40
+    else:
+        project.evaluation["ciGate"] = {"judge": {"labels": "older.jsonl"}}
+    project.write()
+    rescored = project("rescore", "latest", "agent.yaml", "--json").document
+    correction = rescored["datasets"][0]["metrics"]["tone"]["correction"]
+    assert correction is None or correction["value"] is None
+    with pytest.raises(InvalidInput, match="no blind random labels"):
+        labels.calibrate()
+
+
+def test_an_import_brings_the_use_of_labels_along(judged):
+    give(is_kind)
+    project = judged.project
+    project("labels", "export", judged.id, "-o", "older.jsonl")
+    project("labels", "use", "latest", "--metric", "tone", "--for", "threshold")
+    project("labels", "export", judged.id, "-o", "newer.jsonl")
+    shutil.rmtree(STORE / "verdicts")
+    assert project("labels", "import", "older.jsonl", "--json").document["added"] == {judged.id: 40}
+    assert labels.calibrate().metrics[0].labels == 40
+    project("labels", "import", "newer.jsonl")
+    with pytest.raises(InvalidInput, match="no blind random labels"):
+        labels.calibrate()
 
 
 def test_no_labels_are_an_error_with_the_command_that_gives_some(judged):
@@ -229,7 +285,11 @@ def test_a_kept_calibration_corrects_another_run_for_show(judged):
     assert found["tippingPoint"] == pytest.approx((1 - 0.8 - 0.7 / 29) / 0.3)
     assert found["said"] == "the limit is met unless specificity is below 0.59; it was 0.82 in the calibration"
     shown = judged.project("judge", "apply", "main").out
-    for said in ("if the judge errs as it did on", "nobody labelled this run", "unless specificity is below 0.59"):
+    for said in (
+        "if the judge errs as it did on",
+        "these shares decide no threshold",
+        "unless specificity is below 0.59",
+    ):
         assert said in " ".join(shown.split())
 
 
@@ -278,7 +338,7 @@ def test_a_stable_judge_flips_nothing_and_needs_one_grade(judged):
 def test_a_run_without_repeats_names_the_command(judged):
     refused = judged.project("judge", "stability")
     assert refused.code == 2
-    assert f"evalspec rescore {judged.id} --judge-repeat 3" in refused.err
+    assert f"evalspec rescore {judged.id} agent.yaml --judge-repeat 3" in refused.err
 
 
 def test_a_run_without_a_judge_has_nothing_to_calibrate(labelled):

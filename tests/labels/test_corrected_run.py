@@ -8,6 +8,7 @@ import pytest
 from evalspec import labels
 from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
+from evalspec.model.corrections import DrawKind
 from evalspec.runs.store.run_store import RunStore
 from labels.conftest import STORE
 from servers.scripted_judge import ScriptedJudge
@@ -51,7 +52,10 @@ def test_people_turn_a_pass_into_a_fail_without_another_call(rated):
     first = run(rated)
     limit, correction = tone(first)
     assert (first.code, limit["status"], limit["basis"], limit["value"], correction) == (0, "PASS", "judge", 1.0, None)
-    assert any("in the opinion of the judge" in note for note in first.document["notes"])
+    assert any(
+        "only the judge says that tone meets its limit." in note and first.document["runId"] in note
+        for note in first.document["notes"]
+    )
     label(30, lambda number: number % 2)
     calls = len(rated.judge.chats)
     again = rated("rescore", "latest", "agent.yaml", "--json")
@@ -90,7 +94,8 @@ def test_labels_come_from_a_file_in_git(rated):
     rated.evaluation["ciGate"] = {"judge": {"labels": "gone.jsonl"}}
     outcome = run(rated)
     assert outcome.code == 2
-    assert "gone.jsonl" in outcome.err
+    said = "spec.evaluation.ciGate.judge.labels: there is no file gone.jsonl. write it with `evalspec labels export"
+    assert said in outcome.err and said in rated.validate().out
 
 
 def test_require_says_what_to_do(rated):
@@ -98,7 +103,10 @@ def test_require_says_what_to_do(rated):
     outcome = run(rated)
     limit, _ = tone(outcome)
     assert (outcome.code, limit["status"]) == (3, "INCOMPLETE")
-    assert "`evalspec label RUN --metric 'tone' --random 50`" in limit["reason"]
+    assert (
+        "`evalspec label latest --metric tone --random 50`, then `evalspec rescore latest agent.yaml`"
+        in limit["reason"]
+    )
 
 
 def test_fail_fast_does_not_trust_the_judge_where_people_may_say_otherwise(rated):
@@ -119,3 +127,117 @@ def test_whoever_stops_early_leaves_the_rest_unknown(rated):
     label(18, lambda number: 1, drawn=30)
     limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
     assert (limit["status"], correction["unanswered"]) == ("PASS", 0)
+
+
+ASK = ("label", "latest", "--as", "ada", "--metric", "tone")
+RATE = ("--verdict", "rated", "--value")
+
+
+def test_drawn_labels_without_a_terminal_correct_the_judge(rated):
+    run(rated)
+    draw = ("--random", "12", "--seed", "3")
+    drawn = rated(*ASK, *draw, "--json").document["drawn"]
+    assert len(drawn) == 12
+    assert drawn[0]["response"] == f"Answer {drawn[0]['sample'][1:]}."
+    assert (drawn[0]["rubric"], drawn[0]["grades"]) == ("Is it kind?", RUBRIC["labels"])
+    assert "its turn" not in json.dumps(drawn), "the judge's reason is hidden"
+    for one in drawn:
+        done = rated(*ASK, *draw, "--sample", one["sample"], *RATE, "0")
+        assert (done.code, "does not correct" in done.err) == (0, False), done.err
+    assert rated(*ASK, *draw, "--json").document["drawn"] == []
+    limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["status"], limit["basis"]) == ("FAIL", "people")
+    assert (correction["labels"], correction["unanswered"]) == (12, 0)
+
+
+def test_what_is_no_drawn_label_is_refused_or_said(rated):
+    run(rated)
+    drawn = {one["sample"] for one in rated(*ASK, "--random", "5", "--json").document["drawn"]}
+    other = next(f"s{n}" for n in range(60) if f"s{n}" not in drawn)
+    refused = rated(*ASK, "--random", "5", "--sample", other, *RATE, "1")
+    assert (refused.code, f"'{other}' is not in the draw" in refused.err) == (2, True), refused.err
+    refused = rated(*ASK, "--random", "5", "--sample", min(drawn), "--verdict", "agree")
+    assert (refused.code, "a drawn reply gets a score without sight of the judge's" in refused.err) == (2, True)
+    assert labels.list_labels() == []
+    chosen = rated(*ASK, "--sample", other, *RATE, "1", "--blind")
+    assert "this label does not correct the judge: the reply was chosen, not drawn at random" in chosen.err
+    seen = rated(*ASK, "--random", "60", "--sample", other, *RATE, "0")
+    assert "not blind: after an earlier label" in seen.err
+    assert "this label does not correct the judge: it was given with the score in sight" in seen.err
+    agreed = rated(*ASK, "--sample", min(drawn), "--verdict", "agree")
+    assert "does not correct the judge: it was given with the score in sight" in agreed.err
+
+
+def test_labels_that_chose_a_threshold_say_what_they_did(rated):
+    run(rated)
+    label(20, lambda number: 1)
+    labelled = {one.sample for one in labels.list_labels()}
+    other = next(f"s{n}" for n in range(60) if f"s{n}" not in labelled)
+    rated(*ASK, "--sample", other, *RATE, "1", "--blind")
+    used = rated("labels", "use", "latest", "--metric", "tone", "--for", "threshold")
+    assert "21 labels of tone used to choose a threshold" in used.err
+    assert "1 of them was not drawn at random, so it corrected nothing before either" in used.err
+    command = used.err.rpartition("draw others: evalspec ")[2].split()
+    assert command == ["label", "latest", "--metric", "tone", "--new"]
+    session = DrawnSession(
+        labels.LabelledRun(RunStore(STORE), "latest"),
+        "ada",
+        LabelDesign("tone", kind=DrawKind.STRATIFIED, is_new=True, size=20),
+    )
+    for _ in range(20):
+        session.record(session.open(), "rated", value=0.0)
+    limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["basis"], limit["value"], correction["labels"]) == ("people", 0.0, 20)
+
+
+def test_labels_until_decided_say_nothing_of_replies_that_changed(rated):
+    """The labelled replies stay, and all others become other ones: whether people like these is unknown."""
+    run(rated)
+    opened = labels.LabelledRun(RunStore(STORE), "latest")
+    session = DrawnSession(opened, "ada", LabelDesign("tone", kind=DrawKind.SEQUENTIAL))
+    while (case := session.open()) is not None:
+        session.record(case, "rated", value=1.0)
+    limit, _ = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["status"], limit["basis"], limit["value"]) == ("PASS", "people", 1.0)
+    kept = {one.sample for one in labels.list_labels(opened.id)}
+    assert 10 < len(kept) < 50
+    rated.replies |= {name: f"Rubbish {name}." for name in rated.replies if name not in kept}
+    limit, correction = tone(run(rated))
+    assert (limit["status"], correction["missing"]) == ("INCOMPLETE", 60 - len(kept))
+    assert correction["interval"][0] < len(kept) / 60
+    assert correction["interval"][1] == 1.0
+
+
+def compare_with_labels(rated, before, after, **policy):
+    """Promote a labelled run, change every reply, label again, and return the outcome of tone against the baseline."""
+    rated.evaluation |= {"thresholds": {}, "ciGate": {"baseline": "main", "maxDrop": {"tone": 0.05}} | policy}
+    run(rated)
+    if before:
+        label(40, before)
+        assert rated("rescore", "latest", "agent.yaml").code in (1, 3)
+    assert rated("runs", "promote", "latest", "--as", "main").code == 0
+    rated.replies = {name: f"New {text}" for name, text in rated.replies.items()}
+    run(rated)
+    if after:
+        label(40, after)
+    outcome = rated("rescore", "latest", "agent.yaml", "--json")
+    return next(one for one in outcome.document["regressions"] if one["metric"] == "tone"), outcome
+
+
+def test_labels_of_both_runs_see_a_drop_that_the_judge_does_not_see(rated):
+    found, outcome = compare_with_labels(rated, lambda number: 1, lambda number: number % 2)
+    assert (found["status"], found["basis"], outcome.code) == ("FAIL", "people", 1)
+    assert -0.7 < found["delta"] < -0.3 and found["interval"][1] < -0.05
+    assert found["reason"].startswith("people see a drop of 0.") and "the judge 0.000" in found["reason"]
+
+
+def test_labels_of_both_runs_exclude_a_drop(rated):
+    strict = {"maxDrop": {"tone": 0.3}, "regression": "notWorse"}
+    found, _ = compare_with_labels(rated, lambda number: number % 2, lambda number: number % 2, **strict)
+    assert (found["status"], found["basis"], found["delta"], found["proven"]) == ("PASS", "people", 0, True)
+
+
+@pytest.mark.parametrize("sides", [(lambda _: 1, None), (None, lambda _: 0)])
+def test_labels_of_one_run_decide_no_difference(rated, sides):
+    found, _ = compare_with_labels(rated, *sides)
+    assert (found["status"], found["basis"], found["delta"]) == ("PASS", None, 0)

@@ -81,7 +81,7 @@ def test_the_plan_counts_them_and_too_few_are_a_reason(anchored):
     assert (drift.get("state"), drift["reason"]) == (
         None,
         "ciGate.judge.anchorShare 0.1 of 40 grades, and half of the calibration's 40 replies for this dataset, "
-        "allow 2 at first, and 5 are needed",
+        "allow 2 at first, and 5 are needed: set anchorShare to 0.25",
     )  # fmt: skip
 
 

@@ -184,6 +184,16 @@ def test_exports_of_the_command(labelled, tmp_path):
     assert (inside.code, "would change evalspec's own store" in inside.err) == (2, True)
 
 
+def test_a_run_without_labels_of_its_own_names_the_runs_that_have_some(labelled):
+    (made,) = labelled.say("s0", ada="good")
+    labelled.rescore()
+    said = f"no labels were given on latest; labels are kept with the run that people looked at, here {made.run}"
+    for command in (("list",), ("export",), ("export", "-o", "labels.jsonl")):
+        told = labelled.project("labels", *command)
+        assert (told.code, said in told.err) == (0, True), told.err
+    assert said not in labelled.project("labels", "export", made.run).err
+
+
 def test_a_blind_score_of_a_file_by_hand_is_bound_and_shows_no_score(labelled):
     run = labels.label("latest", "s1", "good", by="ben").run
     line = {"run": run, "dataset": "qa", "sample": "s0", "metric": "string_match", "verdict": "rated", "value": 1}

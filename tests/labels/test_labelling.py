@@ -63,6 +63,22 @@ def test_the_command(labelled):
 
 
 @pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "latest --as ada --sample ID --verdict good`, or bad"),
+        (["--metric", "string_match"], "latest --as ada --metric string_match --sample ID --verdict agree`"),
+        (["--metric", "string_match", "--new"], "latest --as ada --metric string_match --random N --json`"),
+        (["--metric", "string_match", "--random", "2", "--seed", "3"],
+         "latest --as ada --metric string_match --random 2 --seed 3 --sample ID --verdict rated "
+         "--value SCORE`"),
+    ],
+)  # fmt: skip
+def test_without_a_terminal_it_says_how_to_label(labelled, options, said):
+    told = labelled.project("label", "latest", "--as", "ada", *options)
+    assert (told.code, said in told.err) == (2, True), told.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--sample", "s9", "--verdict", "good"], "has no sample 's9'. known: s0, s1, s2, s3"),

@@ -13,6 +13,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.files import erase_labels
+from evalspec.curation.labels.labelling import use_labels
 from evalspec.curation.labels.opinions import collect_opinions, read_label_file
 from evalspec.model.corrections import DrawKind
 from evalspec.model.labels import Answer, LabelVerdict
@@ -213,7 +214,9 @@ def test_one_label_without_a_session_is_blind_by_the_callers_word(judged):
         ),
         (["--stratify", "judge"], "--stratify: needs --random"),
         (["--blind"], "--blind: needs --sample"),
-        (["--random", "5", "--sample", "s0"], "--random: belongs to a session"),
+        (["--random", "5", "--sample", "s0"], "--random: needs a metric"),
+        (["--seed", "5", "--sample", "s0", "--verdict", "good"], "--seed: belongs to a session"),
+        (["--new", "--metric", "string_match", "--sample", "s0"], "--new: belongs to a session"),
     ],
 )
 def test_options_of_draws(labelled, options, said):
@@ -224,7 +227,8 @@ def test_options_of_draws(labelled, options, said):
 def test_labels_carry_over_to_equal_replies_whatever_the_judge_says(judged):
     session = start("faithfulness", size=50, seed=1)
     score(session, 3, 0.25)
-    labels.label("latest", session.open().sample, "agree", by="ada", metric="faithfulness")
+    seen = session.open().sample
+    labels.label("latest", seen, "agree", by="ada", metric="faithfulness")
     judged.project.evaluation["judge"]["model"] = "another"
     changed = labels.list_labels()[0].sample
     judged.replies[changed] += " It is blue."
@@ -234,11 +238,31 @@ def test_labels_carry_over_to_equal_replies_whatever_the_judge_says(judged):
     assert found.left_out == {"the reply or the sample changed": 1, "given with the score in sight": 1}
     assert {id for id, _ in found.unchanged} == {f"s{n}" for n in range(4)} - {changed}, "also those without a label"
     assert people("tone") == people("tone").__class__(dataset="terms", metric="tone")
-    unlabelled = {f"s{n}" for n in range(4)} - {one.id for one in found.scores}
     new = start("faithfulness", kind=DrawKind.STRATIFIED, is_new=True)
-    assert {new.open().sample} <= unlabelled
+    assert (new.open().sample, new.remaining) == (changed, 1)
     score(new, 9, 0.5)
+    score(start("faithfulness", by="ben", kind=DrawKind.STRATIFIED, is_new=True), 9, 0.5)
     assert {one.id for one in people("faithfulness").scores} == {f"s{n}" for n in range(4)}
+
+
+def test_whoever_saw_the_score_of_a_reply_is_not_blind_in_a_later_run(judged):
+    seen = start("faithfulness", size=4).open().sample
+    labels.label("latest", seen, "agree", by="ada", metric="faithfulness")
+    judged.project.evaluation["judge"]["model"] = "another"
+    judged.rescore()
+    assert {who: start("faithfulness", by=who, size=4).open().sample == seen for who in ("ada", "ben")} == {
+        "ada": False, "ben": True
+    }  # fmt: skip
+    made = [
+        labels.label("latest", seen, "rated", by=who, metric="faithfulness", value=0.5, is_blind=True)
+        for who in ("ada", "ben")
+    ]
+    assert [one.is_blind for one in made] == [False, True]
+    labels.label("latest", seen, "agree", by="ada", metric="tone")
+    judged.project.evaluation["datasets"][0]["metrics"] = [{**RUBRIC, "rubric": "Is it short?"}]
+    judged.project.evaluation["thresholds"] = {}
+    run_judged(judged)
+    assert labels.label("latest", seen, "rated", by="ada", metric="tone", value=0, is_blind=True).is_blind
 
 
 def test_another_rubric_is_another_question(judged):
@@ -315,6 +339,25 @@ def test_it_stops_when_the_threshold_is_decided(many):
     assert torn.is_undecided and torn.open() is None
 
 
+@pytest.mark.parametrize("kind", [DrawKind.SEQUENTIAL, DrawKind.STRATIFIED])
+def test_used_labels_neither_decide_nor_allocate(many, kind):
+    score(start("string_match", kind=kind, size=20), 20, 1.0)
+    first = len(use_labels("latest", "string_match", "threshold"))
+    session = start("string_match", kind=kind, size=40)
+    assert session.stopped is None
+    score(session, 1, 1.0)
+    assert session.stopped is None
+    score(session, 19, 1.0)
+    new = [one for one in labels.list_labels() if one.used_for is None]
+    if kind is DrawKind.SEQUENTIAL:
+        assert f"decided: the threshold is met; after {first} labels" in str(session.stopped)
+    else:
+        assert {one.draw.kind for one in new} == {DrawKind.RANDOM}, "the pilot begins again"
+        assert session.remaining == 20
+        score(start("string_match", kind=DrawKind.STRATIFIED, is_new=True), 99, 1.0)
+        assert len(labels.list_labels()) == 60
+
+
 def test_dependent_replies_and_missing_thresholds_decide_nothing(many):
     many.project.evaluation["datasets"][0]["cluster"] = "doc"
     rows = [{"id": f"s{n}", "metadata": {"doc": "one"}} for n in range(4)]
@@ -326,6 +369,20 @@ def test_dependent_replies_and_missing_thresholds_decide_nothing(many):
     many.project.evaluation |= {"thresholds": {}, "ciGate": False}
     many.run()
     with pytest.raises(InvalidInput, match="has no threshold on the mean of string_match"):
+        start("string_match", kind=DrawKind.SEQUENTIAL)
+
+
+def test_labels_until_decided_are_not_mixed_with_others(many):
+    ask = ("label", "latest", "--as", "ben", "--metric", "string_match")
+    score(start("string_match", kind=DrawKind.SEQUENTIAL), 8)
+    refused = many.project(*ask, "--random", "9", "--json")
+    said = "the run has labels of --until-decided: mixed with others, they correct nothing. continue with it"
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+    score(start("string_match", by="ben", kind=DrawKind.SEQUENTIAL), 8)
+    many.project("labels", "use", "latest", "--metric", "string_match", "--for", "prompt")
+    assert many.project(*ask, "--random", "60", "--json").code == 0
+    score(start("string_match", by="cleo", size=9), 9)
+    with pytest.raises(InvalidInput, match="the run has labels of another draw"):
         start("string_match", kind=DrawKind.SEQUENTIAL)
 
 
@@ -397,6 +454,21 @@ def test_a_session_hides_the_judge_until_the_label_is_given(judged):
     assert [(one.question, one.value) for one in made.answers][1:] == [("The customer pays.", 0), ("Nobody pays.", 0)]
 
 
+def test_a_session_says_that_a_second_label_corrects_nothing(many):
+    with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3",
+                  NO_COLOR="1") as session:  # fmt: skip
+        session.expect("quit")
+        session.act("?", "take it back, none does", "quit")
+        session.act("r", "Would you give string_match a 1?", "Esc: go back")
+        session.act("1", "you say 1; u takes it back", "2 of 3", "quit")
+        session.act("u", "took back the label on", "1 of 3", "quit")
+        session.act("r", "Would you give string_match a 1?", "Esc: go back")
+        session.act("2", "you say 0; u takes it back", "this label does not correct the judge: you have seen")
+        session.expect("quit")
+        assert session.quit()[0] == 0
+    assert people("string_match").scores == ()
+
+
 def test_a_session_that_decides_says_so(many):
     with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--until-decided",
                   NO_COLOR="1") as session:  # fmt: skip
@@ -422,3 +494,18 @@ def test_agreement_with_the_judge_does_not_count_own_scores(many):
     (found,) = labels.measure_labels().metrics
     assert (found.agree.labelled, found.confusion.unknown) == (0, 0)
     assert sum((found.confusion.both_pass, found.confusion.only_people_pass)) == 3
+
+
+def test_a_conversation_has_no_single_answer_to_score(labelled):
+    turns = [{"user": "Hi", "response": "Hello"}, {"user": "Where?", "response": "Paris"}]
+    line = {"id": "talk", "turns": [{"user": "Hi"}, {"user": "Where?", "expected": "Paris"}]}
+    folder = labelled.project.folder
+    (folder / "talk.jsonl").write_text(json.dumps(line) + "\n")
+    (folder / "said.jsonl").write_text(json.dumps({"id": "talk", "turns": turns}) + "\n")
+    entry = {"name": "talk", "path": "talk.jsonl", "metrics": ["string_match"]}
+    labelled.project.evaluation |= {"datasets": [entry], "thresholds": {}, "ciGate": False}
+    assert labelled.project.evaluate("--responses", "said.jsonl").code == 0
+    refused = labelled.project(
+        "label", "latest", "--metric", "string_match", "--sample", "talk", "--verdict", "rated", "--value", "1"
+    )
+    assert refused.code == 2 and "is a conversation" in refused.err

@@ -5,10 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.model import JudgePrice
 from evalspec.scoring.metrics.base import METRICS, BuildContext, Scorer
 from servers.scripted_judge import ScriptedJudge
+
+EXAMPLES: dict[type, Any] = {str: "a", list: ["a", "b"], dict: {"type": "object"}}
+"""A value for each parameter that has to be given, by type."""
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +41,8 @@ def build_scorer() -> Callable[[str], Scorer]:
         definition = METRICS.find(spec.base)
         assert definition is not None
         assert definition.build is not None
-        return definition.build(BuildContext(spec.cutoff, Path(), services=nobody))
+        required = {one.name: EXAMPLES[one.type] for one in definition.parameters if one.default is UNSET}
+        price = JudgePrice(1, 1)
+        return definition.build(BuildContext(spec.cutoff, Path(), services=nobody, parameters=required, price=price))
 
     return build

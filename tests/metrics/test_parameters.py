@@ -19,6 +19,8 @@ PARAMETERS = (
     Parameter("top", int, (), 3),
     Parameter("quiet", bool, (), False),
     Parameter("level", int, (1, 2), 1),
+    Parameter("values", list, (), ["a"]),
+    Parameter("at", float, (), None),
 )
 METRIC = MetricDefinition("m", "", "", parameters=PARAMETERS, takes_cutoff=True, bounds=(0.0, 10.0))
 OWN = {"m": METRIC}
@@ -35,6 +37,8 @@ OWN = {"m": METRIC}
             "quiet": st.booleans(),
             "level": st.sampled_from([1, 2]),
             "range": st.just([0, 0.5]),
+            "values": st.lists(st.text(), min_size=1, max_size=2),
+            "at": st.floats(allow_nan=False, allow_infinity=False),
         },
     ),
     st.none() | st.integers(1, 99),
@@ -64,6 +68,9 @@ def test_the_order_and_written_defaults_do_not_matter():
         ({"share": inf}, "inf is no value of share"),
         ({"quiet": 0}, "0 is no value of quiet; write true or false"),
         ({"text": None}, "None is no value of text"),
+        ({"values": []}, "[] is no value of values; write list of texts"),
+        ({"values": ["a", 1]}, "['a', 1] is no value of values"),
+        ({"values": "a"}, "'a' is no value of values"),
         ({"range": [1, 1]}, "range must be"),
         ({"styl": "lax"}, "m has no parameter 'styl'; did you mean 'style'?"),
     ],
@@ -71,6 +78,15 @@ def test_the_order_and_written_defaults_do_not_matter():
 def test_other_values_are_refused(written, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         read_values(METRIC, MetricSpec("m"), written)
+
+
+@given(st.dictionaries(st.text(), st.text() | st.integers(), max_size=2) | st.text(min_size=1).map("$file:{}".format))
+def test_a_column_has_a_mark_of_a_json_object_or_its_file(schema):
+    metric = MetricDefinition("m", "", "", parameters=(Parameter("schema", dict, is_file=True),))
+    values = read_values(metric, MetricSpec("m"), {"schema": schema})
+    column = str(name_column(metric, MetricSpec("m"), values))
+    assert str(canonical_spec(parse_metric_spec(column), {"m": metric})) == column
+    assert column.startswith("m(schema=json-") == isinstance(schema, dict)
 
 
 def test_a_value_is_set_once():

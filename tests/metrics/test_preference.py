@@ -59,7 +59,7 @@ def test_only_a_choice_in_both_orders_counts(compared):
     assert {id: one["value"] for id, one in found.items()} == {
         "s0": 0, "s1": 1, "s2": 0.5, "s3": 0.5, "s4": 0.5, "s5": None
     }  # fmt: skip
-    assert found["s5"]["status"] == "not_applicable"
+    assert found["s5"]["status"] == "failed"
     assert "says first in one order and first in the other" in found["s2"]["reason"]
     assert found["s4"]["reason"] == "both answers are the same"
     assert len(compared.judge.chats) == 2 * 4, "nothing is asked about equal answers"
@@ -85,6 +85,7 @@ def test_another_file_of_this_name_is_another_metric(compared):
 
 
 def test_a_report_of_a_run_is_such_a_file(compared):
+    write(compared, "main.jsonl", NOW)
     evaluate(compared)
     assert compared("report", "latest", "-o", "run.jsonl").code == 0
     compared.evaluation["datasets"][0]["metrics"] = [{"name": "preference", "over": "run.jsonl"}]
@@ -126,3 +127,32 @@ def test_people_correct_it_by_the_same_question(compared):
     rescored = compared("rescore", "latest", "agent.yaml", "--json")
     (summary,) = rescored.document["datasets"][0]["metrics"].values()
     assert (rescored.document["verdict"], summary["correction"]["value"]) == ("FAIL", pytest.approx(0.1))
+
+
+def test_earlier_replies_are_of_their_dataset(compared):
+    compared.dataset("ra", [{"id": "s0"}], metrics=[{"name": "preference", "over": "main.jsonl"}])
+    lines = [{"id": "s0", "dataset": "qa", "response": "good"}, {"id": "s0", "dataset": "ra", "response": "worst"}]
+    (compared.folder / "main.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    datasets = evaluate(compared).document["datasets"]
+    first, second = (one["samples"][0]["scores"]["preference(over=main.jsonl)"] for one in datasets)
+    assert (first["value"], second["reason"]) == (0, "a tie in both orders: by the script")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ({"input": "Another question?", "response": "good"}, "answers another question"),
+        ({"retrieved_contexts": ["A passage."]}, "has no answer"),
+        ({"error": "timed out"}, "has no answer to this sample: timed out"),
+        (None, "has no reply"),
+    ],
+)
+def test_without_an_earlier_answer_the_preference_is_unknown(compared, line, said):
+    write(compared, "main.jsonl", {id: text for id, text in EARLIER.items() if id != "s0"} | {"s5": "bad"})
+    with (compared.folder / "main.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "s0"} | line) + "\n" if line else "")
+    compared.evaluation["thresholds"] = {"preference": 0.6}
+    found = evaluate(compared)
+    score = scores(found)["s0"]
+    assert (score["status"], score["value"], said in score["reason"]) == ("failed", None, True), score
+    assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")

@@ -76,7 +76,7 @@ spec:
     ciGate: true
 END_OF_FILE
 """
-LABELLED_TALK = """
+TALK = """
 python > talk.jsonl <<'END_OF_FILE'
 for n in range(60):
     print('{"id": "s%d", "input": "Question %d?", "expected": "Yes."}' % (n, n))
@@ -103,16 +103,38 @@ spec:
     ciGate: false
 END_OF_FILE
 evalspec evaluate agent.yaml --responses replies0.jsonl
+"""
+LABELLED_TALK = f"""{TALK}
 python > labels.jsonl <<END_OF_FILE
 import json
 for n in range(10, 60):
-    print(json.dumps({
+    print(json.dumps({{
         "run": "$(evalspec runs list --json | jq -r '.runs[0].runId')", "dataset": "talk", "sample": "s%d" % n,
         "metric": "tone", "verdict": "rated", "value": float(n < 43 or n == 50), "labeller": "ada", "isBlind": True,
-        "draw": {"kind": "random", "seed": 1, "probability": 50 / 60, "place": n - 9},
-    }))
+        "draw": {{"kind": "random", "seed": 1, "probability": 50 / 60, "place": n - 9}},
+    }}))
 END_OF_FILE
 evalspec labels import labels.jsonl
+"""
+DRAWN_TALK = f"""{TALK}
+python <<END_OF_FILE
+from pathlib import Path
+
+from evalspec import labels
+from evalspec.curation.labels.drawing import LabelDesign
+from evalspec.curation.labels.drawn_session import DrawnSession
+from evalspec.runs.store.run_store import RunStore
+
+run = labels.LabelledRun(RunStore(Path(".evalspec")), "latest")
+session = DrawnSession(run, "ada", LabelDesign("tone", size=50))
+while (case := session.open()) is not None:
+    number = int(case.sample[1:])
+    session.record(case, "rated", value=float(number < 43 or number == 50))
+END_OF_FILE
+cp replies0.jsonl replies.jsonl
+sed -i 's/tone: 0.7/tone: 0.5/; s/ciGate: false/ciGate: {{judge: require}}/' agent.yaml
+git init -q .
+git add talk.jsonl replies.jsonl
 """
 STORES = """
 cat > like.py <<'END_OF_FILE'
@@ -180,6 +202,11 @@ PAGES = {
             "evalspec evaluate agent.yaml --dataset rag-quality --json |\n"
             "jq -r '.datasets[].samples[].scores.faithfulness.reason'"
         },
+    ),
+    "docs/how-to/labels-in-ci.md": Page(
+        before=DRAWN_TALK,
+        stand_ins=("judge",),
+        is_printed=True,
     ),
     "docs/how-to/labels.md": Page(keys=(("q", "left; to resume: "),), is_printed=True),
     "docs/how-to/migrating-from-deepeval.md": Page({"goldens.json": f"{FOREIGN}/deepeval.json"}),

@@ -26,7 +26,7 @@ class BookingDesk:
         self.worlds: dict[str, dict[str, Any]] = defaultdict(_make_world)
         self.script: list[str] = []
         self.reset_fails = False
-        self.delay = 0.0
+        self.delay = self.reset_delay = 0.0
         self.events: list[tuple[str, str]] = []
         self.most_at_once = self._at_once = 0
         self._lock = threading.Lock()
@@ -93,6 +93,7 @@ def _make_handler(desk: BookingDesk) -> type[BaseHTTPRequestHandler]:
                 session = self._note("reset")
                 if desk.reset_fails:
                     return self._send(500, {"error": "no"})
+                time.sleep(desk.reset_delay)
                 desk.worlds.pop(session, None)
                 return self._send(200, {})
             session = self._note("chat")

@@ -136,7 +136,7 @@ def stability(run: str = "latest", *, metric: str | None = None, store: Path | s
     names = _choose_metrics(opened, metric)
     found = tuple(_measure_metric(opened, dataset, one) for dataset, one in _list_metrics(opened, names))
     if not any(one.replies for one in found):
-        fix = f"grade them three times: evalspec rescore {opened.id} --judge-repeat 3"
+        fix = f"grade them three times: evalspec rescore {opened.id} agent.yaml --judge-repeat 3"
         raise InvalidInput(f"run {opened.id} has one grade of each reply", fix)
     return Stability(run=opened.id, metrics=found)
 

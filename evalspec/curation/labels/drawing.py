@@ -144,11 +144,12 @@ def _plan_strata(population: Population, design: LabelDesign, given: Mapping[Tar
     """Return the pilot, and once it is labelled what is drawn within the strata."""
     total, places = len(population.judged), {target: place for place, target in enumerate(population.judged, 1)}
     pilot = replace(design, kind=DrawKind.RANDOM, size=None)
-    drawn = [target for target, label in given.items() if label.draw.kind is DrawKind.RANDOM and target in places]
+    unused = {target: label for target, label in given.items() if label.used_for is None}
+    drawn = [target for target, label in unused.items() if label.draw.kind is DrawKind.RANDOM and target in places]
     if len(drawn) < min(PILOT, total):
         every = list(population.judged)[: design.size]
         return {target: _draw(pilot, places[target], min(PILOT, total) / total) for target in every}
-    strata = list(population.stratify().values())
+    strata = _list_strata(population, given)
     counts = allocate_labels([_describe(one, population, given, drawn) for one in strata], design.size or total)
     found = {target: _draw(pilot, places[target], PILOT / total) for target in drawn}
     for stratum, wanted in zip(strata, counts, strict=True):
@@ -161,7 +162,7 @@ def _plan_strata(population: Population, design: LabelDesign, given: Mapping[Tar
 def _plan_new(
     population: Population, design: LabelDesign, given: Mapping[Target, Label]
 ) -> Iterator[tuple[Target, Draw]]:
-    strata = list(population.stratify().values())
+    strata = _list_strata(population, given)
     waiting = [[target for target in one if target not in given] for one in strata]
     known = [_describe(one, population, given, given) for one in strata]
     taken = [0] * len(strata)
@@ -173,6 +174,12 @@ def _plan_new(
         taken[best] += 1
         known[best] = replace(known[best], labels=known[best].labels + 1)
         yield target, _draw(design, place, taken[best] / (taken[best] + len(waiting[best])))
+
+
+def _list_strata(population: Population, given: Mapping[Target, Label]) -> list[list[Target]]:
+    """Return the replies of each stratum, without those whose label has helped to choose something."""
+    used = {target for target, label in given.items() if label.used_for is not None}
+    return [[one for one in own if one not in used] for own in population.stratify().values()]
 
 
 def _describe(

@@ -21,6 +21,37 @@ from evalspec.model import Threshold
 from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Answer, Label, LabelVerdict, Target
 
+_OTHER_JUDGE = (LabelMatch.REUSABLE, LabelMatch.NO_VALUE)
+"""Labels on scores of another judge for the same replies. Their people have seen a score, so none would be blind."""
+
+
+def require_draw(run: JudgedRun, by: str, design: LabelDesign, case: Case) -> Draw:
+    """Return how the reply of a case was drawn for a person.
+
+    Raises:
+        InvalidInput: It was not, or people cannot score it by the metric.
+    """
+    draw = DrawnSession(run, by, design).find_draw(case.target)
+    if draw is None:
+        raise InvalidInput(Problem(f"'{case.sample}' is not in the draw", "score the replies that are drawn"))
+    return draw
+
+
+def _refuse_mixtures(run: str, design: LabelDesign, labels: Sequence[Label]) -> None:
+    """Check that a run has no labels which those of a design would make useless.
+
+    Raises:
+        InvalidInput: Some are of --until-decided and the design is not, or the other way around.
+    """
+    given = (one for one in list_blind_scores(labels) if one.run == run and one.metric == design.metric)
+    kinds = {one.draw.kind for one in given if one.used_for is None} - {DrawKind.CHOSEN}
+    if {kind is DrawKind.SEQUENTIAL for kind in kinds} != {design.kind is not DrawKind.SEQUENTIAL}:
+        return
+    has, fix = "another draw", "use --random or --new"
+    if DrawKind.SEQUENTIAL in kinds:
+        has, fix = "--until-decided", "continue with it"
+    raise InvalidInput(Problem(f"the run has labels of {has}: mixed with others, they correct nothing", fix))
+
 
 class DrawnSession(LabelSession):
     """The drawn replies of a run, one after the other. After each label, the plan of what to ask next is made again."""
@@ -30,7 +61,7 @@ class DrawnSession(LabelSession):
 
         Raises:
             InvalidInput: The run stores no texts, the name is invalid, people cannot score the metric, a file of labels
-                is damaged, or no threshold can be decided.
+                is damaged, no threshold can be decided, or the run has labels that cannot be mixed with these.
         """
         super().__init__(run, by, design.wanted)
         self._design, self._verdicts = design, (LabelVerdict.RATED,)
@@ -38,10 +69,14 @@ class DrawnSession(LabelSession):
         for one in self._populations:
             check_ratable(one.metric, run.find_identity(one.dataset, design.metric))
         self._limits = self._find_limits() if design.kind is DrawKind.SEQUENTIAL else []
-        counting = match_labels(run, run.files.read_all()).get(LabelMatch.COUNTS, [])
+        matched = match_labels(run, run.files.read_all())
+        counting = matched.get(LabelMatch.COUNTS, [])
+        of_other_judges = [one for match in _OTHER_JUDGE for one in matched.get(match, ())]
+        _refuse_mixtures(run.id, design, counting)
         blind = [one for one in list_blind_scores(counting) if by == one.labeller or design.is_new]
         self._blind = {one.target: one for one in blind}
-        self._labelled = {one.target for one in list_current(counting) if by == one.labeller} | {*self._blind}
+        seen = list_current([*counting, *of_other_judges])
+        self._labelled = {one.target for one in seen if by == one.labeller} | {*self._blind}
         self._draws: dict[Target, Draw] = {}
         self._plan()
 
@@ -102,7 +137,8 @@ class DrawnSession(LabelSession):
             return None
         (population,) = self._populations
         labels = [self._blind[target] for target in population.judged if target in self._blind]
-        return find_decision(population, self._limits, [one for one in labels if one.draw.kind is DrawKind.SEQUENTIAL])
+        counting = [one for one in labels if one.draw.kind is DrawKind.SEQUENTIAL and one.used_for is None]
+        return find_decision(population, self._limits, counting)
 
     def _find_limits(self) -> Sequence[Threshold]:
         """Return the thresholds to decide.

@@ -231,7 +231,7 @@ def _bind(run: JudgedRun, line: GivenLabel, problems: list[Problem]) -> GivenLab
 
 def _list_new(known: Sequence[Label], lines: Sequence[GivenLabel]) -> list[Label]:
     """Return the labels that are not there yet, with what their lines left out."""
-    hashes = {hash_label(label) for label in known}
+    hashes = {hash_label(one) for label in known for one in (label, replace(label, used_for=None))}
     by_target = group_by_target(known)
     new: list[Label] = []
     for line in lines:

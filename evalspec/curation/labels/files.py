@@ -8,7 +8,7 @@ thing; the earlier one stays.
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from evalspec.base.json_text import render_line
 from evalspec.base.jsonl import read_json_lines
 from evalspec.base.output_files import replace_file
 from evalspec.curation.labels.records import parse_stored, render_time
-from evalspec.model.labels import Label
+from evalspec.model.labels import Label, LabelVerdict, Target
 from evalspec.runs.store.files import PRIVATE_FILE, PRIVATE_FOLDER, store_errors
 from evalspec.runs.store.run_store import VERDICTS, prepare_root
 
@@ -116,7 +116,21 @@ def _merge(known: _Known) -> list[Label]:
     found: dict[str, Label] = {}
     for labels in known.values():
         found |= labels
-    return sort_labels(found.values())
+    return merge_labels(found.values())
+
+
+def merge_labels(labels: Collection[Label]) -> list[Label]:
+    """Return labels, each once, oldest first. What one has helped to choose holds for every copy of it.
+
+    Copies, such as an export from before that, are of the same person on the same thing in the same run.
+    """
+    uses = {_name_copies(one): one.used_for for one in labels if one.used_for is not None}
+    marked = [replace(one, used_for=uses.get(_name_copies(one))) for one in labels] if uses else labels
+    return sort_labels({hash_label(one): one for one in marked}.values())
+
+
+def _name_copies(label: Label) -> tuple[str, Target, str, LabelVerdict]:
+    return label.run, label.target, label.labeller, label.verdict
 
 
 def write_labels(root: Path, run: str, labels: Sequence[Label]) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import NEEDS_NO_SCORE, Case, LabelMatch
+from evalspec.curation.labels.binding import NEEDS_NO_SCORE, Case, LabelMatch, match_label
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, is_informed, list_current
 from evalspec.curation.labels.files import find_time, hash_label, list_labelled_runs, replace_labels, write_labels
@@ -64,8 +64,8 @@ def label(
     return add_label(opened, case, verdict, by, value=value, note=note, is_blind=is_blind, answers=answers)
 
 
-def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE) -> int:
-    """Record that people's blind scores have helped to choose a prompt or a threshold, and return their number.
+def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE) -> list[Label]:
+    """Record that people's blind scores have helped to choose a prompt or a threshold, and return them.
 
     They no longer correct or calibrate the metric: what was chosen by them looks better on them than it is.
 
@@ -85,7 +85,7 @@ def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE
         raise InvalidInput(explain_unknown("metric", metric, names, opened.id))
     given = [one for one in opened.files.read_all() if one.metric == metric and one.is_blind and one.used_for is None]
     matched = (pair for target, own in group_by_target(given).items() for pair in opened.list_matches(target, own))
-    wanted = {hash_label(one) for one, match in matched if match is LabelMatch.COUNTS}
+    wanted = {hash_label(one): one for one, match in matched if match is LabelMatch.COUNTS}
     if not wanted:
         fix = f"label replies: evalspec label {opened.id} --metric '{metric}' --random 50"
         raise InvalidInput(f"run {opened.id} has no blind labels of {metric} that were used for nothing yet", fix)
@@ -94,7 +94,9 @@ def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE
         return replace(label, used_for=use) if hash_label(label) in wanted else label
 
     root = opened.files.root
-    return sum(replace_labels(root, name, mark, dry_run=False) for name in list_labelled_runs(root))
+    for name in list_labelled_runs(root):
+        replace_labels(root, name, mark, dry_run=False)
+    return [*wanted.values()]
 
 
 def add_label(
@@ -111,8 +113,8 @@ def add_label(
 ) -> Label:
     """Record a label on a case of a run that is open. See `label`.
 
-    It is blind only if it is the person's first on this score, because the score is shown after a label. `draw`: how
-    the reply came to be labelled.
+    It is blind only if it is the person's first on a score of this reply, in any run, because the score is shown after
+    a label. `draw`: how the reply came to be labelled.
 
     Raises:
         InvalidInput: A value is invalid, or there is nothing to withdraw.
@@ -138,7 +140,7 @@ def add_label(
             "labeller": by,
             "at": find_time(others, by),
             "is_informed": is_informed(others, by),
-            "is_blind": is_blind and by not in {one.labeller for one in others},
+            "is_blind": is_blind and not _has_seen_score(run, case, by),
             "draw": draw,
             "answers": tuple(answers),
             "shown_value": None if is_blind else described.get("shown_value"),
@@ -146,6 +148,13 @@ def add_label(
     )
     write_labels(run.files.root, run.id, [made])
     return made
+
+
+def _has_seen_score(run: JudgedRun, case: Case, by: str) -> bool:
+    """Return whether a person has labelled a score of the same reply by the same metric, whoever judged."""
+    own = [one for one in run.files.read_all() if one.labeller == by and one.target == case.target]
+    same = (match_label(replace(one, verdict=LabelVerdict.RATED), case) for one in own)
+    return any(match in (LabelMatch.COUNTS, LabelMatch.UNKNOWN) for match in same)
 
 
 def list_own(run: JudgedRun, by: str) -> set[Target]:

@@ -13,7 +13,7 @@ from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, list_blind_scores
 from evalspec.curation.labels.drawing import LabelDesign, read_populations
 from evalspec.curation.labels.exchanging import check_suffix, list_unbound, read_lines
-from evalspec.curation.labels.files import list_labelled_runs
+from evalspec.curation.labels.files import list_labelled_runs, merge_labels
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
 from evalspec.model.labels import Label, LabelVerdict, Target
@@ -204,7 +204,7 @@ def find_people(store: RunStore, given: Path | None) -> Callable[[str], tuple[Pe
 
     def collect(run: str) -> tuple[PeopleScores, ...]:
         opened = LabelledRun(store, run)
-        found = collect_opinions(opened, [*opened.files.read_all(), *others])
+        found = collect_opinions(opened, merge_labels([*opened.files.read_all(), *others]))
         return tuple(one for one in found if one.scores or one.left_out)
 
     return collect

@@ -52,6 +52,9 @@ def make_form(case: Case) -> RatingForm:
     if metric is None:
         raise InvalidInput(Problem("a reply as a whole has no score", "add --metric METRIC", field="--metric"))
     check_ratable(metric, case.identity)
+    if case.exchange.reply is not None and case.exchange.reply.turns:
+        message = f"{case.sample} is a conversation, whose score is made of several answers"
+        raise InvalidInput(Problem(message, "label a dataset of single questions", field="--metric"))
     questions = QUESTIONS.get(split_column(metric.name).base)
     if questions is not None:
         return RatingForm(questions.asked, tuple(_list_texts(case, questions)), YES_NO, questions=questions)

@@ -1,5 +1,6 @@
 """Labels as JSON objects: what is valid, and one line for each fault."""
 
+import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -90,7 +91,8 @@ def _list_verdict_faults(label: Label) -> Iterator[Fault]:
     elif label.value is not None and label.verdict not in WITH_VALUE:
         yield "value", f"'{label.verdict}' has no value", "leave it out; only 'disagree' and 'rated' have one"
     elif label.value is None and label.verdict in WITH_VALUE:
-        hint = ", or score without sight of the judge: label RUN --random N" if label.verdict != "rated" else ""
+        draw = f"evalspec label {label.run} --metric {shlex.quote(label.metric or 'METRIC')} --random 50"
+        hint = f", or score without sight of the judge: {draw}" if label.verdict != "rated" else ""
         yield "value", f"'{label.verdict}' needs a value", f"give the score that you would have given{hint}"
     if label.verdict is not LabelVerdict.RATED and (label.is_blind or label.answers):
         yield (

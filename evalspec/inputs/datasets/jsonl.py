@@ -31,14 +31,16 @@ from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
 from evalspec.base.json_matching import list_bad_matchers
 from evalspec.base.jsonl import MAX_DEPTH
+from evalspec.inputs.checks import JsonlCheck, render_check
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
 from evalspec.inputs.datasets.expected_states import read_expected_state, render_expected_state
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
+from evalspec.inputs.datasets.simulated_users import JsonlUser, render_user
 from evalspec.inputs.manifest.yaml_source import render_path
-from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, SimulatedUser, Turn
+from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, Turn
 from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
@@ -199,36 +201,7 @@ class JsonlTurn(BaseModel):
     user: Text = Field(description="What the user says.")
     expected: Expected | None = Field(None, description="The expected answer to it, or a list of alternatives.")
     expected_tools: list[JsonlCall] | None = Field(None, description="The calls of tools before the answer, in order.")
-
-
-class JsonlUser(BaseModel):
-    """A user that a model plays."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-    goal: Text = Field(description="What the user wants.")
-    facts: list[Text] = Field(default_factory=list, description="What the user knows and may say.")
-    persona: Text | None = Field(None, description="Who the user is, and how the user speaks.")
-    secrets: list[Text] = Field(
-        default_factory=list,
-        description="What the user knows and must not say. A message that contains one voids the attempt.",
-    )
-    max_turns: Annotated[StrictInt, Field(ge=1)] = Field(8, alias="maxTurns", description="Most messages of the user.")
-    stop_when: Text | None = Field(
-        None, alias="stopWhen", description="When the user ends the conversation, besides the goal being reached."
-    )
-
-    @field_validator("secrets")
-    @classmethod
-    def _can_be_found(cls, secrets: list[str]) -> list[str]:
-        blank = next((one for one in secrets if not any(map(str.isalnum, one))), None)
-        if blank is not None:
-            raise ValueError(f"'{blank}' has no letter and no digit, so it cannot be found in a message")
-        return secrets
-
-    def to_user(self) -> SimulatedUser:
-        """Return the user as a sample has it."""
-        facts, secrets = tuple(self.facts), tuple(self.secrets)
-        return SimulatedUser(self.goal, facts, self.persona, secrets, self.max_turns, self.stop_when)
+    checks: list[JsonlCheck] = Field(default_factory=list, description="What its answer has to pass without a judge.")
 
 
 class JsonlSample(BaseModel):
@@ -280,6 +253,9 @@ class JsonlSample(BaseModel):
         "that may take, such as 5s.",
     )
     forbidden_tools: list[Text] | None = Field(None, description="Names of tools that the agent must not call.")
+    checks: Annotated[list[JsonlCheck], Field(min_length=1)] | None = Field(
+        None, description="What the answer has to pass without a judge: metrics with their parameters."
+    )
     max_steps: Annotated[StrictInt, Field(ge=1)] | None = Field(
         None, description="How often the agent may call its model."
     )
@@ -375,6 +351,8 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
     content |= {"user": to_builtins(user)} if user else {}
+    checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
+    content |= {"checks": to_builtins(checks)} if checks else {}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,
@@ -393,6 +371,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         turns=turns,
         expected_state=_read_state(record),
         user=user,
+        checks=checks,
     )
 
 
@@ -403,7 +382,15 @@ def _read_state(record: JsonlSample | PlainSample) -> ExpectedState | None:
 
 def _read_turns(record: JsonlSample | PlainSample) -> tuple[Turn, ...]:
     turns = () if isinstance(record, PlainSample) else record.turns or ()
-    return tuple(Turn(one.user, _read_expected(one.expected or ()), _read_calls(one.expected_tools)) for one in turns)
+    return tuple(
+        Turn(
+            one.user,
+            _read_expected(one.expected or ()),
+            _read_calls(one.expected_tools),
+            tuple(check.to_check() for check in one.checks),
+        )
+        for one in turns
+    )
 
 
 def _read_expected(given: str | Sequence[str]) -> tuple[str, ...]:
@@ -441,12 +428,8 @@ def _to_turn(turn: Turn) -> dict[str, Any]:
         "user": turn.user,
         **({"expected": list(turn.references)} if turn.references else {}),
         **({} if turn.expected_tools is None else {"expected_tools": to_builtins(turn.expected_tools)}),
+        **({"checks": [render_check(check) for check in turn.checks]} if turn.checks else {}),
     }
-
-
-def _to_user(user: SimulatedUser) -> dict[str, Any]:
-    names = {"max_turns": "maxTurns", "stop_when": "stopWhen"}
-    return {names.get(key, key): value for key, value in to_builtins(user).items()}
 
 
 def _list(values: Sequence[str] | None) -> list[str] | None:
@@ -478,7 +461,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         if sample.turns or sample.user
         else render_input(sample.user_input),
         "turns": [_to_turn(turn) for turn in sample.turns] or None,
-        "user": None if sample.user is None else _to_user(sample.user),
+        "user": None if sample.user is None else render_user(sample.user),
         "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
         "context": _list(sample.retrieved_contexts),
         "reference_contexts": _list(sample.reference_contexts),
@@ -488,6 +471,7 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         "forbidden_tools": _list(sample.forbidden_tools),
         "max_steps": sample.max_steps,
         "expected_state": None if sample.expected_state is None else render_expected_state(sample.expected_state),
+        "checks": [render_check(check) for check in sample.checks] or None,
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
     }

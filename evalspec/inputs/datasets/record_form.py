@@ -366,4 +366,5 @@ def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int,
         metadata=metadata,
         line=line,
         expected_tools=values.get("expected_tools"),
+        checks=values.get("checks", ()),
     )

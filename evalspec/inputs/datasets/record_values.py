@@ -13,8 +13,10 @@ from typing import Any
 
 from evalspec.base.foreign_text import normalize
 from evalspec.base.jsonl import parse_shallow_json
+from evalspec.inputs.checks import JsonlCheck
+from evalspec.inputs.datasets.located import explain_refusal
 from evalspec.inputs.tool_calls import read_expected_calls, read_tool_calls
-from evalspec.model import HIGHEST_GRADE, ExpectedCall, Message, ToolCall
+from evalspec.model import HIGHEST_GRADE, Check, ExpectedCall, Message, ToolCall
 
 _LONGEST_LITERAL = 1_048_576
 _ROLES = {
@@ -266,6 +268,16 @@ def to_expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
         raise BadValue(str(error), "write calls with a name and arguments") from error
 
 
+def to_checks(value: Any) -> tuple[Check, ...]:
+    """Return the checks of a reply."""
+    if not isinstance(value, list):
+        raise BadValue(f"{show_value(value)} is no list of checks", 'write [{"name": "contains", "value": …}]')
+    problem = next(filter(None, (explain_refusal(JsonlCheck, one) for one in value)), None)
+    if problem:
+        raise BadValue(problem)
+    return tuple(JsonlCheck.model_validate(one).to_check() for one in value)
+
+
 def _listed(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise BadValue(f"{show_value(value)} is no list of calls", 'write [{"name": …, "arguments": {…}}]')
@@ -288,6 +300,7 @@ CONVERTERS: Mapping[str, Convert] = {
     "retrieved_context_ids": to_ids,
     "expected_tools": to_expected_calls,
     "tool_calls": to_calls,
+    "checks": to_checks,
 }
 """The fields of a record and of its reply, each with the function that converts a value."""
 

@@ -153,6 +153,8 @@ class Writer(Struct, frozen=True):
                 field == "metadata" and json.dumps(read.metadata) != json.dumps(sample.metadata)
             ):
                 yield what
+        if any(check not in read.checks for check in sample.checks):  # an answer may be written as one more check
+            yield "the checks"
         if read.qrels != sample.qrels:
             has_column = read.qrels is not None and sample.qrels is not None
             yield _GRADES if has_column else _JUDGEMENTS

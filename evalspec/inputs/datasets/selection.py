@@ -22,7 +22,7 @@ _ENCODER = Encoder(order="deterministic")
 _find_content = attrgetter(
     "user_input", "references", "retrieved_contexts", "reference_contexts", "qrels", "groups", "answerable", "metadata"
 )
-_find_actions = attrgetter("expected_tools", "forbidden_tools", "max_steps", "turns", "expected_state")
+_find_actions = attrgetter("expected_tools", "forbidden_tools", "max_steps", "turns", "expected_state", "checks")
 
 
 class Selection(Struct, frozen=True):

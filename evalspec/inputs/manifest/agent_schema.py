@@ -6,6 +6,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Count, Extensible, ManifestModel, ModuleObject, Name, Seconds
+from evalspec.inputs.manifest.judge_schema import PriceConfig
 
 _OWN: Any = Field(None, description="Part of AgentSpec; not used.")
 
@@ -158,6 +159,7 @@ class Api(Extensible):
         description="The agent as Python code next to the manifest, module:object, in place of `url`: a function, an "
         "object or a class.",
     )
+    price: PriceConfig | None = Field(None, description="What the agent's tokens cost, for `cost`. Default: unknown.")
     reuse: Literal["auto", True, False] = Field(
         "auto",
         description="Whether to use an agent that already answers at the url instead of starting `command`. auto: "

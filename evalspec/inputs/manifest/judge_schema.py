@@ -214,6 +214,13 @@ class JudgeConfig(ModelConfig):
             raise ValueError("of two judges, none is in the majority; add a third one, or use mean")
         return self
 
+    @model_validator(mode="after")
+    def _judges_of_a_panel_differ(self) -> "JudgeConfig":
+        known = [(one.wire, one.model, one.base_url.rstrip("/"), one.parameters) for one in self.members]
+        if any(one in known[:place] for place, one in enumerate(known)):
+            raise ValueError("two judges of the panel are the same; change the model or parameters, or remove one")
+        return self
+
     @property
     def members(self) -> list["JudgeConfig"]:
         """This judge, and the others of its panel. Another address gets no key and no headers of this one."""

@@ -10,7 +10,7 @@ _TRAILING = re.compile(
     r"^(?P<base>precision|recall|f1|f2|ndcg|map|mrr|hit_rate|success|hit|judged)(?:_at)?_(?P<cutoff>\d+)$"
 )
 _PARAMETER = re.compile(
-    r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[[^\[\]]*\]|[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
+    r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[(?:"(?:[^"\\]|\\.)*"|[^\[\]"])*\]|[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
 )
 
 

@@ -99,7 +99,9 @@ def manifest_json_schema(parameters: Mapping[str, Any]) -> dict[str, Any]:
     definitions = schema["$defs"]
     _also(definitions, "MetricEntry", {"type": "string", "minLength": 1})
     definitions["MetricEntry"]["anyOf"][1]["properties"] |= parameters
-    definitions["MetricEntry"]["anyOf"][1]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    definitions["MetricEntry"]["anyOf"][1]["additionalProperties"] = {
+        "type": ["string", "number", "boolean", "array", "object"]
+    }
     _also(definitions, "Limit", {"type": "number"})
     _also(definitions, "CiGate", {"type": "boolean"})
     definitions["Limit"]["anyOf"][1]["properties"].pop("bound")

@@ -15,6 +15,7 @@ _VERDICTS = {
     "context_precision": ("useful", "not useful"),
     "noise_sensitivity": ("right", "wrong"),
     "factual_correctness": ("found on the other side", "not found on the other side"),
+    **dict.fromkeys(("json_fields", "checks", "checks_all"), ("right", "wrong")),
 }
 """What the verdicts 1 and 0 mean, by metric."""
 _YES_NO = ("yes", "no")
@@ -26,6 +27,8 @@ _TITLES = {
     "contexts": "Contexts, in order",
     "questions": "Questions that the response answers",
     "TP": "Right",
+    "checks": "Checks of the sample",
+    "fields": "Fields of the expected JSON",
     "FP": "Wrong, or not in the reference",
     "FN": "Missing in the answer",
     "response": "Claims of the answer",

@@ -33,7 +33,7 @@ _LINKED = 3
 """Maximum samples that are linked beside a reason. The others are linked as a table."""
 _BINS = 20
 _PERCENTILES = ("p50", "p95", "p99")
-_LATENCY = "latency_"
+_LATENCY = "latency"
 
 
 class DatasetCharts(Struct, frozen=True):

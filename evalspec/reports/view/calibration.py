@@ -36,7 +36,7 @@ from evalspec.reports.view.parts import (
 )
 from evalspec.verdict.wording import UNKNOWN
 
-_SHOWN_ONLY = "these shares decide no threshold, because nobody labelled this run"
+_SHOWN_ONLY = "these shares decide no threshold, because they assume that the judge errs as it did then"
 _OF_STABILITY = (
     "flips: share of the pairs of grades of one reply that are on different sides of the threshold",
     "judge's part: of the variance of a single grade",

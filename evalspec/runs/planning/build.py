@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from evalspec.targets.retrievers.vectors import KnownVectors
 from evalspec.targets.retrievers.base import Retriever
 from evalspec.targets.retrievers.vectors import KnownVectors
+from evalspec.verdict.wording import is_latency
 
 _STRANGERS_SHOWN = 5
 _LOADING = RLock()
@@ -117,12 +118,12 @@ class Plan(Struct, frozen=True):
     @property
     def price(self) -> JudgePrice | None:
         """Return what the judge costs; None if the manifest does not say."""
-        return read_price(self.judge)
+        return read_price(None if self.judge is None else self.judge.price)
 
     @property
     def user_price(self) -> JudgePrice | None:
         """Return what the model costs that plays the users; None if the manifest does not say."""
-        return read_price(self.user)
+        return read_price(None if self.user is None else self.user.price)
 
     @property
     def limit_names(self) -> dict[str, str]:
@@ -137,7 +138,7 @@ class Plan(Struct, frozen=True):
     @property
     def gates_latency(self) -> bool:
         """Return whether a threshold limits latency."""
-        return any("latency_" in t.metric for d in self.datasets for t in d.thresholds)
+        return any(is_latency(t.metric) for d in self.datasets for t in d.thresholds)
 
 
 def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None) -> Plan:

@@ -43,6 +43,7 @@ from evalspec.runs.planning.services import (
     check_model_wires,
     check_tools,
     needs_from_mapping,
+    read_price,
     resolve_judge,
 )
 from evalspec.runs.planning.survey import check_needs, describe_others
@@ -152,7 +153,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     if evaluation.framework != "ragas":
         message = f"framework '{evaluation.framework}' is accepted, but judged metrics use ragas"
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
-    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools)
+    price = read_price(draft.loaded.manifest.spec.api.price)
+    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools, price)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
     if not evaluation.datasets and evaluation.metrics:
@@ -187,7 +189,7 @@ def _read(draft: Draft, dataset: PlannedDataset, finder: MetricFinder) -> None:
     """Read the files of a dataset, if it is selected, and find its retriever and its metrics."""
     check_compat(draft, dataset)
     if draft.wants(dataset.name):
-        load(draft, dataset)
+        load(draft, dataset, finder.context)
     dataset.retriever = resolve_retriever(draft, dataset)
     if dataset.retriever is not None:
         check_loaders(draft, dataset)
@@ -306,6 +308,10 @@ def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
     check_baseline(draft, list_columns(checked))
     check_anchors(draft)
+    labels = evaluation.ci_gate.judge.labels
+    if labels is not None and not (draft.loaded.path.parent / labels).is_file():
+        fix = f"write it with `evalspec labels export RUN -o {labels}`, or correct the path"
+        draft.add(("spec", "evaluation", "ciGate", "judge", "labels"), f"there is no file {labels}", fix)
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {name: one.definition.statistic for dataset in checked for name, one in dataset.metrics.items()}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]

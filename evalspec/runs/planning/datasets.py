@@ -21,10 +21,11 @@ from evalspec.runs.planning.draft import NOT_READ, Draft, PlannedDataset, Planne
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.options import SAME
 from evalspec.runs.planning.retrievers import add_stages, choose_cutoffs
-from evalspec.runs.planning.survey import Survey
-from evalspec.scoring.metrics.base import Metric, RelevanceRules
+from evalspec.runs.planning.survey import Survey, watch_checks
+from evalspec.scoring.metrics.base import BuildContext, Metric, RelevanceRules
 from evalspec.scoring.metrics.columns import find_definition
 from evalspec.scoring.metrics.retrieval import compat_formulas
+from evalspec.scoring.metrics.sample_checks import CHECKS, CHECKS_ALL
 from evalspec.targets.agents.replay import RecordedReply
 from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
 
@@ -45,8 +46,8 @@ def check_compat(draft: Draft, dataset: PlannedDataset) -> None:
         draft.add((*dataset.place, "compat"), message, f"write {names}{DATASETS.note_plugins()}")
 
 
-def load(draft: Draft, dataset: PlannedDataset) -> None:
-    """Read the dataset's files. Problems and warnings are added to the draft."""
+def load(draft: Draft, dataset: PlannedDataset, context: BuildContext) -> None:
+    """Read the dataset's files. Problems and warnings are added to the draft. `context`: for the samples' checks."""
     config, place = dataset.config, dataset.place
     sections = (draft.loaded.manifest.spec.evaluation, config)
     limits = [limit for section in sections for stated in section.thresholds.values() for limit in stated]
@@ -57,14 +58,15 @@ def load(draft: Draft, dataset: PlannedDataset) -> None:
     if path is None:
         return
     source = make_source(config, path, corpus, with_replies=draft.options.responses == SAME)
-    inputs = _watch_inputs(draft, config)
+    inputs, checked = _watch_inputs(draft, config), watch_checks(sections, context)
     data = dataset.data = load_dataset(
         source,
         config.format,
-        lambda samples: draft.collect(dataset.survey.watch(samples)),
+        lambda samples: draft.collect(dataset.survey.watch(checked.watch(samples))),
         pass_on if inputs is None else inputs.watch,
     )
     draft.problems.extend(data.problems)
+    draft.problems.extend(checked.list_problems(data.shown_as))
     draft.problems.extend(inputs.list_problems(data.shown_as) if inputs is not None else ())
     draft.warnings.extend(data.warnings)
     if source.with_replies and not data.problems:
@@ -145,6 +147,7 @@ def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) ->
     evaluation, rules = draft.loaded.manifest.spec.evaluation, dataset.rules
     config, place, planned = dataset.config, dataset.place, dataset.retriever
     cutoffs = choose_cutoffs(draft, dataset)
+    finder.dataset = dataset.name
     if config.metrics is not None:
         metrics = finder.find_all(config.metrics, (*place, "metrics"), rules, cutoffs)
     elif evaluation.metrics is not None:
@@ -157,9 +160,11 @@ def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) ->
     if _has_unanswerable(dataset.survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
-    if dataset.survey.users.count and "user_error_rate" not in metrics:
-        beside = finder.find(MetricEntry(name="user_error_rate"), place, rules)
-        metrics |= {beside.name: beside} if beside else {}
+    beside = [CHECKS.name, CHECKS_ALL.name] if dataset.survey.has_checks else []
+    beside += ["user_error_rate"] if dataset.survey.users.count else []
+    for name in beside:
+        found = None if name in metrics else finder.find(MetricEntry(name=name), place, rules)
+        metrics |= {name: found} if found else {}
     return add_stages(finder, metrics, dataset) if planned and planned.reranks else metrics
 
 
@@ -179,8 +184,10 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
 def _sensible(survey: Survey, planned: PlannedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
     """Return metrics for the expected answers and judgements of the samples. None needs a judge."""
     names = _RETRIEVAL_METRICS if planned or survey.has_judgements else ()
-    if not names or (planned is None and survey.has_answers):
+    if (planned is None and survey.has_answers) or not (names or survey.has_checks):
         names = (*_TEXT_METRICS, *names)
+    if survey.has_checks:
+        names = (*names, CHECKS.name, CHECKS_ALL.name)
     return [MetricEntry(name=spellings.get(name, name)) for name in names]
 
 

@@ -68,7 +68,7 @@ class JudgeForecaster:
         self._options = options
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
         self.judges = len(self._judge.members)
-        self._price = read_price(self._judge)
+        self._price = read_price(self._judge.price)
         self._user = loaded.manifest.spec.evaluation.user
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         self._policy = policy = loaded.manifest.spec.evaluation.ci_gate
@@ -112,7 +112,7 @@ class JudgeForecaster:
         users = [sample.user for sample in dataset.samples if sample.user is not None]
         if not users or self._user is None or self._options.has_replies:
             return
-        price, times = read_price(self._user), self._options.repeat
+        price, times = read_price(self._user.price), self._options.repeat
         fewest, most = (times * sum(min(end, user.max_turns) for user in users) for end in (2, sys.maxsize))
         tokens_in = fewest * _PROMPT_BYTES[0] / _BYTES_PER_TOKEN[0], times * sum(map(_measure_most, users))
         tokens_out = _multiply((fewest, most), (_FEWEST_OUTPUT, self._user.max_tokens))

@@ -10,6 +10,7 @@ from evalspec.model.calibrations import JudgeCalibration
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.forecasts import LabelForecast
 from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.outlining import identify_measure
 from evalspec.verdict.correction.calibration_file import FOLDER, read_calibration
 from evalspec.verdict.stats.detection import count_needed_to_decide
 from evalspec.verdict.validity.estimates import CONFIDENCE
@@ -26,7 +27,12 @@ def foresee_labels(dataset: PlannedDataset, policy: JudgePolicy, folder: Path) -
     """
     limits = [] if policy.correct is JudgeCorrection.OFF else [*_list_limits(dataset)]
     calibrations = _read_calibrations(folder / FOLDER) if limits else []
-    return [found for limit, reach in limits for found in _foresee(dataset, limit, reach, calibrations)]
+    return [
+        found
+        for limit, reach in limits
+        for known in [_find_people(dataset, limit.metric, folder, calibrations)]
+        for found in _foresee(dataset, limit, reach, known)
+    ]
 
 
 def _list_limits(dataset: PlannedDataset) -> Iterator[tuple[Threshold, tuple[float, float]]]:
@@ -44,12 +50,11 @@ def _list_limits(dataset: PlannedDataset) -> Iterator[tuple[Threshold, tuple[flo
 
 
 def _foresee(
-    dataset: PlannedDataset, limit: Threshold, reach: tuple[float, float], calibrations: Sequence[JudgeCalibration]
+    dataset: PlannedDataset, limit: Threshold, reach: tuple[float, float], known: float | None
 ) -> Iterator[LabelForecast]:
     low, high = reach
     stated = _find_end(limit)
     best = high if limit.max is None else low
-    known = _find_people(dataset.name, limit.metric, calibrations)
     truths = [known] if known is not None else [stated + share * (best - stated) for share in _ASSUMED]
     for truth in truths:
         shares = [(value - low) / (high - low) for value in (truth, stated)]
@@ -62,13 +67,20 @@ def _find_end(limit: Threshold) -> float:
     return limit.min if limit.min is not None else limit.max or 0.0
 
 
-def _find_people(dataset: str, metric: str, calibrations: Sequence[JudgeCalibration]) -> float | None:
-    """Return the mean of people's scores in the newest calibration of a metric; None without one."""
+def _find_people(
+    dataset: PlannedDataset, metric: str, folder: Path, calibrations: Sequence[JudgeCalibration]
+) -> float | None:
+    """Return the mean of people's scores in the newest calibration of a metric; None without one.
+
+    What people said about another rubric says nothing. The judge may be another.
+    """
+    measured = identify_measure(folder, dataset.metrics[metric]).items() if calibrations else ()
     found = (
         (one.at, of.people)
         for one in calibrations
         for of in one.metrics
-        if (of.dataset, of.metric) == (dataset, metric) and of.people is not None
+        if (of.dataset, of.metric) == (dataset.name, metric) and of.people is not None
+        if of.identity.items() >= set(measured)
     )
     return max(found, default=(None, None))[1]
 

@@ -14,7 +14,7 @@ from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, split_column
 from evalspec.inputs.manifest.tool_schema import Tools
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import Need
+from evalspec.model import JudgePrice, Need
 from evalspec.scoring.judge.panel import form_panel
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.metrics.base import (
@@ -57,10 +57,26 @@ class MetricFinder(Struct):
     no_judge: bool
     problems: list[Problem]
     tools: Tools | None = None
+    price: JudgePrice | None = None
     unusable: set[str] = field(default_factory=set)
     """Printed names of known metrics that cannot be built. Each is reported once."""
     own: dict[str, MetricDefinition] = field(default_factory=dict)
     """The metrics that the manifest defines, by name."""
+    dataset: str = ""
+    """The dataset whose metrics are resolved now."""
+
+    @property
+    def context(self) -> BuildContext:
+        """What scorers may use of the manifest and the run."""
+        return BuildContext(
+            None,
+            self.loaded.path.parent,
+            self.services,
+            tools=self.tools,
+            environment=self.environment,
+            dataset=self.dataset,
+            price=self.price,
+        )
 
     def find_all(
         self, entries: Sequence[MetricEntry], place: Place, rules: RelevanceRules, cutoffs: Sequence[int] = ()
@@ -179,8 +195,7 @@ class MetricFinder(Struct):
         skip = "no judge (--no-judge)" if self.no_judge and Need.JUDGE in needs else None
         narrow, own = values.get(RANGE), {key: value for key, value in values.items() if key not in (RANGE, TURNS)}
         bounds = definition.bounds_of(rules) if definition.bounds_of else definition.bounds
-        folder, world = self.loaded.path.parent, self.environment
-        context = BuildContext(spec.cutoff, folder, self.services, rules, own, self.tools, world)
+        context = replace(self.context, cutoff=spec.cutoff, rules=rules, parameters=own)
         return Metric(
             name=str(name_column(definition, spec, values)),
             definition=definition,
@@ -196,6 +211,7 @@ class MetricFinder(Struct):
                 "rules": asdict(rules),
                 **({"environment": self._describe_environment()} if definition.reads_environment else {}),
                 **({"tools": _digest_tools(self.tools)} if definition.reads_tools else {}),
+                **({"price": self.price and asdict(self.price)} if definition.reads_price else {}),
             },
         )
 

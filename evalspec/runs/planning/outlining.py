@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
 from typing import Any
 
 from msgspec import structs, to_builtins
@@ -120,9 +121,22 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
     A part that both runs have is compared by its digest, or as a whole without one. The identity excludes the number of
     judge calls and the version of evalspec: if the scores of a definition change, its own version changes.
     """
+    parts = identify_measure(plan.loaded.path.parent, metric)
+    if Need.JUDGE in metric.needs and plan.judge is not None:
+        parts["judge"] = f"{plan.judge.model} {_mark(to_builtins(describe_judge(plan)))}"
+    if Need.EMBEDDINGS in metric.needs:
+        described = describe_embeddings(plan)
+        computed_by = _installed("wordllama") if described.get("provider") == "local" else None
+        parts["embeddings"] = f"{described.get('model') or described.get('provider')} {_mark([described, computed_by])}"
+    return parts
+
+
+def identify_measure(folder: Path, metric: Metric) -> dict[str, str]:
+    """Return the parts of a metric's identity that say what it measures, whoever judges. `folder`: of the manifest."""
     entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
-    files = {name: digest_file(plan.loaded.path.parent / path) for name, path in metric.files.items()}
+    files = {name: digest_file(folder / path) for name, path in metric.files.items()}
     settings = _keep_settings(entry, _OTHER_PARTS) | metric.settings.get("parameters", {}) | files
+    settings |= {key: metric.settings[key] for key in ("tools", "price") if metric.settings.get(key) is not None}
     scorer, rubric = entry.get("scorer"), entry.get("rubric")
     package, _, prompt = metric.definition.engine.partition(", ")
     installed = None if package == evalspec.__name__ else _installed(package)
@@ -132,15 +146,9 @@ def identify_metric(plan: Plan, metric: Metric) -> dict[str, str]:
         "engine": " ".join(filter(None, [package, installed])),
     }
     if scorer:
-        parts["scorer"] = f"{scorer} {_mark(hash_module(plan, scorer))}"
+        parts["scorer"] = f"{scorer} {_mark(hash_module(folder, scorer))}"
     if prompt or rubric:
         parts["prompt"] = _mark(rubric) if rubric else prompt
-    if Need.JUDGE in metric.needs and plan.judge is not None:
-        parts["judge"] = f"{plan.judge.model} {_mark(to_builtins(describe_judge(plan)))}"
-    if Need.EMBEDDINGS in metric.needs:
-        described = describe_embeddings(plan)
-        computed_by = _installed("wordllama") if described.get("provider") == "local" else None
-        parts["embeddings"] = f"{described.get('model') or described.get('provider')} {_mark([described, computed_by])}"
     return parts
 
 
@@ -161,7 +169,9 @@ def describe_judge(plan: Plan) -> JudgeDigest | None:
     if plan.judge is None:
         return None
     first, *others = map(describe_model, plan.judge.members)
-    return replace(first, panel=tuple(others), combine=plan.judge.combine)
+    if not others:
+        return first
+    return replace(first, panel=tuple(others), combine=plan.judge.combine, missing=plan.judge.missing)
 
 
 def describe_model(config: ModelConfig) -> JudgeDigest:
@@ -200,7 +210,9 @@ def _describe_retriever(plan: Plan, planned: PlannedRetriever) -> RetrieverDiges
         "target": _without_userinfo(planned.target.model_dump(mode="json", by_alias=True, exclude=_SECRET_PARTS)),
         "url": strip_userinfo(planned.url) if planned.url else planned.url,
         "filters": dict(planned.query_settings.filters),
-        "code": hash_module(plan, planned.target.python) if isinstance(planned.target, PythonTarget) else None,
+        "code": hash_module(plan.loaded.path.parent, planned.target.python)
+        if isinstance(planned.target, PythonTarget)
+        else None,
         "documents": len(documents),
         "documentsSha256": compute_digest(documents) if documents else None,
     }
@@ -224,9 +236,9 @@ def _installed(package: str) -> str | None:
         return version(found[0]) if found else None
 
 
-def hash_module(plan: Plan, target: str) -> str | None:
+def hash_module(folder: Path, target: str) -> str | None:
     """Return a hash of a `module:object` target and its imports from the manifest's folder; None without a file."""
-    folder = plan.loaded.path.parent.resolve()
+    folder = folder.resolve()
     files = {
         file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in list_module_files(folder, target.partition(":")[0])

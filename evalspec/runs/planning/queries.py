@@ -4,14 +4,15 @@ Each setting has its origin. The inputs are checked while the samples are read.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
-from evalspec.base.json_schema import Matcher, build_matcher, find_schema_problems
+from evalspec.base.json_schema import Found, Matcher, build_matcher, find_schema_problems
+from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.datasets.base import DatasetFormat, settings_finder
 from evalspec.inputs.datasets.query_input import QueryInput
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
@@ -218,11 +219,18 @@ class InputWatch(Struct):
             message = f"it has no such value, but the request of the retriever '{self.retriever}' has {{{{{name}}}}}"
             place = name if source == "metadata" else _render_field(given, [key])
             yield _Noted(place, message, "add it (null is a value), or remove the placeholder")
-        mismatch = self.matcher(given.fields) if self.matcher is not None else None
+        mismatch = self._find_mismatch(given.fields)
         if mismatch is not None:
             keys, message = mismatch
             message = f"{message} (inputSchema of the retriever '{self.retriever}')"
             yield _Noted(_render_field(given, keys), message, "")
+
+    def _find_mismatch(self, value: Mapping[str, Any]) -> Found | None:
+        """Return why the fields do not match the inputSchema. It says nothing of a value that it cannot check."""
+        try:
+            return self.matcher(value) if self.matcher is not None else None
+        except CannotCheck as error:
+            return (), str(error)
 
     def _fix_untaken(self, key: str, is_question: bool) -> str:
         if self.request is None:

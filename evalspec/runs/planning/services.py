@@ -12,7 +12,15 @@ from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, ModelConfig, UserConfig
+from evalspec.inputs.manifest.judge_schema import (
+    LIMIT_KEYS,
+    EmbeddingsConfig,
+    JudgeConfig,
+    ModelConfig,
+    Parameters,
+    PriceConfig,
+    UserConfig,
+)
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import Tools
@@ -59,23 +67,26 @@ def resolve_user(declared: UserConfig | None) -> UserConfig | None:
     return None if declared is None else _complete_from_environment(declared)
 
 
-def read_price(model: ModelConfig | None) -> JudgePrice | None:
-    """Return what a model costs; None if the manifest does not say."""
-    price = None if model is None else model.price
+def read_price(price: PriceConfig | None) -> JudgePrice | None:
+    """Return what tokens cost; None if the manifest does not say."""
     return None if price is None else JudgePrice(price.input, price.output, price.cached, price.cache_write)
 
 
 def check_model_wires(loaded: LoadedManifest, problems: list[Problem]) -> None:
     """Check that the wires of the judge and of the simulated user exist and know the response format."""
-    evaluation = loaded.manifest.spec.evaluation
-    found: list[tuple[Place, ModelConfig]] = [] if evaluation.user is None else [(USER_PLACE, evaluation.user)]
-    for number, member in enumerate([] if evaluation.judge is None else evaluation.judge.members):
+    user, judge = loaded.manifest.spec.evaluation.user, loaded.manifest.spec.evaluation.judge
+    found: list[tuple[Place, ModelConfig]] = [] if user is None else [(USER_PLACE, user)]
+    for number, member in enumerate([] if judge is None else judge.members):
         found.append(((*JUDGE_PLACE, "panel", number - 1) if number else JUDGE_PLACE, member))
     for place, one in found:
+        in_panel = judge.panel[place[-1]] if judge is not None and isinstance(place[-1], int) else None
         wire = JUDGE_WIRES.find(one.wire)
         if wire is None:
             message = f"unknown judge wire '{one.wire}'"
             problems.append(loaded.problem((*place, "wire"), message, JUDGE_WIRES.hint(one.wire)))
+        elif judge is not None and in_panel is not None and one.wire != judge.wire and in_panel.base_url is None:
+            message = f"the judge's address is for wire {judge.wire}, and this one speaks {wire.name}"
+            problems.append(loaded.problem((*place, "baseUrl"), message, "add baseUrl, with apiKey if it needs one"))
         elif one.response_format not in {"auto", "none", *wire.forms}:
             message = f"wire {wire.name} has no response format {one.response_format}"
             fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
@@ -151,11 +162,17 @@ def _check_answers_end(
     """Check that the length of an answer is limited if a limit of the run has to reserve for it."""
     limits = choose_limits(loaded, options)
     limited = [name for name in ("max_cost", "max_tokens") if getattr(limits, name) is not None]
-    unlimited = sorted(LIMIT_KEYS.intersection(model.parameters))
-    for name in limited if unlimited else ():
-        message = f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
-        fix = "remove it, and set maxTokens, or limit calls or time instead"
-        problems.append(loaded.problem((*place, "parameters", unlimited[0]), message, fix))
+    stated: dict[Place, Parameters] = {place: model.parameters}
+    panel = model.panel if isinstance(model, JudgeConfig) else []
+    stated |= {(*place, "panel", at): one.parameters for at, one in enumerate(panel)}
+    for section, parameters in stated.items():
+        unlimited = sorted(LIMIT_KEYS.intersection(parameters))
+        for name in limited if unlimited else ():
+            message = (
+                f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
+            )
+            fix = "remove it, and set maxTokens, or limit calls or time instead"
+            problems.append(loaded.problem((*section, "parameters", unlimited[0]), message, fix))
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:

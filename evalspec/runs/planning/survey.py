@@ -1,13 +1,19 @@
-"""Summarise the samples of a dataset while they are read, so that planning need not keep them in memory."""
+"""Summarise and check the samples of a dataset while they are read, so that planning need not keep them in memory."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from evalspec.base.errors import Problem
-from evalspec.model import Need, Sample
+from evalspec.base.errors import InvalidInput, Problem, split_fix
+from evalspec.inputs.manifest.metric_schema import WithThresholds
+from evalspec.inputs.manifest.metric_spec import split_column
+from evalspec.model import Check, Need, Sample, Turn
 from evalspec.runs.planning.copies import CopyFinder
-from evalspec.scoring.metrics.base import Metric
+from evalspec.scoring.metrics.base import BuildContext, Metric
+from evalspec.scoring.metrics.columns import ParameterError, find_definition
+from evalspec.scoring.metrics.json_checks import JSON_FIELDS, explain_no_fields
+from evalspec.scoring.metrics.sample_checks import build_check
 from evalspec.verdict.summary import in_slice
 
 PLACES_SHOWN = 8
@@ -16,9 +22,21 @@ _FIXES: Mapping[Need, str] = {
 }
 _BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
 """Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
-_OF_SOME = (Need.EXPECTED_TOOLS, Need.EXPECTED_STATE)
+_PROBLEMS_SHOWN = 100
+_HAS: dict[Need, Callable[[Sample | Turn], object]] = {
+    Need.EXPECTED: lambda one: one.references,
+    Need.CONTEXT: lambda one: isinstance(one, Sample) and one.retrieved_contexts is not None,
+    Need.REFERENCE_CONTEXTS: lambda one: isinstance(one, Sample) and one.reference_contexts,
+    Need.RELEVANT: lambda one: isinstance(one, Sample) and one.qrels is not None,
+    Need.EXPECTED_TOOLS: lambda one: one.expected_tools is not None,
+    Need.EXPECTED_STATE: lambda one: isinstance(one, Sample) and one.expected_state is not None,
+    Need.CHECKS: lambda one: one.checks,
+}
+"""Whether a sample, or a turn of its script, has what a metric needs."""
+_OF_LINES = (Need.EXPECTED, Need.REFERENCE_CONTEXTS, Need.EXPECTED_TOOLS)
+"""What a check may need of the line that it is in."""
+_OF_SOME = (Need.EXPECTED_TOOLS, Need.EXPECTED_STATE, Need.CHECKS)
 """What only some samples need to have."""
-_FIELDS = (Need.EXPECTED, Need.CONTEXT, Need.REFERENCE_CONTEXTS, Need.RELEVANT, *_OF_SOME)
 
 
 class Lacking(Struct):
@@ -47,7 +65,7 @@ class Survey(Struct):
     copies: CopyFinder = field(default_factory=CopyFinder)
     found: set[str] = field(default_factory=set)
     count: int = 0
-    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in _FIELDS})
+    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in _HAS})
     tags: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
     has_judgements: bool = False
@@ -57,24 +75,14 @@ class Survey(Struct):
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
-        expected, context, reference_contexts, relevant, tools, state = (self.lacking[need] for need in _FIELDS)
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
-            if not (sample.references or any(turn.references for turn in sample.turns)):
-                expected.add(sample)
-            if sample.retrieved_contexts is None:
-                context.add(sample)
-            if not sample.reference_contexts:
-                reference_contexts.add(sample)
-            if sample.qrels is None:
-                relevant.add(sample)
-            else:
+            for need, has in _HAS.items():
+                if not (has(sample) or any(map(has, sample.turns))):
+                    self.lacking[need].add(sample)
+            if sample.qrels is not None:
                 self._add_grades(sample.qrels.values())
-            if sample.expected_tools is None and all(turn.expected_tools is None for turn in sample.turns):
-                tools.add(sample)
-            if sample.expected_state is None:
-                state.add(sample)
             self._add_talk(sample)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
@@ -99,6 +107,11 @@ class Survey(Struct):
     def has_answers(self) -> bool:
         """Return whether a sample has an expected answer."""
         return self.lacking[Need.EXPECTED].count < self.count
+
+    @property
+    def has_checks(self) -> bool:
+        """Return whether a sample has checks."""
+        return self.lacking[Need.CHECKS].count < self.count
 
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""
@@ -159,3 +172,69 @@ def _places(first: Sequence[Sample], count: int) -> str:
     shown = [str(sample.line if lined else sample.id) for sample in first]
     more = f" and {count - len(first)} more" if count > len(first) else ""
     return f"{'lines' if lined else 'samples'} {', '.join(shown)}{more}"
+
+
+class CheckWatch(Struct):
+    """Finds the problems of samples while they are read. `compares_json`: whether the dataset has json_fields."""
+
+    context: BuildContext
+    compares_json: bool
+    noted: dict[Problem, Lacking] = field(default_factory=dict)
+    count: int = 0
+
+    def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
+        """Yield the samples, and note their problems."""
+        for sample in samples:
+            self.count += 1
+            for problem in self._find_problems(sample) if sample.checks or self.compares_json else ():
+                if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
+                    self.noted.setdefault(problem, Lacking()).add(sample)
+            yield sample
+
+    def list_problems(self, shown_as: str) -> list[Problem]:
+        """Return the problems, each once, with the lines of its samples."""
+        return [
+            replace(
+                problem,
+                message=f"{problem.message}{describe_others(lacking, self.count)}",
+                file=shown_as,
+                line=lacking.first[0].line,
+            )
+            for problem, lacking in self.noted.items()
+        ]
+
+    def _find_problems(self, sample: Sample) -> Iterator[Problem]:
+        reads_json = self.compares_json
+        for place, check in _list_checks(sample):
+            try:
+                built = build_check(check, self.context)
+            except ParameterError as error:
+                message, fix = split_fix(str(error))
+                yield Problem(message, fix, field=f"{place}.{error.key}")
+                continue
+            except InvalidInput as error:
+                yield from (replace(problem, field=place) for problem in error.problems)
+                continue
+            lacking = [need for need in built.needs if need in _OF_LINES and not _HAS[need](sample)]
+            for need in lacking:
+                yield Problem(f"missing or empty, needed by {built.name} of checks", "add it", field=need.value)
+            reads_json = reads_json or built.definition.name == JSON_FIELDS
+        problem = explain_no_fields(sample) if reads_json else None
+        if problem is not None:
+            message, fix = split_fix(problem)
+            yield Problem(message, fix, field="expected")
+
+
+def _list_checks(sample: Sample) -> Iterator[tuple[str, Check]]:
+    """Yield the checks of a sample and of its turns, each with its place."""
+    sides = [("", sample.checks), *((f"turns[{number}].", turn.checks) for number, turn in enumerate(sample.turns))]
+    for place, checks in sides:
+        yield from ((f"{place}checks[{index}]", check) for index, check in enumerate(checks))
+
+
+def watch_checks(sections: Sequence[WithThresholds], context: BuildContext) -> CheckWatch:
+    """Return what looks at the samples of a dataset. `sections`: of the evaluation and of the dataset."""
+    evaluation, own = sections
+    metrics = own.metrics if own.metrics is not None else evaluation.metrics or []
+    definitions = (find_definition(split_column(entry.name).base) for entry in metrics)
+    return CheckWatch(context, any(one is not None and one.name == JSON_FIELDS for one in definitions))

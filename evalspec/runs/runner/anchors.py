@@ -97,6 +97,13 @@ def _list_tests(plan: Plan, anchors: JudgeAnchors) -> Iterator[tuple[MetricAncho
             yield own, dataset, metric
 
 
+def _say_remedy(grades: int, cases: int) -> str:
+    """Return how a run of so many grades gets enough anchors. `cases`: those of the calibration."""
+    shares = (percent / 100 for percent in range(1, 101))
+    enough = next((one for one in shares if count_first_anchors(grades, one, cases) >= FEWEST_ANCHORS), None)
+    return "calibrate with more anchors" if enough is None else f"set anchorShare to {enough:g}"
+
+
 class _DriftTest(Struct):
     """The test of one metric in one run. `tests`: how many metrics the run tests, which share the level."""
 
@@ -117,7 +124,8 @@ class _DriftTest(Struct):
         if reason is None and first < FEWEST_ANCHORS:
             limits = f"ciGate.judge.anchorShare {share:g} of {counted(grades, 'grade')}, and half of the calibration's"
             kept = counted(len(cases), "reply", "replies")
-            reason = f"{limits} {kept} for this dataset, allow {first} at first, and {FEWEST_ANCHORS} are needed"
+            needed = f"{kept} for this dataset, allow {first} at first, and {FEWEST_ANCHORS} are needed"
+            reason = f"{limits} {needed}: {_say_remedy(grades, len(cases))}"
         if reason is not None:
             return replace(drift, reason=reason)
         asked = await self._ask(cases[:first])

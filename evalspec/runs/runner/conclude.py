@@ -50,7 +50,7 @@ from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
-from evalspec.verdict.wording import list_opinion_notes
+from evalspec.verdict.wording import is_latency, list_opinion_notes
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
@@ -128,7 +128,7 @@ def conclude(
         *_copy_notes(datasets),
         *_few_notes(datasets),
         *list_control_notes(run_metadata.controls),
-        *list_opinion_notes(datasets, outline.policy),
+        *list_opinion_notes(datasets, outline.policy, run_id),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(
@@ -180,7 +180,8 @@ def _regressions(
 
     compared = (outline.policy, run_metadata.fingerprint)
     removed = {dataset.name: dataset.removed for dataset in outline.datasets}
-    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed)
+    people = run_metadata.people
+    outcomes = decide_regressions(run_metadata.baseline, datasets, *compared, removed=removed, people=people)
     if run_metadata.unfinished is not None:
         return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
     second = list_second(run_metadata.second, datasets)
@@ -395,7 +396,7 @@ def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str
         "busy; rerun with a lower --concurrency before blaming the agent"
         for dataset in datasets
         for outcome in dataset.thresholds
-        if "latency_" in outcome.metric
+        if is_latency(outcome.metric)
         and outcome.status is VerdictStatus.FAIL
         and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
     ]

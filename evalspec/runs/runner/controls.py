@@ -18,7 +18,10 @@ from evalspec.scoring.metrics.base import ControlKind, Metric
 from evalspec.verdict.correction.controls import FEWEST, LEVEL, compute_p_value, plan_rounds
 
 NO_KIND = "none can be made from the data"
-TOO_FEW = f"they need {FEWEST} samples with an expected answer, each unlike the others"
+TOO_FEW = (
+    f"they need {FEWEST} samples with an expected answer, and for each of them another sample whose answer and "
+    "passages have fewer than half of their words in common with it"
+)
 _NOT_TESTED = "the scores are those of an earlier run, which has none"
 _CASES_A_PAIR = 2
 

@@ -97,7 +97,7 @@ def _describe_agent(plan: Plan) -> AgentDigest:
         url=url,
         sha256=compute_digest(url) if url else None,
         function=_name_agent(plan),
-        code_sha256=hash_module(plan, plan.own_agent) if plan.own_agent else None,
+        code_sha256=hash_module(plan.loaded.path.parent, plan.own_agent) if plan.own_agent else None,
         endpoint_sha256=_digest_endpoint(plan),
     )
     return replace(known, **describe_code(plan))

@@ -17,7 +17,7 @@ from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import locate_keys
 from evalspec.runs.runner.conversing import AttemptContext, Conversation, Performer, list_messages
 from evalspec.scoring.judge.budget import BudgetSpent
-from evalspec.scoring.judge.chat import ChatClient, Role
+from evalspec.scoring.judge.chat import ChatClient, ModelRole
 from evalspec.scoring.judge.extraction import UnusableVerdict, extract_object
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.usage import JudgeListener
@@ -47,7 +47,7 @@ _SCHEMA = {
     },
     "required": ["message", "is_done"],
 }
-_ROLE = Role("the simulated user", "spec.evaluation.user", _SYSTEM)
+_ROLE = ModelRole("the simulated user", "spec.evaluation.user", _SYSTEM)
 _PARTS = {"assistant": "assistant", "user": "you"}
 _NUMBER = re.compile(r"\d(?:[\W_]*\d)*")
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError
+from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
@@ -171,6 +172,8 @@ def _failed(metric: Metric, error: BaseException) -> Score:
         return Score(
             ScoreStatus.SKIPPED if error.is_decided else ScoreStatus.FAILED, reason=str(error), cause=Cause.STOPPED
         )
+    if isinstance(error, CannotCheck):
+        return Score.failed(str(error), Cause.DATASET)
     cause = Cause.JUDGE if isinstance(error, JudgeError) else Cause.OTHER
     message = str(error) if isinstance(error, MetricError) else describe_exception(error)
     return Score.failed(_name_plugin(metric, message), cause)

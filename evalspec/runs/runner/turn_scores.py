@@ -29,14 +29,17 @@ def list_turns(exchange: Exchange) -> Iterator[Exchange]:
 def is_of_turns(metric: Metric, exchange: Exchange) -> bool:
     """Return whether a metric scores each turn. Calls that the whole sample expects are those of all turns."""
     is_script = bool(exchange.sample.turns and exchange.reply and exchange.reply.turns)
-    if metric.definition.scores_whole:
-        return False
-    return is_script and not (Need.EXPECTED_TOOLS in metric.needs and exchange.sample.expected_tools is not None)
+    of_all = Need.EXPECTED_TOOLS in metric.needs and exchange.sample.expected_tools is not None
+    return is_script and not (metric.definition.is_of_whole or of_all)
 
 
 def applies(metric: Metric, turn: Exchange) -> bool:
     """Return whether a turn says what is right, if the metric compares with that."""
-    lacks = {Need.EXPECTED: not turn.sample.references, Need.EXPECTED_TOOLS: turn.sample.expected_tools is None}
+    lacks = {
+        Need.EXPECTED: not turn.sample.references,
+        Need.EXPECTED_TOOLS: turn.sample.expected_tools is None,
+        Need.CHECKS: not turn.sample.checks,
+    }
     return not any(lacks.get(need) for need in metric.needs)
 
 

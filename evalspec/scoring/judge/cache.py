@@ -196,7 +196,7 @@ class JudgeCache:
         oldest, named = self._since.get(metric, (entry.asked, set()))
         oldest, named = min(oldest, entry.asked), named | {*models.values()}
         self._since[metric] = oldest, named
-        said = f"{oldest[:_DATE_LENGTH]} by {', '.join(sorted(named)) or 'a model that it did not name'}"
+        said = f"{oldest[:_DATE_LENGTH]}, by {', '.join(sorted(named)) or 'an unnamed model'}"
         return {**entry.learned, "judge_cached_models": models, "judge_cached": {metric: said}}
 
     def _keep_result(self, key: bytes, question: Question[T], grading: Grading, result: T) -> None:

@@ -44,7 +44,7 @@ _STATED = {"judge_models": "model", "judge_system_fingerprints": "system_fingerp
 """Fields of the fingerprint, and keys of replies. Providers often change the latter, so it is only shown."""
 
 
-class Role(Struct, frozen=True):
+class ModelRole(Struct, frozen=True):
     """What a model is asked for. `name`, `setting`: in messages. `system`: with the place of the JSON Schema."""
 
     name: str = "the judge"
@@ -52,7 +52,7 @@ class Role(Struct, frozen=True):
     system: str = _GRADE
 
 
-JUDGE = Role()
+JUDGE = ModelRole()
 
 
 class _Conversation(Struct):
@@ -90,7 +90,7 @@ class ChatClient:
         keys: KeyPlace | None = None,
         budget: Budget | None = None,
         batches: "Batches | None" = None,
-        role: Role = JUDGE,
+        role: ModelRole = JUDGE,
     ) -> None:
         self._config = config
         self._role = role

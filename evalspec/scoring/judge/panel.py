@@ -9,6 +9,7 @@ from msgspec import Struct
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.model import Cause, Score, ScoreStatus
+from evalspec.model.scores import WITHOUT
 
 
 class Panel(Struct, frozen=True):
@@ -34,14 +35,16 @@ class Panel(Struct, frozen=True):
         values = tuple(one.value for one in scores if one.value is not None)
         missing = [(name, one) for name, one in zip(self.names, scores, strict=True) if one.value is None]
         if missing and not (self.may_miss and 2 * len(values) > len(scores)):
-            name, first = missing[0]
-            return Score(first.status, None, f"{name}: {first.reason}", (), first.cause, {"panel": said})
-        value = _RULES[self.combine](values)
+            # A judge that failed may have had a value, so the metric is undefined only where all say so.
+            name, worst = next(((name, one) for name, one in missing if one.status is ScoreStatus.FAILED), missing[0])
+            status = ScoreStatus.FAILED if values else worst.status
+            return Score(status, None, f"{name}: {worst.reason}", (), worst.cause, {"panel": said})
+        value = _find_majority(values, len(scores)) if self.combine == _MAJORITY else _MEANS[self.combine](values)
         shown = ", ".join(f"{one.value:g}" for one in scores if one.value is not None)
         if value is None:
             reason = f"no value has a majority: {shown}"
             return Score(ScoreStatus.FAILED, None, reason, (), Cause.OTHER, {"panel": said})
-        left_out = f"; without {', '.join(name for name, _ in missing)}" if missing else ""
+        left_out = f"{WITHOUT}{', '.join(name for name, _ in missing)}" if missing else ""
         reason = f"{self.combine} of {counted(len(values), 'judge')}: {shown}{left_out}"
         return Score.scored(value, reason, {"panel": said}, values)
 
@@ -53,14 +56,11 @@ def form_panel(judge: JudgeConfig | None) -> Panel | None:
     return Panel(tuple(one.model for one in judge.members), judge.combine, judge.missing == "ignore")
 
 
-def _find_majority(values: Sequence[float]) -> float | None:
-    """Return the value that more than half have; None if there is none."""
+def _find_majority(values: Sequence[float], judges: int) -> float | None:
+    """Return the value that more than half of the judges have; None if there is none."""
     value, count = Counter(values).most_common(1)[0]
-    return value if 2 * count > len(values) else None
+    return value if 2 * count > judges else None
 
 
-_RULES: Mapping[str, Callable[[Sequence[float]], float | None]] = {
-    "mean": fmean,
-    "median": median,
-    "majority": _find_majority,
-}
+_MAJORITY = "majority"
+_MEANS: Mapping[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "median": median}

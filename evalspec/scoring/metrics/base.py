@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from evalspec.base.registry import Registry, near_miss
-from evalspec.model import STAGES, Direction, Exchange, Need, Score
+from evalspec.model import STAGES, Direction, Exchange, JudgePrice, Need, Score
 from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ class BuildContext(Struct, frozen=True):
 
     `services`: the judge and the embeddings of the run. `folder`: the manifest's folder, which contains user modules.
     `parameters`: the values that the manifest sets. `tools`: those that the agent has; None: not declared.
-    `environment`: the world that it acts on.
+    `environment`: the world that it acts on. `dataset`: its name; empty: unknown. `price`: of the agent's tokens; None:
+    not known.
     """
 
     cutoff: int | None
@@ -67,6 +68,8 @@ class BuildContext(Struct, frozen=True):
     parameters: Mapping[str, Value] = {}
     tools: "Tools | None" = None
     environment: "EnvironmentConfig | None" = None
+    dataset: str = ""
+    price: JudgePrice | None = None
 
 
 class MetricDefinition(Struct, frozen=True):
@@ -88,12 +91,14 @@ class MetricDefinition(Struct, frozen=True):
     """Whether every reply scores 0 or 1."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
-    scores_whole: bool = False
-    """Whether a conversation has one score, and not one for each turn."""
+    is_of_whole: bool = False
+    """Whether it scores a conversation as a whole, not turn by turn."""
     reads_environment: bool = False
     """Whether scores depend on what the manifest says about the environment."""
     reads_tools: bool = False
     """Whether scores depend on the declared tools."""
+    reads_price: bool = False
+    """Whether scores depend on what the agent's tokens cost."""
     version: int = 1
     """Increase this if the same reply may get another score, which invalidates stored scores."""
 
@@ -215,4 +220,5 @@ class Metric(Struct, frozen=True):
     def files(self) -> dict[str, str]:
         """The files that its scores depend on, relative to the manifest, by parameter."""
         given = self.settings.get("parameters", {})
-        return {one.name: given[one.name] for one in self.definition.parameters if one.is_file and one.name in given}
+        files = (one.name for one in self.definition.parameters if one.is_file)
+        return {name: given[name] for name in files if isinstance(given.get(name), str)}

@@ -19,7 +19,7 @@ _SHOWN = 3
 _LONGEST = 80
 
 
-@metric(needs={Need.EXPECTED_STATE}, is_binary=True, scores_answers=False, scores_whole=True, reads_environment=True)
+@metric(needs={Need.EXPECTED_STATE}, is_binary=True, scores_answers=False, is_of_whole=True, reads_environment=True)
 def end_state(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the world is as the sample expects after the attempt."""
     expected, world = exchange.sample.expected_state, exchange.reply.world if exchange.reply else None

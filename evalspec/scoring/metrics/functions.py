@@ -88,7 +88,7 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
         "name": function.__name__,
         "summary": inspect.cleandoc(function.__doc__ or function.__name__.replace("_", " ")).partition("\n")[0],
         "engine": function.__module__.partition(".")[0],
-        "parameters": read_parameters(function),
+        "parameters": fields["parameters"] if "parameters" in fields else read_parameters(function),
         "is_binary": function.__annotations__.get("return") in (bool, "bool"),
     }
     interpret = to_score if function.__module__.startswith("evalspec.") else to_storable_score
@@ -103,7 +103,7 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
                 raise MetricError("the agent gave no reply")
             for need in given:
                 read_needed(exchange, need)
-            too_long = _refuse_long(definition, exchange)
+            too_long = refuse_long(definition, exchange)
             if too_long is not None:
                 return too_long
             result = function(exchange, *more, **context.parameters)
@@ -115,7 +115,7 @@ def define_metric(function: Callable[..., Any], *, needs: Iterable[Need] = (), *
     return definition
 
 
-def _refuse_long(definition: MetricDefinition, exchange: Exchange) -> Score | None:
+def refuse_long(definition: MetricDefinition, exchange: Exchange) -> Score | None:
     """Return a failed score if the texts are longer than the metric reads. A score of a part would be another score."""
     most, needs, sample = definition.reads_at_most, definition.needs, exchange.sample
     if most is None:

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, Score, is_cut_off
+from msgspec import structs
+
+from evalspec.base.errors import InvalidInput
+from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, JudgeUsage, Score, Usage, is_cut_off
 from evalspec.model.exchanges import FailureCause
-from evalspec.scoring.metrics.base import MetricDefinition
+from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.functions import define_metric, metric
 
 
@@ -55,6 +58,15 @@ def _define_latencies(prefix: str, time: str, measure: Callable[[Exchange], Scor
 
 
 def _define_all() -> Iterator[MetricDefinition]:
+    yield define_metric(
+        _latency,
+        name="latency",
+        summary="Time from sending the request to the last byte of the reply, in ms.",
+        direction=Direction.LOWER,
+        bounds=(0.0, None),
+        implicit=True,
+        scores_answers=False,
+    )
     yield from _define_latencies("", "from sending the request to the last byte of the reply", _latency)
     yield from _define_latencies(
         f"{FIRST_TOKEN}.", "from sending the request to the first text of a stream", _first_token
@@ -70,6 +82,7 @@ LATENCIES = tuple(_define_all())
     direction=Direction.LOWER,
     implicit=True,
     scores_failures=True,
+    is_of_whole=True,
     scores_answers=False,
     usual_limits=(None, 0.5),
     is_binary=True,
@@ -90,6 +103,7 @@ def error_rate(exchange: Exchange) -> Score:
     direction=Direction.LOWER,
     implicit=True,
     scores_failures=True,
+    is_of_whole=True,
     scores_answers=False,
     usual_limits=(None, 0.5),
 )
@@ -105,7 +119,7 @@ def retry_rate(exchange: Exchange) -> Score:
     implicit=True,
     scores_failures=True,
     scores_answers=False,
-    scores_whole=True,
+    is_of_whole=True,
     usual_limits=(None, 0.5),
 )
 def user_error_rate(exchange: Exchange) -> Score:
@@ -125,9 +139,13 @@ def user_error_rate(exchange: Exchange) -> Score:
     return Score.scored(errors / begun, reason if errors else None, evidence={"userErrors": errors, **ended})
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
+@metric(aliases=("tokens",), direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
 def tokens_mean(exchange: Exchange) -> Score:
     """Input and output tokens of a reply, as the agent counts them."""
+    return _measure_usage(exchange, lambda usage: usage.total)
+
+
+def _measure_usage(exchange: Exchange, measure: Callable[[Usage], float]) -> Score:
     usage = exchange.reply.usage if exchange.reply else None
     unread = exchange.reply.unread_usage if exchange.reply else None
     if unread is not None:
@@ -135,7 +153,40 @@ def tokens_mean(exchange: Exchange) -> Score:
         return Score.not_applicable(reason, Cause.REPLY)
     if usage is None:
         return Score.not_applicable("the reply does not report its usage", Cause.REPLY)
-    return Score.scored(usage.total, evidence={"input": usage.input_tokens, "output": usage.output_tokens})
+    return Score.scored(measure(usage), evidence={"input": usage.input_tokens, "output": usage.output_tokens})
+
+
+def _build_cost(context: BuildContext) -> Scorer:
+    """Return the scorer of `cost`.
+
+    Raises:
+        InvalidInput: nobody says what tokens cost.
+    """
+    price = context.price
+    if price is None:
+        fix = "set spec.api.price, such as {input: 2.5, output: 10} for a million tokens each"
+        raise InvalidInput("cost needs the price of the agent's tokens", fix)
+
+    def measure(usage: Usage) -> float:
+        return price.compute_cost(JudgeUsage(**structs.asdict(usage))) or 0.0
+
+    def score(exchange: Exchange) -> Score:
+        return _measure_usage(exchange, measure)
+
+    return score
+
+
+COST = MetricDefinition(
+    name="cost",
+    summary="What the tokens of a reply cost, by spec.api.price and in its currency.",
+    engine="evalspec",
+    build=_build_cost,
+    direction=Direction.LOWER,
+    bounds=(0.0, None),
+    implicit=True,
+    scores_answers=False,
+    reads_price=True,
+)
 
 
 @metric(direction=Direction.LOWER, implicit=True, scores_answers=False)

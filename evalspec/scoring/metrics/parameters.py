@@ -15,7 +15,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Struct, UnsetType
 
-Value = str | int | float | bool | tuple[float | None, float | None]
+from evalspec.base.json_text import compute_digest
+
+Value = str | int | float | bool | tuple[float | None, float | None] | list[str] | dict[str, Any] | None
+"""What a parameter may be set to. Lists of texts and JSON objects are for metrics of evalspec and of plug-ins."""
 
 RANGE = "range"
 """The parameter of every metric: [lowest, highest] value."""
@@ -26,7 +29,16 @@ TURNS = "turns"
 RESERVED = frozenset({"name", "rubric", "labels", "scorer", "direction", RANGE, TURNS})
 """Keys of an entry that no parameter of a function can have."""
 
+_FILE = "$file:"
 _TYPES: Mapping[type, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
+_KINDS: Mapping[type, tuple[str, Mapping[str, Any]]] = {
+    **{one: (_TYPES[one], {"type": name}) for one, name in ((str, "string"), (int, "integer"), (float, "number"))},
+    bool: (_TYPES[bool], {"type": "boolean"}),
+    list: ("list of texts", {"type": "array", "items": {"type": "string"}, "minItems": 1}),
+    dict: ("JSON object", {"type": "object"}),
+}
+"""The description and the JSON Schema of the values of a type."""
+_MARK_LENGTH = 8
 _PLAIN = re.compile(r"[\w.+-]+")
 POSITIONAL = (Argument.POSITIONAL_ONLY, Argument.POSITIONAL_OR_KEYWORD)
 _DECLARABLE = "str, int, float, bool or Literal"
@@ -35,7 +47,8 @@ _DECLARABLE = "str, int, float, bool or Literal"
 class Parameter(Struct, frozen=True):
     """A parameter of a metric. `choices`: its only values, any if empty. `default`: UNSET if it must be given.
 
-    `is_file`: whether its value is the path of a file, relative to the manifest, on whose content the scores depend.
+    `is_file`: whether its value is the path of a file, relative to the manifest, on whose content the scores depend. A
+    JSON object may then be given itself or as `$file:PATH`. `explain`: returns what is wrong with a value, and a fix.
     """
 
     name: str
@@ -43,22 +56,27 @@ class Parameter(Struct, frozen=True):
     choices: tuple[Value, ...] = ()
     default: Value | UnsetType = UNSET
     is_file: bool = False
+    explain: Callable[[Any], str | None] | None = None
 
     @property
     def values(self) -> str:
         """Return a description of its values."""
-        return " | ".join(map(render_value, self.choices)) or _TYPES.get(self.type, "[lowest, highest]")
+        own = _KINDS[self.type][0] if self.type in _KINDS else "[lowest, highest]"
+        may_be_file = f" or {_FILE}PATH" if self.type is dict and self.is_file else ""
+        return " | ".join(map(render_value, self.choices)) or own + may_be_file
 
     def describe(self) -> str:
         """Return the values, and the default if there is one."""
         default = "required" if self.default is UNSET else f"default {render_value(self.default)}"
+        default = "optional" if self.default is None else default
         return f"{self.values}, {default}"
 
     def to_schema(self) -> dict[str, Any]:
         """Return the JSON Schema of its values, with the default and a description."""
-        kinds = {str: "string", int: "integer", float: "number", bool: "boolean"}
-        values = {"enum": list(self.choices)} if self.choices else {"type": kinds[self.type]}
-        default = {} if self.default is UNSET else {"default": self.default}
+        values = {"enum": list(self.choices)} if self.choices else dict(_KINDS[self.type][1])
+        if self.type is dict and self.is_file:
+            values = {"anyOf": [values, {"type": "string", "pattern": rf"^\{_FILE}"}]}
+        default = {} if self.default is UNSET or self.default is None else {"default": self.default}
         return {**values, **default, "description": self.describe()}
 
     def check(self, value: Any) -> Value:
@@ -71,15 +89,24 @@ class Parameter(Struct, frozen=True):
             return _check_range(value)
         if self.type is float and type(value) is int:
             value = float(value)
+        if self.type is dict and self.is_file and isinstance(value, str) and value.startswith(_FILE):
+            return value.removeprefix(_FILE)
         known = [type(one) is type(value) and one == value for one in self.choices]
         fits = any(known) if known else type(value) is self.type
+        if self.type is list:
+            fits = fits and bool(value) and all(isinstance(one, str) for one in value)
         if not fits or (isinstance(value, float) and not isfinite(value)):
             raise ValueError(f"{value!r} is no value of {self.name}; write {self.values}")
+        problem = self.explain(value) if self.explain else None
+        if problem:
+            raise ValueError(problem)
         checked: Value = value
         return checked
 
     def parse(self, text: str) -> Value:
         """Return the value that a column name or a key of thresholds has for this parameter.
+
+        Of a JSON object it has only a mark or the file, so that text stands for the value.
 
         Raises:
             ValueError: it is no value of the parameter.
@@ -89,6 +116,8 @@ class Parameter(Struct, frozen=True):
             return by_text[text]
         is_bare_text = self.type is str and not text.startswith('"')
         try:
+            if self.type is dict:
+                return str(json.loads(text)) if text.startswith('"') else text
             return self.check(text if is_bare_text else json.loads(text))
         except json.JSONDecodeError:
             raise ValueError(f"{text} is no value of {self.name}; write {self.values}") from None
@@ -107,6 +136,10 @@ def render_value(value: Value) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else json.dumps(value)
+    if isinstance(value, list):
+        return json.dumps(value)
+    if isinstance(value, dict):
+        return f"json-{compute_digest(value)[:_MARK_LENGTH]}"
     if isinstance(value, tuple):
         return f"[{', '.join('…' if end is None else render_value(end) for end in value)}]"
     return repr(value).removesuffix(".0")

@@ -8,11 +8,15 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from evalspec.base.errors import InvalidInput
-from evalspec.model import Cause, Exchange, Need, Score
+from evalspec.model import Cause, Exchange, Need, Sample, Score
 from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.parameters import Parameter
+
+if TYPE_CHECKING:
+    from evalspec.targets.agents.replay import Replies
 
 OVER, OTHER = "over", "other"
 """The parameter, and the key of the earlier reply in the evidence."""
@@ -38,16 +42,30 @@ _OUTCOMES: Mapping[tuple[str, str], tuple[float, str]] = {
 }
 """Score and reason by the choice with the response first, and with the earlier reply first. All others are ties."""
 
-Earlier = Mapping[str, str]
-"""The text of the earlier reply by the id of its sample."""
-
 
 @cache
-def _read_earlier(path: Path, _changed: int) -> Earlier:
+def _read_earlier(path: Path, _changed: int) -> "Replies":
     from evalspec.targets.agents.replay import load_replies
 
-    found = load_replies(path, str(path))
-    return MappingProxyType({id: one.reply.response for (_, id), one in found.items() if one.reply is not None})
+    return MappingProxyType(load_replies(path, str(path)))
+
+
+def _find_answer(earlier: "Replies", dataset: str, sample: Sample) -> str:
+    """Return the earlier answer to the question of a sample.
+
+    Raises:
+        LookupError: There is none. The message says why.
+    """
+    from evalspec.targets.agents.replay import find_reply
+
+    found = find_reply(earlier, dataset, sample.id)
+    if found is None:
+        raise LookupError("has no reply to this sample")
+    if found.reply is None or not found.has_response:
+        raise LookupError(f"has no answer to this sample{f': {found.error}' if found.error else ''}")
+    if found.answers(sample) is False:
+        raise LookupError("answers another question than the sample asks now")
+    return found.reply.response
 
 
 def _build(context: BuildContext) -> Scorer:
@@ -68,9 +86,11 @@ def _build(context: BuildContext) -> Scorer:
         return await services.grade_label(_TEMPLATE, (_FIRST, _SECOND, _TIE), fields, metric="preference")
 
     async def score(exchange: Exchange) -> Score:
-        own, other = exchange.response, earlier.get(exchange.sample.id)
-        if other is None:
-            return Score.not_applicable(f"{path.name} has no reply to this sample", Cause.DATASET)
+        own = exchange.response
+        try:
+            other = _find_answer(earlier, context.dataset, exchange.sample)
+        except LookupError as error:
+            return Score.failed(f"{path.name} {error}", Cause.DATASET)
         if own == other:
             return Score.scored(0.5, "both answers are the same", {OTHER: other, "orders": []})
         chosen = await gather(choose(exchange, own, other), choose(exchange, other, own))

@@ -59,6 +59,7 @@ _NUMBER = re.compile(
 _WORD = re.compile(rf"[{_LETTER}D]+(?:_+[{_LETTER}D]+)*(?:(?<=n)'t(?![{_LETTER}D]))?")
 _NUMBER_WITH_UNIT = re.compile(rf"(D+)[{_LETTER}]+")
 _VERSION = re.compile(r"vD+")
+_LETTERS = re.compile(f"[{_LETTER}]")
 _MIXED = re.compile(rf"D.*[{_LETTER}O]|[{_LETTER}O].*D")
 
 
@@ -77,6 +78,22 @@ def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
     if within is None or any(outline.find_enclosing(place, len(expected)) is None for place in places[1:]):
         return True, None
     return False, within
+
+
+def list_numbers(text: str) -> list[str]:
+    """Return the numbers of a text as it spells them, case-folded and with ASCII digits.
+
+    Digits after a letter with case are part of a name, such as Q3, and a power such as the one of m² is no number.
+    """
+    plain = normalise(text)
+    kinds = _kinds_of(plain)
+    spans = [match.span() for match in _NUMBER.finditer(kinds)]
+    return [
+        plain[start:end]
+        for start, end in spans
+        if ("D" in kinds[start:end] or any(0 < unicodedata.numeric(char, 0) < 1 for char in plain[start:end]))
+        and not (start and kinds[start] == "D" and _LETTERS.match(kinds[start - 1]))
+    ]
 
 
 def _is_apart(text: str, place: int) -> bool:

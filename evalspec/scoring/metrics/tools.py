@@ -147,7 +147,7 @@ def tool_argument_accuracy(exchange: Exchange) -> Score:
     return _compare(exchange, score)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
 def forbidden_tool_calls(exchange: Exchange) -> Score:
     """Number of calls of tools that the sample forbids."""
     forbidden = exchange.sample.forbidden_tools
@@ -156,7 +156,7 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
     return _count(exchange, [call.name in forbidden for call in _calls(exchange) or ()], "forbidden")
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
 def redundant_tool_calls(exchange: Exchange) -> Score:
     """Number of calls that repeat an earlier one, with the same arguments, that did not fail."""
     seen: set[tuple[str, str]] = set()
@@ -178,7 +178,7 @@ def _count(exchange: Exchange, flags: Sequence[bool], what: str) -> Score:
     return Score.scored(len(places), reason, {what: places})
 
 
-@metric(direction=Direction.LOWER, scores_answers=False)
+@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True)
 def tool_error_rate(exchange: Exchange) -> Score:
     """Share of the calls with a result that failed."""
     made = _calls(exchange)
@@ -192,7 +192,7 @@ def tool_error_rate(exchange: Exchange) -> Score:
     return Score.scored(len(failed) / len(answered), reason)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
 def steps(exchange: Exchange) -> Score:
     """How often the agent called its model for a reply."""
     count = exchange.reply.steps if exchange.reply else None
@@ -201,7 +201,7 @@ def steps(exchange: Exchange) -> Score:
     return Score.scored(count)
 
 
-@metric(is_binary=True, scores_answers=False)
+@metric(is_binary=True, scores_answers=False, is_of_whole=True)
 def steps_within_limit(exchange: Exchange) -> Score:
     """1 if the agent called its model at most `max_steps` times."""
     most = exchange.sample.max_steps
@@ -213,7 +213,7 @@ def steps_within_limit(exchange: Exchange) -> Score:
     return Score.scored(count.value <= most, None if count.value <= most else f"{count.value:g} steps of {most}")
 
 
-@metric(is_binary=True, scores_answers=False, reads_tools=True)
+@metric(is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
 def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the arguments of every call of a declared tool are valid by its schema."""
     made, declared = _calls(exchange), context.tools
@@ -229,7 +229,7 @@ def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     return Score.scored(not wrong, reason or None, {"invalid": {str(place): text for place, text in wrong.items()}})
 
 
-@metric(direction=Direction.LOWER, is_binary=True, scores_answers=False, reads_tools=True)
+@metric(direction=Direction.LOWER, is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
 def tool_hallucination(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the agent called a tool that does not exist."""
     made, declared = _calls(exchange), context.tools

@@ -27,7 +27,7 @@ class RecordedReply(Struct, frozen=True):
     """A reply, or the error of the agent, as a file has it. `line`: from 1.
 
     `asked`: the digest of the messages that the file has; None: it has none. `question_digest`, `request_digest`: as in
-    Exchange. `is_beside`: the question is beside it in the dataset.
+    Exchange. `is_beside`: the question is beside it in the dataset. `has_response`: the file has an answer, perhaps "".
     """
 
     reply: AgentReply | None
@@ -37,6 +37,7 @@ class RecordedReply(Struct, frozen=True):
     request_digest: str | None = None
     line: int | None = None
     is_beside: bool = False
+    has_response: bool = True
 
     def answers(self, sample: Sample) -> bool | None:
         """Return whether this is a reply to the question of a sample. None: the file does not say what was asked."""
@@ -107,6 +108,7 @@ def _make_recorded(fields: Mapping[str, Any], line: int) -> RecordedReply:
         fields.get("question_digest"),
         fields.get("request_digest"),
         line,
+        has_response="response" in fields,
     )
 
 

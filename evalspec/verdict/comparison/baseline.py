@@ -21,6 +21,7 @@ from evalspec.base.output_files import is_stream
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     DatasetResult,
+    PeopleScores,
     Run,
     VerdictStatus,
 )
@@ -46,6 +47,7 @@ class _Stored(Record, frozen=True, kw_only=True):
     verdict: VerdictStatus = VerdictStatus.NOT_GATED
     partial: bool = False
     datasets: tuple[StoredDataset, ...]
+    people: tuple[PeopleScores, ...] = ()
 
 
 class AcceptedLoss(Record, frozen=True):
@@ -74,12 +76,14 @@ class _Baseline(_Stored, frozen=True, kw_only=True):
 
 class Baseline(Struct, frozen=True):
     """A baseline. `run`: its scores, perhaps from the attempts of several runs. `anchor`: what it was at first; None if
-    nothing took its place. `accepted`: the loss that a person accepted with it.
+    nothing took its place. `accepted`: the loss that a person accepted with it. `people`: what people say about the
+    scores of its run; empty if it holds several runs.
     """
 
     run: Run
     anchor: Run | None = None
     accepted: Acceptance | None = None
+    people: tuple[PeopleScores, ...] = ()
 
 
 def baseline_path(manifest_folder: Path, name: str) -> Path:
@@ -108,6 +112,9 @@ def render_baseline(baseline: Baseline) -> str:
     if not any(dataset.samples for dataset in run.datasets):
         raise InvalidInput(f"run {run.id} has no scores per sample", "promote a run of `evalspec evaluate`")
     parts = ['"schemaVersion": 1', f'"kind": {render_line(KIND)}', *_render_run(run)]
+    if baseline.people:
+        said = ",\n".join(render_line(to_builtins(one)) for one in baseline.people)
+        parts.append(f'"people": [\n{said}\n]')
     if baseline.anchor is not None:
         parts.append('"anchor": {\n' + ",\n".join(_render_run(baseline.anchor)) + "\n}")
     if baseline.accepted is not None:
@@ -173,7 +180,7 @@ def build_baseline(document: Mapping[str, Any], shown_as: str) -> Baseline:
         if one is not None:
             _check_gate(one.fingerprint, shown_as, place)
     anchor = None if baseline.anchor is None else _build_run(baseline.anchor, shown_as, "anchor.datasets")
-    return Baseline(_build_run(baseline, shown_as, "datasets"), anchor, baseline.accepted)
+    return Baseline(_build_run(baseline, shown_as, "datasets"), anchor, baseline.accepted, baseline.people)
 
 
 def _build_run(stored: _Stored, shown_as: str, place: str) -> Run:

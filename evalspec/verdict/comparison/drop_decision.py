@@ -1,7 +1,7 @@
 """Decide one metric of the regression gate: whether it dropped by more than its limit, beyond noise."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
+    Basis,
     DatasetResult,
     Direction,
     RegressionOutcome,
@@ -37,6 +38,9 @@ from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 from evalspec.verdict.validity.estimates import FEW
 from evalspec.verdict.wording import render_value
 
+if TYPE_CHECKING:
+    from evalspec.verdict.correction.estimates import Corrected
+
 PASS, FAIL = VerdictStatus.PASS, VerdictStatus.FAIL
 INCOMPLETE, NOT_GATED = VerdictStatus.INCOMPLETE, VerdictStatus.NOT_GATED
 
@@ -57,7 +61,10 @@ class Matched(Struct, frozen=True):
 
 
 class Held(Struct, frozen=True):
-    """A metric of a dataset and its limit. `blocked`: why it cannot be decided, if this is known in advance."""
+    """A metric of a dataset and its limit. `blocked`: why it cannot be decided, if this is known in advance.
+
+    `people`: the difference as people see it, which then takes the place of the scores.
+    """
 
     baseline: Run
     dataset: Matched
@@ -69,6 +76,7 @@ class Held(Struct, frozen=True):
     found: Delta = field(default_factory=lambda: Delta(None, None, None, None, 0))
     paired: PairedScores | None = None
     evidence: Evidence | None = None
+    people: "Corrected | None" = None
 
     @property
     def after(self) -> DatasetResult:
@@ -125,15 +133,17 @@ def decide_drop(one: Held, policy: CiGate) -> RegressionOutcome:
     decision = _judge(one, policy)
     if decision.status is PASS and _would_break(one, policy):
         decision = _Decision(INCOMPLETE, one.dataset.lost.describe(), is_of_scores=False)
+    own = evidence if one.people is None else None
     return RegressionOutcome(
         one.after.name,
         one.metric,
         decision.status,
         found.baseline,
         found.candidate,
-        found.delta,
-        interval=evidence.estimate.interval if evidence else None,
-        p_value=evidence.adjusted if evidence else None,
+        found.delta if one.people is None else one.people.value,
+        interval=own.estimate.interval if own else one.people.interval if one.people else None,
+        p_value=own.adjusted if own else None,
+        basis=Basis.PEOPLE if one.people else None,
         pairs=found.pairs,
         reason=decision.reason,
         units=evidence.scores.count_units if evidence else 0,
@@ -188,6 +198,8 @@ def _judge(one: Held, policy: CiGate) -> _Decision:
         return _Decision(INCOMPLETE, f"no sample is scored in both runs{_describe_alone(one)}")
     if gap := _find_gap(one, policy):
         return _Decision(INCOMPLETE, gap, is_of_scores=False)
+    if one.people is not None:
+        return _weigh_people(one, one.people, policy)
     broken = one.drop > one.limit + _ROUNDING
     over = f"worse by {one.show(one.drop)}, maxDrop is {one.limit:g}"
     if one.evidence is None:
@@ -195,6 +207,22 @@ def _judge(one: Held, policy: CiGate) -> _Decision:
         within = "not worse" if one.drop <= 0 else f"within maxDrop {one.limit:g}"
         return _Decision(FAIL, f"{over}{how}") if broken else _Decision(PASS, f"{within}{how}")
     return _weigh(one, one.evidence, policy, over if broken else None)
+
+
+def _weigh_people(one: Held, people: "Corrected", policy: CiGate) -> _Decision:
+    """Decide by the difference as people see it: a drop beyond the limit fails if all of its interval is beyond."""
+    better = sign_of(one.after.metrics[one.metric].direction)
+    drop, *ends = (-better * value for value in (people.value, *people.interval))
+    least, largest = (drop, drop) if policy.alpha is None else (min(ends), max(ends))
+    said = f"people see a {one.change} of {one.show(drop)}" if drop > 0 else "people see it no worse"
+    said += f" ({one.show(least)} to {one.show(largest)}), the judge {one.show(one.drop + 0.0)}"
+    if least > one.limit + _ROUNDING:
+        return _Decision(FAIL, f"{said}; maxDrop is {one.limit:g}")
+    if largest <= one.limit + _ROUNDING:
+        return _Decision(PASS, f"{said}; a larger one than {one.limit:g} is excluded", proven=True)
+    if policy.regression is RegressionRule.NOT_WORSE:
+        return _Decision(INCOMPLETE, f"{said}; maxDrop {one.limit:g} is not excluded")
+    return _Decision(PASS, f"{said}; not beyond maxDrop {one.limit:g} with confidence")
 
 
 def _weigh(one: Held, evidence: Evidence, policy: CiGate, broken: str | None) -> _Decision:

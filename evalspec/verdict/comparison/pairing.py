@@ -15,6 +15,7 @@ Pair = tuple[SampleResult, SampleResult]
 """One sample in the baseline and in the candidate."""
 
 _COSTS = ("latency_", "tokens_")
+_PLAIN_COSTS = ("latency", "cost")
 _ABSENT = Score.skipped("not in this run")
 LOST = (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE)
 """Statuses in one run that count as lost if the other has a score. Skipped metrics do not: they were not requested."""
@@ -172,7 +173,7 @@ def sign_of(direction: Direction) -> int:
 
 def is_cost(metric: str, statistic: str) -> bool:
     """Return whether a metric measures the cost of a reply, not its quality. Costs vary between identical replies."""
-    return statistic != "mean" or metric.startswith(_COSTS)
+    return statistic != "mean" or metric.startswith(_COSTS) or metric in _PLAIN_COSTS
 
 
 def common_metrics(baseline: DatasetResult, candidate: DatasetResult) -> Mapping[str, str]:

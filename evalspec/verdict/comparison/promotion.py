@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput
-from evalspec.model import DatasetResult, Run, SampleStatus
+from evalspec.model import DatasetResult, PeopleScores, Run, SampleStatus
 from evalspec.model.fingerprints import Repeats
 from evalspec.verdict.comparison.baseline import (
     Acceptance,
@@ -52,21 +52,24 @@ def refuse_stopped(run: Run) -> None:
         raise InvalidInput(f"run {run.id} stopped before all scores, so it cannot become a baseline", fix)
 
 
-def promote(run: Run, over: Baseline | None, reason: str | None, at: str) -> Baseline:
+def promote(
+    run: Run, over: Baseline | None, reason: str | None, at: str, people: tuple[PeopleScores, ...] = ()
+) -> Baseline:
     """Return the baseline of a run that takes the place of another one, whose anchor it keeps.
 
     `reason`: why the run becomes the anchor itself, so that its losses are accepted; None if it does not. `at`: when.
+    `people`: what people say about the scores of the run.
     """
     anchor = None if over is None else over.anchor or over.run
     accepted = None if over is None else over.accepted
     if anchor is None or anchor.id == run.id:
-        return Baseline(run, accepted=accepted)
+        return Baseline(run, accepted=accepted, people=people)
     if reason is None:
-        return Baseline(run, anchor, accepted)
+        return Baseline(run, anchor, accepted, people)
     losses = [
         AcceptedLoss(dataset, metric, before, after) for dataset, metric, before, after in list_losses(anchor, run)
     ]
-    return Baseline(run, None, Acceptance(at, reason, anchor.id, tuple(losses)))
+    return Baseline(run, None, Acceptance(at, reason, anchor.id, tuple(losses)), people)
 
 
 def list_losses(anchor: Run, run: Run) -> list[tuple[str, str, float, float]]:
@@ -107,7 +110,7 @@ def add_run(baseline: Baseline, run: Run) -> Baseline:
     partial = baseline.run.partial or run.partial
     anchor = baseline.anchor or (baseline.run if count_attempts(baseline.run) >= ENOUGH_ATTEMPTS else None)
     pool = replace(baseline.run, datasets=datasets, fingerprint=fingerprint, partial=partial)
-    return replace(baseline, run=pool, anchor=anchor)
+    return replace(baseline, run=pool, anchor=anchor, people=())
 
 
 def _list_unequal(baseline: Run, run: Run) -> Iterator[str]:

@@ -15,12 +15,14 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     ComparedWith,
     DatasetResult,
+    PeopleScores,
     RegressionOutcome,
     Run,
     SampleStatus,
     Score,
     VerdictStatus,
 )
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.fingerprints import Fingerprint, SelectionDigest
 from evalspec.model.verdicts import RegressionRule
 from evalspec.verdict.comparison.baseline import Baseline
@@ -55,13 +57,15 @@ def decide_regressions(
     *,
     removed: Mapping[str, Collection[str]] | None = None,
     only: Collection[OutcomeKey] | None = None,
+    people: Sequence[PeopleScores] = (),
 ) -> tuple[RegressionOutcome, ...]:
     """Return the outcome of each maxDrop, by dataset and metric, then of new failures, then of the anchor.
 
     `datasets` and `fingerprint` belong to the run that is compared with the baseline. The p-values are one-sided and
     adjusted over all metrics. `removed`: ids of samples that are gone from the files of the datasets, by dataset; None:
     those that the run lacks.
-    `only`: the outcomes to decide, by their key; None for all.
+    `only`: the outcomes to decide, by their key; None for all. `people`: what people say about the scores of the run,
+    which decides where they say something about the baseline too.
     """
     candidate = Run(id="", datasets=tuple(datasets), fingerprint=fingerprint)
     matched = [
@@ -69,6 +73,8 @@ def decide_regressions(
         for dataset in datasets
     ]
     families = _choose(_hold_all(baseline.run, candidate, matched, policy), ComparedWith.BASELINE, only)
+    if people and baseline.people and policy.judge.correct is not JudgeCorrection.OFF:
+        families = _ask_people(families, policy, baseline.people, people)
     # What cannot be ruled out is a matter of the baseline alone: the anchor is there for drops.
     of_anchor = policy.model_copy(update={"regression": RegressionRule.DROP, "new_failures": None, "max_removed": 1.0})
     anchored: list[list[Held]] = []
@@ -77,7 +83,7 @@ def decide_regressions(
         anchored = _hold_all(baseline.anchor, candidate, old, of_anchor)
     is_shared = policy.regression is RegressionRule.DROP and any(one.paired for family in anchored for one in family)
     anchored = _choose(anchored, ComparedWith.ANCHOR, only)
-    outcomes = _decide_all(families, policy, 1 - ANCHOR_SHARE if is_shared else 1.0)
+    outcomes = _decide_all(families, policy, (1 - ANCHOR_SHARE if is_shared else 1.0) * _share_of_scores(families))
     if only is None:
         outcomes += list_unmeasured(baseline.run, candidate, policy)
     if policy.new_failures is not None:
@@ -91,6 +97,44 @@ def decide_regressions(
 def _hold_all(baseline: Run, candidate: Run, matched: Sequence[Matched], policy: CiGate) -> list[list[Held]]:
     """Return the metrics with a maxDrop by dataset, with the scores of both runs."""
     return [[pair_held(one, policy) for one in _hold(baseline, candidate, dataset, policy)] for dataset in matched]
+
+
+def _ask_people(
+    families: Sequence[Sequence[Held]],
+    policy: CiGate,
+    before: Sequence[PeopleScores],
+    after: Sequence[PeopleScores],
+) -> list[list[Held]]:
+    """Return the metrics with the difference as people see it, where both runs have enough of their labels.
+
+    Each has an equal part of the significance level of all.
+    """
+    from evalspec.verdict.correction.differences import correct_difference
+
+    old, new = ({(one.dataset, one.metric): one for one in side} for side in (before, after))
+    asked = [one for family in families for one in family if (one.after.name, one.metric) in old.keys() & new.keys()]
+    confidence = 1 - 2 * (policy.alpha or 0.05) / max(1, sum(map(len, families)))
+    found = []
+    for family in families:
+        kept = []
+        for one in family:
+            bounds = one.after.metrics[one.metric].bounds
+            key = one.after.name, one.metric
+            if one not in asked or one.blocked or one.skipped or one.statistic != "mean" or bounds is None:
+                kept.append(one)
+                continue
+            said = correct_difference(
+                one.dataset.pairs.both, one.metric, bounds, (old[key], new[key]), one.after.cluster, confidence
+            )
+            kept.append(one if isinstance(said, str) else replace(one, people=said, paired=None))
+        found.append(kept)
+    return found
+
+
+def _share_of_scores(families: Sequence[Sequence[Held]]) -> float:
+    """Return the part of the significance level that is left to metrics whose scores decide."""
+    every = [one for family in families for one in family]
+    return sum(one.people is None for one in every) / max(1, len(every)) or 1.0
 
 
 def _choose(

@@ -45,8 +45,10 @@ class Kappa(Struct, frozen=True):
 def measure_kappa(
     judged: Sequence[float], people: Sequence[float], bounds: tuple[float, float], confidence: float = 0.95
 ) -> Kappa:
-    """Return the weighted kappa of the scores of the same replies. `bounds`: range of the scores."""
+    """Return the weighted kappa of the scores of the same replies, in any order. `bounds`: range of the scores."""
     import numpy as np
+
+    judged, people = zip(*sorted(zip(judged, people, strict=True)), strict=True) if judged else ((), ())
 
     low, high = bounds
     first, second = ((np.array(values, np.float64) - low) / (high - low) for values in (judged, people))

@@ -6,6 +6,7 @@ flatter it.
 """
 
 import random
+import shlex
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -202,4 +203,5 @@ def _list_notes(pairs: Sequence[Pair], limit: Threshold, kind: Cut, *, is_plain:
     if len(pairs) < FEWEST_LABELS:
         yield f"{counted(len(pairs), 'label')} cannot choose a threshold; {FEWEST_LABELS} can"
     elif len({limit.holds(one.people) for one in pairs}) > 1:
-        yield "labels that choose a threshold no longer calibrate it: run `evalspec labels use`, and label others"
+        use = f"`evalspec labels use latest --metric {shlex.quote(limit.metric)} --for threshold`"
+        yield f"labels that choose a threshold no longer calibrate it: if you take it from these, run {use}"

@@ -11,8 +11,9 @@ from math import comb
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted
-from evalspec.model import Basis, Controls, DatasetResult, RegressionOutcome, Threshold, VerdictStatus
+from evalspec.model import Basis, Controls, DatasetResult, RegressionOutcome, Score, Threshold, VerdictStatus
 from evalspec.model.fingerprints import JudgeDigest
+from evalspec.model.scores import WITHOUT
 
 FEWEST = 3
 """Pairs of good and bad cases without which no judge can pass: the smallest p-value of two pairs is 1/6."""
@@ -97,22 +98,31 @@ def list_control_notes(controls: Sequence[Controls]) -> Iterator[str]:
 
 
 def list_panel_notes(judge: JudgeDigest | None, datasets: Sequence[DatasetResult]) -> Iterator[str]:
-    """Yield for each metric that a panel has scored how far its judges agree, and how many scores lack one."""
+    """Yield for each metric that a panel has scored how far its judges agree, and which judges gave no score."""
     if judge is None or not judge.panel:
         return
     from evalspec.verdict.stats.agreement import compute_interval_alpha
 
-    size = 1 + len(judge.panel)
+    names = [judge.model, *(one.model for one in judge.panel)]
     for dataset in datasets:
-        grades: dict[str, list[tuple[float, ...]]] = {}
+        scores: dict[str, list[Score]] = {}
         attempts = (attempt for sample in dataset.samples for attempt in sample.attempts or (sample,))
         for attempt in attempts:
             for metric, score in attempt.scores.items():
                 if score.repeats:
-                    grades.setdefault(metric, []).append(score.repeats)
-        for metric, found in grades.items():
-            alpha = compute_interval_alpha(found)
+                    scores.setdefault(metric, []).append(score)
+        for metric, found in scores.items():
+            alpha = compute_interval_alpha([one.repeats for one in found])
             said = "unknown, because all grades are equal" if alpha is None else f"{alpha:.2f}"
-            few = sum(len(one) < size for one in found)
-            missing = f"; {counted(few, 'score')} without one of them" if few else ""
-            yield f"{dataset.name}: {metric}: agreement of the {size} judges (Krippendorff's alpha): {said}{missing}"
+            silent = _name_silent(names, found)
+            who = "judges that answered" if silent else f"{len(names)} judges"
+            yield f"{dataset.name}: {metric}: agreement of the {who} (Krippendorff's alpha): {said}{silent}"
+
+
+def _name_silent(names: Sequence[str], scores: Sequence[Score]) -> str:
+    """Return which judges of a panel gave no score on how many replies; empty if all did."""
+    if all(len(one.repeats) == len(names) for one in scores):
+        return ""
+    left_out = Counter(name for one in scores for name in (one.reason or "").rpartition(WITHOUT)[2].split(", "))
+    silent = [f"{name} on {left_out[name]:,}" for name in dict.fromkeys(names) if left_out[name]]
+    return f"; no score from {', '.join(silent) or 'one of them on some'} of {counted(len(scores), 'reply', 'replies')}"

@@ -1,5 +1,7 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
+import math
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -162,7 +164,8 @@ def consult(
 def _list_doubts(
     found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
-    label = f"`evalspec label RUN --metric '{found.metric}' --random 50`, then `evalspec rescore RUN`"
+    metric = shlex.quote(found.metric)
+    label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
         why = agreement.reason if agreement else NO_LABELS
         yield f"ciGate.judge requires people's labels, and {why}: {label}"
@@ -171,7 +174,10 @@ def _list_doubts(
         if kappa is None:
             yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
         elif kappa < policy.min_agreement:
-            yield f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
+            low = f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
+            may_reach = agreement is not None and (agreement.kappa or 0.0) >= policy.min_agreement
+            more = f"label more replies: `evalspec label latest --metric {metric} --new`"
+            yield f"{low}: {more if may_reach else 'improve the prompt of the judge, or use another judge'}"
     alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
     if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
         yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
@@ -200,11 +206,32 @@ def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opi
 
 
 def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, confidence: float) -> Corrected:
-    """Return the mean of labels whose number depends on them, with the interval that holds whenever they end."""
+    """Return the mean of labels whose number depends on them, with the interval that holds whenever they end.
+
+    Replies that are as they were when labelled are a part, and the others another one. Without labels, a part may have
+    any score. The parts share the chance of an error.
+    """
+    groups = opinions.groups or [False] * len(opinions.people)
+    labelled = [group for group, said in zip(groups, opinions.people, strict=True) if said is not None]
+    parts = {
+        group: [one for one, other in zip(scores, labelled, strict=True) if other == group] for group in {*labelled}
+    }
+    sizes = {group: sum(other == group for other in groups) for group in parts}
+    total, known = len(groups), sum(sizes.values())
+    level = (1 - confidence) / len(parts)
+    found = [(sizes[group] / total, *_follow_sequence(own, opinions.bounds, level)) for group, own in parts.items()]
+    unknown = [(total - known) / total * bound for bound in opinions.bounds]
+    value, low, high = (math.fsum(share * one[place] for share, *one in found) for place in range(3))
+    ends = value + unknown[0], value + unknown[1]
+    return Corrected(value * total / known, ends, total - known, 0, (low + unknown[0], high + unknown[1]), SEQUENCE)
+
+
+def _follow_sequence(
+    scores: Sequence[PeopleScore], bounds: tuple[float, float], level: float
+) -> tuple[float, float, float]:
+    """Return the mean of scores in the order of their draw, and the ends of its confidence sequence."""
     ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
-    value = sum(ordered) / len(ordered)
-    interval = compute_confidence_sequence(ordered, opinions.bounds, 1 - confidence)[-1]
-    return Corrected(value, (value, value), 0, 0, interval, SEQUENCE)
+    return math.fsum(ordered) / len(ordered), *compute_confidence_sequence(ordered, bounds, level)[-1]
 
 
 def _say_few(count: int) -> str:

@@ -1,10 +1,20 @@
-"""promptfoo's asserts: which of them say what the right answer is, and which metric is the counterpart of each."""
+"""promptfoo's asserts: which of them are checks, which say what the right answer is, and the metric that each has.
 
+Checks keep promptfoo's defaults: case counts unless the name has an `i`, nothing is trimmed but the parts of a text
+with commas, `not-` turns a check round, and a set of asserts counts as one.
+"""
+
+import csv
+import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import yaml
 from msgspec import Struct
+
+from evalspec.base.json_schema import find_schema_problems
+from evalspec.base.patterns import explain_bad_pattern
 
 _ANSWERS = {
     "equals": "exact_match",
@@ -26,17 +36,17 @@ _METRICS = {
     "answer-relevance": "answer_relevancy",
     "context-faithfulness": "faithfulness",
     "context-relevance": "context_precision",
-    "latency": "a threshold on latency_p95",
 }
 """Asserts that need no answer, with their counterpart."""
 
 _ALTERNATIVES = ("contains-any", "icontains-any")
-_IN_CELL = re.compile(r"\s*([a-z][a-z-]*)(?:\([^)]*\))?\s*:\s*(.*)", re.DOTALL)
+_IN_CELL = re.compile(r"\s*([a-z][a-z-]*)(?:\(([\d.]*)[^)]*\))?\s*(?::\s*(.*))?", re.DOTALL)
 _OF_CELLS = frozenset((*_ANSWERS, *_METRICS)) | {
     "contains-all",
     "icontains-all",
     "contains-json",
     "is-json",
+    "latency",
     "javascript",
     "python",
     "fn",
@@ -57,11 +67,29 @@ _TEMPLATE = ("{{", "{%", "{#", "file://")
 
 
 class Verdicts(Struct, frozen=True):
-    """The right answers of a test. `kind`: the assert that gave them. `others`: the types of all other asserts."""
+    """The right answers and the checks of a test.
+
+    `kind`: the assert that gave the answers. `checked`: the types of the asserts that are checks. `others`: of those
+    that are neither.
+    """
 
     answers: tuple[str, ...] = ()
     kind: str = ""
     others: tuple[str, ...] = ()
+    checks: tuple[dict[str, Any], ...] = ()
+    checked: tuple[str, ...] = ()
+
+
+class _Assert(Struct, frozen=True):
+    """An assert outside of its set. `weight`: None if it cannot count alone, because the set has a threshold."""
+
+    kind: str
+    fields: Mapping[str, Any] = {}
+    weight: float | None = 1.0
+
+    @property
+    def value(self) -> Any:
+        return self.fields.get("value")
 
 
 def find_counterpart(kind: str) -> str:
@@ -75,40 +103,168 @@ def has_answer(kind: Any) -> bool:
 
 
 def choose_answers(asserts: Iterable[Any], variables: Mapping[str, Any]) -> Verdicts:
-    """Return the right answers of a test.
+    """Return the right answers and the checks of a test.
 
-    Several asserts must all hold, but evalspec's right answers are alternatives. So one assert gives the answers, and
-    the others are reported.
+    Several asserts must all hold, but evalspec's right answers are alternatives. So one assert gives the answers. Those
+    that are neither an answer nor a check are reported.
     """
     flat = list(_flatten(asserts))
-    given = [(kind, answers) for kind, value in flat if (answers := _find_answers(kind, value, variables))]
-    if not given:
-        return Verdicts(others=tuple(kind for kind, _ in flat))
+    checks = [(one.kind, find_check(one, variables)) for one in flat]
     order = list(_ANSWERS)
-    kind, answers = min(given, key=lambda one: order.index(one[0]))
-    others = [other for other, value in flat if _find_answers(other, value, variables) != answers]
-    return Verdicts(answers, kind, tuple(others))
+    given = [(one.kind, answers) for one in flat if (answers := _find_answers(one.kind, one.value, variables))]
+    kind, answers = min(given, key=lambda one: order.index(one[0])) if given else ("", ())
+    others = [
+        one.kind
+        for one, (_, check) in zip(flat, checks, strict=True)
+        if check is None and not (answers and _find_answers(one.kind, one.value, variables) == answers)
+    ]
+    found = [(kind, check) for kind, check in checks if check is not None]
+    return Verdicts(answers, kind, tuple(others), tuple(one for _, one in found), tuple(kind for kind, _ in found))
 
 
-def _flatten(asserts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+def _flatten(asserts: Iterable[Any], share: float | None = 1.0) -> Iterator[_Assert]:
+    """Yield the asserts, also those of sets. `share`: the weight of each unit of their own weights."""
     for one in asserts:
         if not isinstance(one, Mapping):
-            yield "an assert that is no mapping", None
-        elif isinstance(one.get("assert"), list):
-            yield from _flatten(one["assert"])
+            yield _Assert("an assert that is no mapping")
+            continue
+        weight = _find_weight(one)
+        counted = None if share is None or weight is None else share * weight
+        if isinstance(one.get("assert"), list):
+            inner = [_find_weight(part) for part in one["assert"] if isinstance(part, Mapping)]
+            total = sum(part or 0 for part in inner)
+            counts = counted is not None and total and one.get("threshold") is None
+            yield from _flatten(one["assert"], counted / total if counts and counted is not None else None)
         else:
-            yield str(one.get("type", "an assert without a type")), one.get("value")
+            yield _Assert(str(one.get("type", "an assert without a type")), one, counted)
+
+
+def _find_weight(one: Mapping[str, Any]) -> float | None:
+    """Return the weight of an assert; None if it is no weight. One that is only a metric counts nothing."""
+    weight = 0 if one.get("metricOnly") else one.get("weight", 1)
+    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
+    return float(weight) if is_number and 0 <= weight < float("inf") else None
 
 
 def _find_answers(kind: str, value: Any, variables: Mapping[str, Any]) -> tuple[str, ...]:
     if kind not in _ANSWERS:
         return ()
     if kind in _ALTERNATIVES and isinstance(value, str):
-        value = [part.strip() for part in value.split(",")]
+        value = _split_text(value)
     values = value if isinstance(value, list) and (kind in _ALTERNATIVES or len(value) == 1) else [value]
     texts = [fill_in(one, variables) for one in values if isinstance(one, str | int | float)]
     complete = [text for text in texts if text is not None and text.strip()]
     return tuple(complete) if len(complete) == len(values) else ()
+
+
+def find_check(one: _Assert, variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the check that an assert is, as a line of a dataset spells it; None if there is none."""
+    kind = one.kind.removeprefix("not-")
+    convert = _CHECKS.get(kind)
+    if convert is None or one.weight is None or any(one.fields.get(key) for key in _OWN_CODE):
+        return None
+    found = convert(kind, one.fields, variables)
+    if found is None:
+        return None
+    others = {"weight": one.weight} if one.weight != 1 else {}
+    return found | others | ({"negate": True} if kind != one.kind else {})
+
+
+_OWN_CODE = ("transform", "contextTransform", "normalizeUnicode")
+"""Keys that change the answer before an assert sees it."""
+_OTHER_DIALECT = re.compile(r'"(?:format|dependencies|additionalItems|\$recursiveRef|\$id)":')
+"""Keywords that promptfoo's JSON Schemas check, and that mean something else or nothing here."""
+
+_Convert = Callable[[str, Mapping[str, Any], Mapping[str, Any]], dict[str, Any] | None]
+
+
+def _find_text(fields: Mapping[str, Any], variables: Mapping[str, Any]) -> str | None:
+    value = fields.get("value")
+    is_text = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return (fill_in(value, variables) or None) if is_text else None
+
+
+def _to_contains(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    text = _find_text(fields, variables)
+    return None if text is None else {"name": "contains", "value": text} | _find_case(kind)
+
+
+def _to_contains_several(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    value = fields.get("value")
+    values = _split_text(value) if isinstance(value, str) else value
+    if not isinstance(values, list) or not values:
+        return None
+    texts = [_find_text({"value": one}, variables) for one in values]
+    if None in texts:
+        return None
+    name = "contains_any" if kind.endswith("any") else "contains_all"
+    return {"name": name, "values": texts} | _find_case(kind)
+
+
+def _find_case(kind: str) -> dict[str, Any]:
+    return {"ignore_case": True} if kind.startswith("i") else {}
+
+
+def _split_text(text: str) -> list[str]:
+    """Return the parts between commas, which quotes may protect."""
+    (parts,) = csv.reader([text.replace("\n", " ")], skipinitialspace=True)
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _to_starts_with(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    text = _find_text(fields, variables)
+    return None if text is None else {"name": "starts_with", "value": text}
+
+
+def _to_matches(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    pattern = _find_text(fields, variables)
+    return None if pattern is None or explain_bad_pattern(pattern) else {"name": "matches", "pattern": pattern}
+
+
+def _to_equals(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    value = fields.get("value")
+    if isinstance(value, dict | list):
+        return {"name": "json_schema", "schema": {"const": value}}
+    text = _find_text(fields, variables)
+    if text is None:
+        return None
+    literal = re.escape(text).replace("\\ ", " ")
+    return {"name": "matches", "pattern": rf"\A{literal}\Z"}
+
+
+def _to_json(kind: str, fields: Mapping[str, Any], _variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    within = {"within": "text"} if kind == "contains-json" else {}
+    schema = fields.get("value")
+    if isinstance(schema, str) and schema and not any(mark in schema for mark in _TEMPLATE):
+        try:
+            schema = yaml.safe_load(schema)
+        except yaml.YAMLError:
+            return None
+    if schema is None or schema == "" or schema is True:
+        return {"name": "valid_json"} | within
+    if not isinstance(schema, dict):
+        return None
+    plain = {key: value for key, value in schema.items() if key != "$schema"}
+    if find_schema_problems(plain) or _OTHER_DIALECT.search(json.dumps(plain)):
+        return None
+    return {"name": "json_schema", "schema": plain} | within
+
+
+def _to_limit(kind: str, fields: Mapping[str, Any], _variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    limit = fields.get("threshold")
+    is_number = isinstance(limit, int | float) and not isinstance(limit, bool) and abs(limit) < float("inf")
+    return {"name": kind, "threshold": limit} if is_number else None
+
+
+_CHECKS: Mapping[str, _Convert] = {
+    **dict.fromkeys(("contains", "icontains"), _to_contains),
+    **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _to_contains_several),
+    "starts-with": _to_starts_with,
+    "regex": _to_matches,
+    "equals": _to_equals,
+    **dict.fromkeys(("is-json", "contains-json"), _to_json),
+    **dict.fromkeys(("latency", "cost"), _to_limit),
+}
 
 
 def fill_in(value: Any, variables: Mapping[str, Any]) -> str | None:
@@ -126,8 +282,11 @@ def substitute(text: str, variables: Mapping[str, Any]) -> str:
 def parse_cell_assert(cell: str) -> dict[str, Any]:
     """Return the assert that a cell of the column `__expected` spells; a text without a type has to be equal."""
     typed = _IN_CELL.fullmatch(cell)
-    if typed and typed[1].removeprefix("not-") in _OF_CELLS:
-        return {"type": typed[1], "value": typed[2].strip()}
-    if cell.strip() in _OF_CELLS:
-        return {"type": cell.strip()}
-    return {"type": "equals", "value": cell}
+    if typed is None or typed[1].removeprefix("not-") not in _OF_CELLS:
+        return {"type": "equals", "value": cell}
+    value = {} if typed[3] is None else {"value": typed[3].strip()}
+    return {"type": typed[1]} | value | ({"threshold": float(typed[2])} if _is_number(typed[2]) else {})
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and re.fullmatch(r"\d+(\.\d+)?", text) is not None

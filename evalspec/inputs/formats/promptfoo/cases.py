@@ -20,6 +20,7 @@ from evalspec.inputs.formats.promptfoo.listing import read_tests
 from evalspec.model import Sample
 
 _OWN = frozenset({"description", "providers", "provider", "prompts"})
+_OF_A_TEST = "the threshold of a test"
 _NAMED = ("id", "tags")
 """Keys of the metadata that are fields of a sample."""
 
@@ -35,7 +36,8 @@ def _adapt(test: dict[str, Any]) -> dict[str, Any]:
     metadata = own if isinstance(own, dict) else {}
     named = {key: metadata[key] for key in _NAMED if key in metadata}
     rest = {key: value for key, value in metadata.items() if key not in _NAMED}
-    answers = {"answers": list(verdicts.answers)} if verdicts.answers else {}
+    answers: dict[str, Any] = {"answers": list(verdicts.answers)} if verdicts.answers else {}
+    answers |= {"checks": list(verdicts.checks)} if verdicts.checks else {}
     return kept | named | ({"metadata": rest} if rest else {}) | answers
 
 
@@ -44,6 +46,7 @@ FORM = RecordForm(
         "id": ("id",),
         "input": nest("vars", (*QUESTIONS, "message", "text")),
         "expected": ("answers",),
+        "checks": ("checks",),
         "context": tuple(f"vars.{name}" for name in CONTEXTS),
         "tags": ("tags",),
         "metadata": ("metadata",),
@@ -57,20 +60,26 @@ def read_promptfoo(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
     """Yield a sample per test and per combination of its lists of variables. Asserts without an answer are listed."""
     kinds: Counter[str] = Counter()
     used: Counter[str] = Counter()
+    checked: Counter[str] = Counter()
 
     def count(rows: Iterator[FileRow]) -> Iterator[FileRow]:
         for row in rows:
             if isinstance(row.value, dict):
                 verdicts = choose_answers(row.value.get("assert") or (), row.value.get("vars") or {})
                 kinds.update(verdicts.others)
+                kinds.update([_OF_A_TEST] if row.value.get("threshold") is not None else [])
+                checked.update(verdicts.checked)
                 used.update([verdicts.kind] if verdicts.kind else [])
             yield row
 
     yield from FORM.read_from(count(read_tests(source, notes)), source, notes)
-    notes.warnings.extend(_list_asserts(used, kinds, source.shown_as))
+    notes.warnings.extend(_list_asserts(used, checked, kinds, source.shown_as))
 
 
-def _list_asserts(used: Counter[str], kinds: Counter[str], shown_as: str) -> Iterator[Problem]:
+def _list_asserts(used: Counter[str], checked: Counter[str], kinds: Counter[str], shown_as: str) -> Iterator[Problem]:
+    if checked:
+        named = ", ".join(f"{kind} ({count})" for kind, count in checked.items())
+        yield Problem(f"asserts read as checks: {named}", "set limits on checks or checks_all", shown_as)
     if used:
         named = ", ".join(f"{kind} ({count}, checked by {find_counterpart(kind)})" for kind, count in used.items())
         yield Problem(f"asserts read as the right answers: {named}", "list these metrics in the manifest", shown_as)
@@ -104,7 +113,7 @@ def _complete(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
 WRITER = Writer(
     FORM,
     {"id": "metadata.id", "input": "vars.question", "tags": "metadata.tags"},
-    omits=("expected",),
+    omits=("expected", "checks"),
     complete=_complete,
 )
 list_losses = WRITER.list_losses
