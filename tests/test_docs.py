@@ -42,6 +42,7 @@ SECTIONS = {
     "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": judge_schema.JudgeConfig,
     "spec.evaluation.judge.price": judge_schema.PriceConfig,
+    "spec.evaluation.user": judge_schema.UserConfig,
     "spec.evaluation.limits": judge_schema.LimitsConfig,
     "spec.evaluation.judge.panel": judge_schema.PanelMember,
     "spec.evaluation.judge.pace": judge_schema.JudgePace,
@@ -67,6 +68,7 @@ WITHOUT_A_TABLE = {
     Lenient,
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
+    judge_schema.ModelConfig,
     judge_schema.KeyCommand,  # in the row of `apiKey`
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
