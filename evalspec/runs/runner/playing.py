@@ -1,7 +1,7 @@
 """Conversations whose user a model plays, from a goal in place of a script.
 
 The model answers with a JSON object, so that it alone can end a conversation: no text of the agent is ever read as a
-mark of the end. All that it reads is JSON too, of which the agent's texts are data.
+mark of the end. All that it reads is JSON too, and the agent's texts are strings in it.
 """
 
 import re

@@ -11,7 +11,7 @@ from evalspec.runs.runner.conversing import list_messages
 from evalspec.scoring.metrics.base import Metric
 
 
-def tell(exchange: Exchange) -> Exchange:
+def add_script(exchange: Exchange) -> Exchange:
     """Return the exchange with what its simulated user said as the script of its sample."""
     said = [turn.user for turn in exchange.reply.turns] if exchange.reply else []
     told = exchange.sample.as_told(said)
