@@ -63,7 +63,7 @@ _ADDRESSES = {
     "localhost:8321": "SERVICE",
 }
 """Addresses that pages have, and the variable with the address of the stand-in that is used instead."""
-_OWN_PORTS = re.compile(r"\b(8917|8918|8921)\b")
+_OWN_PORTS = re.compile(r"\b(8917|8918|8921|8923)\b")
 """Ports on which manifests of this repository start an agent. A free one is used instead."""
 
 _PROGRAMS = {

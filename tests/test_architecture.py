@@ -299,7 +299,7 @@ IMPORTED = {
     ("report", "-o", "report.html"): 632,
     ("show", "s"): 605,
     ("compare", "latest", "latest"): 664,
-    ("plan", "agent.yaml"): 724,
+    ("plan", "agent.yaml"): 763,
     ("rescore", "latest", "agent.yaml"): 682,
     ("score", "qrels.txt", "run.txt", "-m", "recall"): 304,
     ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 419,

@@ -8,18 +8,22 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from msgspec import UNSET
 
+from evalspec.base import json_matching
 from evalspec.base.errors import ExitCode
 from evalspec.cli.commands import COMMANDS
 from evalspec.cli.main import group
 from evalspec.inputs.manifest import (
     agent_schema,
     dataset_schema,
+    environment_schema,
     gate_schema,
     judge_schema,
     metric_schema,
     retriever_schema,
     schema,
+    tool_schema,
 )
 from evalspec.inputs.manifest.fields import Extensible, Lenient, ManifestModel
 from evalspec.model import Need
@@ -56,6 +60,9 @@ SECTIONS = {
     "http.search.response": retriever_schema.HitQueries,
     "http.ingest": retriever_schema.HttpIngest,
     "http.delete": retriever_schema.HttpCall,
+    "spec.evaluation.environment": environment_schema.EnvironmentConfig,
+    "environment.state and environment.reset": environment_schema.WorldCall,
+    "spec.evaluation.tools": tool_schema.DeclaredTool,
     "spec.evaluation.datasets[]": dataset_schema.DatasetConfig,
     "metrics[]": metric_schema.MetricEntry,
     "thresholds": metric_schema.Limit,
@@ -69,6 +76,7 @@ WITHOUT_A_TABLE = {
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
     judge_schema.ModelConfig,
+    tool_schema.ToolHints,  # in the row of `annotations`
     judge_schema.KeyCommand,  # in the row of `apiKey`
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
@@ -105,7 +113,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def shown_default(field) -> str:
     if field.is_required():
         return "required"
-    if field.default_factory or field.default is None or isinstance(field.default, ManifestModel):
+    if field.default_factory or field.default in (None, UNSET) or isinstance(field.default, ManifestModel):
         return "–"
     if isinstance(field.default, str):
         return f"`{field.default}`"
@@ -137,7 +145,17 @@ def test_the_manifest_reference_has_every_key_and_its_default(section):
 
 
 def test_the_manifest_reference_has_every_model():
-    modules = (agent_schema, dataset_schema, gate_schema, judge_schema, metric_schema, retriever_schema, schema)
+    modules = (
+        agent_schema,
+        dataset_schema,
+        environment_schema,
+        gate_schema,
+        judge_schema,
+        metric_schema,
+        retriever_schema,
+        schema,
+        tool_schema,
+    )
     found = {model for module in modules for model in vars(module).values() if is_model(model)}
     assert found - WITHOUT_A_TABLE == set(SECTIONS.values())
 
@@ -178,6 +196,18 @@ def facts_of(metric) -> tuple[str, str]:
     """Its range and its needs, in words."""
     low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
     return f"{low} to {high}", ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply"
+
+
+def test_the_table_of_matchers_is_what_they_do():
+    matchers, head, cases = sections(DOCS / "reference" / "datasets.md", 2)["Matchers"].partition("| expected |")
+    shown = [cell.strip("`").replace("[…]", "[]").replace("{…}", "{}").replace("…", "1") for cell, _ in rows(matchers)]
+    keys = {frozenset(json.loads(one)) for one in shown}
+    assert keys == json_matching._MATCHERS.keys() - {frozenset({"near"})}
+    computed = {(expected, actual): match for expected, actual, match, *_ in rows(head + cases)}
+    for (expected, actual), match in computed.items():
+        matches = json_matching.matches(json.loads(expected.strip("`")), json.loads(actual.strip("`")))
+        assert match == ("yes" if matches else "no"), expected
+    assert len(computed) > 15
 
 
 def test_implicit_metrics_are_named_where_thresholds_are_explained():

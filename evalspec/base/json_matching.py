@@ -66,6 +66,9 @@ def matches(expected: Any, actual: Any) -> bool:
     Raises:
         PatternTooSlow: a pattern takes too long.
     """
+    found = _find_matcher(expected)
+    if found is not None and found.keys != _INCLUDES:  # the usual case: no differences have to be listed
+        return found.accepts(expected, actual)
     return next(list_differences(expected, actual), None) is None
 
 
@@ -138,6 +141,9 @@ def pair_up(compatible: Any) -> list[int]:
     return list(map(int, maximum_bipartite_matching(csr_array(compatible, dtype="int8"), perm_type="column")))
 
 
+_INCLUDES = frozenset({"includes"})
+
+
 class _Matcher(Struct, frozen=True):
     """`keys`: all that its object has. `fits`: of the object and a value. `check`: returns the problem of the object.
 
@@ -152,11 +158,15 @@ class _Matcher(Struct, frozen=True):
 
     def compare(self, expected: Mapping[str, Any], actual: Any, path: Path) -> Iterator[JsonDifference]:
         """Yield the differences of a value."""
-        if "includes" in expected and isinstance(actual, dict):
+        if self.keys == _INCLUDES and isinstance(actual, dict):
             for key, value in expected["includes"].items():
                 yield from list_differences(value, actual.get(key, UNSET), (*path, key))
-        elif (actual is UNSET) != self.fits_absent or not (self.fits_absent or self.fits(expected, actual)):
+        elif not self.accepts(expected, actual):
             yield JsonDifference(path, expected, actual)
+
+    def accepts(self, expected: Mapping[str, Any], actual: Any) -> bool:
+        """Return whether a value, or UNSET for none, is the expected one."""
+        return actual is UNSET if self.fits_absent else actual is not UNSET and self.fits(expected, actual)
 
 
 def _find_matcher(value: Any) -> _Matcher | None:

@@ -44,8 +44,8 @@ class CallComparison:
 
         self.expected, self.made = expected, made
         readable = np.array([call.problem is None for call in made], dtype=bool)
-        names = np.array([[call.name == other.name for other in made] for call in expected], dtype=bool)
-        comparable = names.reshape(len(expected), len(made)) & readable
+        wanted, named = (np.array([call.name for call in calls], dtype=object) for calls in (expected, made))
+        comparable = (wanted[:, None] == named[None, :]).astype(bool) & readable
         right, every = _count_arguments(expected, made)
         full = right == every
         for row, call in enumerate(expected):

@@ -123,6 +123,24 @@ def test_calls_that_the_whole_sample_expects_are_those_of_all_turns(asked):
     assert found["string_match"][0] == 1, "the answer of the sample is that of the last turn"
 
 
+def test_what_the_sample_says_of_all_calls_is_scored_over_all_turns(asked, agent):
+    calls = [{"name": "book", "arguments": {}, "result": "ok"}, {"name": "pay", "arguments": {}, "error": "no"}]
+    agent.reply = lambda body: {"answer": "Yes", "calls": calls[: 1 if "Paris" in body["text"] else 2], "steps": 2}
+    asked.api["chatEndpoint"]["response"] |= {"steps": "$.steps"}
+    asked.evaluation["tools"] = [{"name": "book", "parameters": {"required": ["id"]}}]
+    names = [
+        "forbidden_tool_calls", "redundant_tool_calls", "tool_error_rate", "steps", "steps_within_limit",
+        "tool_schema_valid", "tool_hallucination",
+    ]  # fmt: skip
+    write(asked, SCRIPT | {"forbidden_tools": ["pay"], "max_steps": 5})
+    asked.evaluation["datasets"][0]["metrics"] = names
+    found = {name: value for name, (value, _) in scores_of(asked.evaluate("--json")).items()}
+    assert found == dict(zip(names, [2, 2, 2 / 5, 6, 0, 0, 1], strict=True))
+    asked.evaluation["datasets"][0]["metrics"] = [{"name": "steps", "turns": "worst"}]
+    refused = asked.validate()
+    assert refused.code == 2 and "datasets[0].metrics[0].turns" in refused.out
+
+
 @pytest.mark.parametrize(
     "line, message",
     [
@@ -196,8 +214,8 @@ def test_checks_of_turns_are_about_their_answers(asked):
     turns = [{"user": "Paris", "checks": [{"name": "contains", "value": "When"}]}, *SCRIPT["turns"][1:]]
     write(asked, {"id": "trip", "turns": turns, "checks": [{"name": "contains", "value": "Hello"}]})
     assert scores_of(asked.evaluate("--json"))["checks"][0] == 0.5, "the first turn passes, the last one does not"
-    turns[0]["checks"] = [{"name": "contain", "value": "x"}]
-    write(asked, {"id": "trip", "turns": turns})
+    bad = {"user": "Paris", "checks": [{"name": "contain", "value": "x"}]}
+    write(asked, {"id": "trip", "turns": [bad]})
     refused = asked.validate()
     assert refused.code == 2 and "trips.jsonl:1: turns[0].checks[0]" in refused.out
 

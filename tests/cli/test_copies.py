@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalspec.model import Sample
+from evalspec.model import ExpectedCall, ExpectedState, Sample, Turn
 from evalspec.runs.planning.copies import CopyFinder
 
 
@@ -78,6 +78,22 @@ def test_copies_and_clusters_are_connected():
     assert found.keys() == {"s0", "s1", "s2", "s4"}
     assert len({*found.values()}) == 1
     assert len({*units(*given).values()}) == 2
+
+
+def test_other_turns_calls_or_states_make_another_sample():
+    turns = [(Turn("To Paris"), Turn(said)) for said in ("In May", "In June", "In May")]
+    scripts = [Sample(f"s{n}", "To Paris", turns=one) for n, one in enumerate(turns)]
+    others = [
+        Sample("t1", "To Paris", expected_tools=(ExpectedCall("book"),)),
+        Sample("t2", "To Paris", expected_tools=()),
+        Sample("t3", "To Paris", expected_state=ExpectedState({"$.a": 1})),
+        Sample("t4", "To Paris", forbidden_tools=("pay",)),
+        Sample("t5", "To Paris", max_steps=2),
+    ]
+    finder = CopyFinder()
+    for sample in (*scripts, *others):
+        finder.add(sample)
+    assert finder.find_units().keys() == {"s0", "s2"}
 
 
 def test_copies_are_equal_after_normalisation_of_unicode_and_space():

@@ -171,6 +171,25 @@ def test_a_tool_that_destroys_needs_an_environment(acting, desk):
     assert acting.evaluate("--allow-actions").code == 0
 
 
+def test_a_conversation_is_compared_with_the_world_after_its_last_turn(acting, desk):
+    line = {"id": "s", "turns": [{"user": "Paris 1"}, {"user": "Paris 2"}]}
+    expect(acting, {})
+    acting.api["chatEndpoint"]["request"]["history"] = "{{history}}"
+    (acting.folder / "trips.jsonl").write_text(json.dumps(line | {"expected_state": {"$.bookings[2].city": "Paris 2"}}))
+    assert values(measure(acting)) == [1]
+    assert [kind for kind, _ in desk.events] == ["reset", "state", "chat", "chat", "state"]
+
+
+def test_the_end_state_needs_an_environment(acting, desk):
+    del acting.evaluation["environment"]
+    acting.evaluation["datasets"][0]["metrics"] = ["end_state", "tool_schema_valid", "tool_hallucination"]
+    for refused in (acting.validate(), acting.evaluate()):
+        assert refused.code == 2
+        said = refused.err + refused.out
+        assert "datasets[0].metrics[0]: end_state needs spec.evaluation.environment" in said
+    assert not desk.events
+
+
 def test_an_untrusted_manifest_names_no_world(acting, desk):
     host = desk.url.removeprefix("http://")
     allowed = acting.evaluate("--untrusted", "--url", desk.url)

@@ -51,7 +51,7 @@ def test_what_is_shown_is_in_the_golden_file(place, file):
 def test_lines_of_json_are_samples_or_replies(code, tmp_path):
     path = tmp_path / "lines.jsonl"
     path.write_text(code)
-    if '"input"' in code:
+    if '"input"' in code or '"expected' in code:
         loaded = load_dataset(Source(path, path.name))
         assert (loaded.problems, loaded.warnings) == ((), ())
         assert len(loaded.samples) == len(code.splitlines())

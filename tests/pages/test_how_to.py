@@ -171,6 +171,7 @@ spec:
 END_OF_FILE
 """
 PAGES = {
+    "docs/how-to/agents-that-act.md": Page({".": "examples/acting"}, is_printed=True),
     "docs/how-to/ci.md": Page(SHOP, EVALUATED, stand_ins=("agent",)),
     "docs/how-to/gold-permission.md": Page(SHOP, ACCEPTED, stand_ins=("agent",)),
     "docs/how-to/gold-quality.md": Page(before=GOLD_SET),

@@ -18,7 +18,21 @@ from evalspec.model import Sample
 
 _DIGEST_BYTES = 16
 _METADATA = re.compile(r"\{\{\s*metadata\.([^}\s]+)\s*\}\}")
-_COMPARED = ("user_input", "references", "retrieved_contexts", "reference_contexts", "qrels", "groups", "answerable")
+_COMPARED = (
+    "user_input",
+    "turns",
+    "user",
+    "references",
+    "retrieved_contexts",
+    "reference_contexts",
+    "qrels",
+    "groups",
+    "answerable",
+    "expected_tools",
+    "forbidden_tools",
+    "max_steps",
+    "expected_state",
+)
 
 
 class CopyFinder(Struct):

@@ -138,6 +138,10 @@ class MetricFinder(Struct):
         if spec.cutoff is not None and not known.takes_cutoff:
             self._add(place, f"{known.name} takes no cutoff", f"use {known.name}")
             return None
+        if known.reads_environment and self.environment is None:
+            fix = "declare how to see the state of the world, or remove the metric"
+            self._add(place, f"{known.name} needs spec.evaluation.environment", fix)
+            return None
         return known
 
     def _read_values(

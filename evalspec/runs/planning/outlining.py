@@ -136,7 +136,9 @@ def identify_measure(folder: Path, metric: Metric) -> dict[str, str]:
     entry, rules, root = metric.settings.get("entry", {}), metric.settings.get("rules", {}), metric.root
     files = {name: digest_file(folder / path) for name, path in metric.files.items()}
     settings = _keep_settings(entry, _OTHER_PARTS) | metric.settings.get("parameters", {}) | files
-    settings |= {key: metric.settings[key] for key in ("tools", "price") if metric.settings.get(key) is not None}
+    settings |= {
+        key: metric.settings[key] for key in ("tools", "environment", "price") if metric.settings.get(key) is not None
+    }
     scorer, rubric = entry.get("scorer"), entry.get("rubric")
     package, _, prompt = metric.definition.engine.partition(", ")
     installed = None if package == evalspec.__name__ else _installed(package)

@@ -186,7 +186,8 @@ class CheckWatch(Struct):
         """Yield the samples, and note their problems."""
         for sample in samples:
             self.count += 1
-            for problem in self._find_problems(sample) if sample.checks or self.compares_json else ():
+            has_any = sample.checks or sample.turns or self.compares_json
+            for problem in self._find_problems(sample) if has_any else ():
                 if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
                     self.noted.setdefault(problem, Lacking()).add(sample)
             yield sample

@@ -154,7 +154,8 @@ class MetricDefinition(Struct, frozen=True):
     @property
     def settable(self) -> dict[str, Parameter]:
         """Return everything that an entry may set, by name: the parameters, and those of all metrics."""
-        of_all = (Parameter(RANGE, tuple, default=self.bounds), Parameter(TURNS, str, ("mean", "worst"), "mean"))
+        of_all = [Parameter(RANGE, tuple, default=self.bounds)]
+        of_all += [] if self.is_of_whole else [Parameter(TURNS, str, ("mean", "worst"), "mean")]
         return {one.name: one for one in (*self.parameters, *of_all)}
 
     def register(self, registry: "Registry[MetricDefinition]") -> None:

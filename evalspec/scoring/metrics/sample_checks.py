@@ -85,7 +85,7 @@ def is_checkable(definition: MetricDefinition) -> bool:
         and definition.needs <= _CHECKED
         and definition.statistic == "mean"
         and not (definition.takes_cutoff or definition.scores_failures or definition.is_staged)
-        and not METRICS.origin(definition.name)
+        and not (definition.reads_environment or METRICS.origin(definition.name))
     )
 
 
