@@ -261,3 +261,20 @@ def test_plan_foresees_the_calls_of_the_user(played):
     assert planned["agentRequests"] == 16 and planned["judgeCalls"] == 16
     (foreseen,) = planned["datasets"][0]["judge"]
     assert foreseen["metric"] == "simulated user" and foreseen["calls"] == [4, 16] and foreseen["cost"][1] > 0
+
+
+def test_doctor_asks_the_model_that_plays(played, player):
+    played.write()
+    healthy = played("doctor", "agent.yaml")
+    assert "simulated user" in healthy.out and len(player.chats) == 1
+    player.mode = status(401)
+    ill = played("doctor", "agent.yaml")
+    assert ill.code != 0 and "spec.evaluation.user" in ill.out
+
+
+def test_runs_whose_users_other_models_play_are_not_compared(played):
+    first, _ = measure(played)
+    played.evaluation["user"]["model"] = "another"
+    second, _ = measure(played)
+    compared = played("compare", first.document["runId"], second.document["runId"])
+    assert "the simulated user: model, address or parameters differ (player and another)" in compared.out + compared.err

@@ -159,10 +159,11 @@ def _find_end(results: Sequence[Sequence[SampleResult]]) -> str | None:
 def _price(run_metadata: RunMetadata) -> dict[str, float | None]:
     """Return the cost of the judge by metric; None if it is unknown. Empty without a price."""
     judge, user = run_metadata.fingerprint.judge_price, run_metadata.fingerprint.user_price
-    priced = (
-        (name, used, user if name == SIMULATED_USER else judge) for name, used in run_metadata.judge_usage.items()
-    )
-    return {name: price.compute_cost(used) for name, used, price in priced if price is not None}
+    if judge is None and user is None:
+        return {}
+    used = run_metadata.judge_usage
+    prices = {name: user if name == SIMULATED_USER else judge for name in used}
+    return {name: None if price is None else price.compute_cost(used[name]) for name, price in prices.items()}
 
 
 def _regressions(
