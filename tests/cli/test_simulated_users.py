@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cli.test_conversations import kill_at
 from cli.test_environments import BOOKED
 from servers.booking_desk import BookingDesk
 from servers.scripted_judge import ScriptedJudge, status
@@ -181,6 +182,22 @@ def test_the_cost_has_the_users_own_price(played, player):
     del played.evaluation["user"]["price"]
     refused = played.evaluate("--max-cost", "1")
     assert refused.code == 2 and "the cost of the simulated user is limited" in refused.err
+
+
+def test_a_killed_conversation_is_resumed_at_its_turn(played, agent, player):
+    kill_at(played, agent, 1)
+    outcome, scores = measure(played, "--resume")
+    assert [one.body["text"] for one in agent.requests] == ["Paris, please", "In May", "In May"]
+    assert json.loads(player.chats[2].prompt)["said"] == json.loads(player.chats[1].prompt)["said"]
+    assert scores["string_match"]["value"] == 1 and attempts(played, outcome)[0]["ended"] == "stopped"
+
+
+def test_a_recorded_conversation_is_scored_without_a_user(played, player):
+    _, measured = measure(played, "-o", "replies.jsonl")
+    del played.evaluation["user"]
+    _, scores = measure(played, "--responses", "replies.jsonl")
+    assert scores["string_match"] == measured["string_match"] and len(player.chats) == 3
+    assert scores["user_error_rate"]["status"] == "not_applicable"
 
 
 def test_rescoring_keeps_the_conversation(played, player):

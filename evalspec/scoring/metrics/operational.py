@@ -129,6 +129,8 @@ def user_error_rate(exchange: Exchange) -> Score:
         return Score.not_applicable("nobody simulates the user", Cause.DATASET)
     if exchange.unreachable:
         return Score.failed(exchange.error or "", Cause(exchange.cause))
+    if exchange.retries is None:
+        return Score.not_applicable("the conversation was recorded elsewhere", Cause.DATASET)
     errors = exchange.user_errors
     if reply is not None and errors == 0:
         return Score.scored(0.0, evidence={"ended": reply.ended, "turns": len(reply.turns)})
