@@ -171,7 +171,7 @@ class Forecast(Record, frozen=True, kw_only=True):
     repeats: ForecastRepeats
     agent_requests: Annotated[int, Meta(description="Requests to the agent.")]
     retriever_queries: Annotated[int, Meta(description="Queries to retrievers.")]
-    judge_calls: Annotated[int, Meta(description="Estimated calls of the judge, without retries.")]
+    judge_calls: Annotated[int, Meta(description="Estimated calls of judge and `simulated user`, without retries.")]
     may_confirm: Annotated[
         bool, Meta(description="Whether second attempts, with as many calls again, would confirm a drop.")
     ]

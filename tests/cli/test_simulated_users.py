@@ -6,6 +6,7 @@ import pytest
 
 from cli.test_conversations import kill_at
 from cli.test_environments import BOOKED
+from evalspec.runs.runner.playing import says_secret
 from servers.booking_desk import BookingDesk
 from servers.scripted_judge import ScriptedJudge, status
 
@@ -109,6 +110,25 @@ def test_a_secret_voids_the_attempt_which_begins_again(leak, played, agent, play
     assert len({one.body["id"] for one in agent.requests}) == 2, "another session"
     assert scores["user_error_rate"]["value"] == 0.5 and scores["string_match"]["value"] == 1
     assert outcome.document["datasets"][0]["samples"][0]["retries"] == 0, "not the agent's"
+
+
+@pytest.mark.parametrize(
+    ("secret", "message", "is_said"),
+    [
+        ("4711", "It is 47-11.", True),
+        ("4711", "In 2026, 4711", True),
+        ("4711", "pin4711x", True),
+        ("4711", "Order 147112", False),
+        ("12", "In 2012", False),
+        ("+49 (170) 123", "49170123", True),
+        ("4711", "\u0664\u0667\u0661\u0661", True),
+        ("Anna", "ANNA!", True),
+        ("Anna", "Annabel", False),
+        ("four seven one one", "4711", False),
+    ],
+)
+def test_what_is_found_of_a_secret(secret, message, is_said):
+    assert says_secret(message, [secret]) is is_said
 
 
 def test_a_user_that_keeps_saying_secrets_fails_the_attempt_but_not_the_agent(played, agent, player):
@@ -276,6 +296,7 @@ def test_plan_foresees_the_calls_of_the_user(played):
     played.write()
     planned = played("plan", "agent.yaml", "--repeat", "2", "--json").document
     assert planned["agentRequests"] == 16 and planned["judgeCalls"] == 16
+    assert "at most 16 messages of the simulated user" in played("plan", "agent.yaml", "--repeat", "2").out
     (foreseen,) = planned["datasets"][0]["judge"]
     assert foreseen["metric"] == "simulated user" and foreseen["calls"] == [4, 16] and foreseen["cost"][1] > 0
 
