@@ -38,6 +38,7 @@ from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, pa
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
+from evalspec.inputs.datasets.simulated_users import JsonlUser, render_user
 from evalspec.inputs.manifest.yaml_source import render_path
 from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, Turn
 from evalspec.model.base import built
@@ -150,7 +151,7 @@ _HINTS = {
     "reference": "write expected",
 }
 """Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
-_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns"})
+_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns", "user"})
 
 
 Expected = Annotated[
@@ -219,6 +220,11 @@ class JsonlSample(BaseModel):
         description="A script of what the user says, turn by turn, in place of `input`, which then has only the "
         "messages before it.",
     )
+    user: JsonlUser | None = Field(
+        None,
+        description="A user whom a model plays until the goal is reached, in place of `input`, which then has only the "
+        "messages before.",
+    )
     context: Texts | None = Field(None, description="Passages the agent had; those of the reply override them.")
     reference_contexts: Texts | None = Field(None, description="Passages that contain the answer.")
     relevant: (
@@ -262,7 +268,13 @@ class JsonlSample(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _script_is_the_input(cls, value: Any) -> Any:
-        """Fill in what a script makes superfluous. `input` has the messages before it."""
+        """Fill in what a script or a goal makes superfluous. `input` has the messages before it."""
+        if isinstance(value, dict) and isinstance(value.get("user"), dict):
+            if isinstance(value.get("input"), str) or "turns" in value:
+                raise ValueError(
+                    "a model plays the user, so input and turns do not say what the user asks; remove them"
+                )
+            return {"input": "?", "expected": ""} | value
         if not isinstance(value, dict) or not isinstance(value.get("turns"), list):
             return value
         if isinstance(value.get("input"), str):
@@ -281,7 +293,7 @@ class JsonlSample(BaseModel):
 
     @model_validator(mode="after")
     def _ends_with_the_user(self) -> "JsonlSample":
-        if self.turns is None and isinstance(self.input, list) and self.input[-1].role != "user":
+        if self.turns is None and self.user is None and isinstance(self.input, list) and self.input[-1].role != "user":
             raise ValueError("the last message of input must have the role user")
         return self
 
@@ -331,10 +343,14 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     asked = _user_input(record.input)
     if turns and not isinstance(asked, str):
         asked = (*asked, Message("user", turns[0].user))
+    user = None if isinstance(record, PlainSample) or record.user is None else record.user.to_user()
+    if user is not None:
+        asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
     content: dict[str, Any] = {"input": render_input(asked), "expected": record.expected, "context": record.context}
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
+    content |= {"user": to_builtins(user)} if user else {}
     checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
     content |= {"checks": to_builtins(checks)} if checks else {}
     state = None if isinstance(record, PlainSample) else record.expected_state
@@ -357,6 +373,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         max_steps=record.max_steps,
         turns=turns,
         expected_state=_read_state(record),
+        user=user,
         checks=checks,
     )
 
@@ -443,8 +460,11 @@ def list_fields(sample: Sample) -> dict[str, Any]:
     groups = sample.groups
     return {
         "id": sample.id,
-        "input": (render_input(sample.opening) or None) if sample.turns else render_input(sample.user_input),
+        "input": (render_input(sample.opening) or None)
+        if sample.turns or sample.user
+        else render_input(sample.user_input),
         "turns": [_to_turn(turn) for turn in sample.turns] or None,
+        "user": None if sample.user is None else render_user(sample.user),
         "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
         "context": _list(sample.retrieved_contexts),
         "reference_contexts": _list(sample.reference_contexts),

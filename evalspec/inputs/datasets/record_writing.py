@@ -37,6 +37,7 @@ _COMPARED = {
     "max_steps": "how many steps are allowed",
     "expected_state": "what the world should be like afterwards",
     "turns": "what the user says after the first turn",
+    "user": "whom a model plays",
     "tags": "the tags",
     "metadata": "the metadata",
 }

@@ -4,6 +4,7 @@ Tokens of a call and time are those of earlier runs of the manifest, with room f
 are estimated from the texts of the samples, and time is unknown.
 """
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -14,7 +15,8 @@ from evalspec.base.errors import EvalspecError
 from evalspec.base.trust import current_trust
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import AgentReply, Exchange, JudgeUsage, Sample
+from evalspec.model import AgentReply, Exchange, JudgePrice, JudgeUsage, Sample, SimulatedUser
+from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.model.forecasts import JudgeForecast, Range, UsageBasis
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.inputs import read_judge_anchors
@@ -47,7 +49,8 @@ _ROOM, _ANSWER_ROOM = 1.5, 3.0
 A prompt is mostly instructions, but an answer of the judge grows with the reply.
 """
 _NO_RUNS = "no stored run of this manifest has asked this judge for it"
-_NO_PRICE = "spec.evaluation.judge.price is not set"
+_NO_PRICE = "spec.evaluation.{}.price is not set"
+_NO_PACE = "how fast the simulated user and the agent answer is unknown"
 
 
 class _PastRun(Struct, frozen=True):
@@ -66,6 +69,7 @@ class JudgeForecaster:
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
         self.judges = len(self._judge.members)
         self._price = read_price(self._judge.price)
+        self._user = loaded.manifest.spec.evaluation.user
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         self._policy = policy = loaded.manifest.spec.evaluation.ci_gate
         self._anchors = read_judge_anchors(loaded)
@@ -102,6 +106,29 @@ class JudgeForecaster:
                 each = _count_calls(metric, Exchange(kept[0], AgentReply("", own.anchors[0].retrieved_contexts)))
                 calls = (FEWEST_FRESH * first * each, FEWEST_FRESH * len(kept) * each)
                 yield self._foresee_use(metric, kept, FEWEST_FRESH * len(kept), 0, calls)
+
+    def foresee_user(self, dataset: PlannedDataset) -> Iterator[JudgeForecast]:
+        """Yield the forecast of the model that plays the users: at least one message and an end, at most all turns."""
+        users = [sample.user for sample in dataset.samples if sample.user is not None]
+        if not users or self._user is None or self._options.has_replies:
+            return
+        price, times = read_price(self._user.price), self._options.repeat
+        fewest, most = (times * sum(min(end, user.max_turns) for user in users) for end in (2, sys.maxsize))
+        tokens_in = fewest * _PROMPT_BYTES[0] / _BYTES_PER_TOKEN[0], times * sum(map(_measure_most, users))
+        tokens_out = _multiply((fewest, most), (_FEWEST_OUTPUT, self._user.max_tokens))
+        yield JudgeForecast(
+            metric=SIMULATED_USER,
+            scores=times * len(users),
+            cached=0,
+            calls=(fewest, most),
+            input_tokens=tokens_in,
+            output_tokens=tokens_out,
+            cost=_compute_cost(price, tokens_in, tokens_out),
+            cost_reason=_NO_PRICE.format("user") if price is None else None,
+            seconds=None,
+            seconds_reason=_NO_PACE,
+            source=UsageBasis.ESTIMATED,
+        )
 
     def _foresee_cases(self, metric: Metric, cases: Sequence[Exchange], cached: int) -> JudgeForecast:
         """Return the forecast of control cases: those before the first test at least, all of them at most."""
@@ -163,23 +190,12 @@ class JudgeForecaster:
             calls=ends,
             input_tokens=tokens_in,
             output_tokens=tokens_out,
-            cost=self._compute_cost(tokens_in, tokens_out),
-            cost_reason=_NO_PRICE if self._price is None else None,
+            cost=_compute_cost(self._price, tokens_in, tokens_out),
+            cost_reason=_NO_PRICE.format("judge") if self._price is None else None,
             seconds=_multiply(ends, _widen(paces, (0.0, float("inf")))) if paces else None,
             seconds_reason=None if paces else _NO_RUNS,
             source=UsageBasis.MEASURED if past else UsageBasis.ESTIMATED,
         )
-
-    def _compute_cost(self, tokens_in: Range, tokens_out: Range) -> Range | None:
-        """Return the cost at the lowest and highest price of input, because the service's cache is unknown."""
-        price = self._price
-        if price is None:
-            return None
-        (least, *_), (*_, most) = (
-            sorted(price.compute_most(one) for one in _list_kinds(round(incoming), round(outgoing)))
-            for incoming, outgoing in zip(tokens_in, tokens_out, strict=True)
-        )
-        return least, most
 
     def _estimate_prompts(self, samples: Sequence[Sample]) -> Range:
         """Return the tokens of a prompt: with the question alone, and with all texts of the sample and a long reply."""
@@ -187,6 +203,24 @@ class JudgeForecaster:
         low, high = (sum(size[end] for size in sizes) / len(sizes) for end in (0, 1))
         least, most = _PROMPT_BYTES
         return (least + low) / _BYTES_PER_TOKEN[0], (most + high + _REPLY_BYTES) / _BYTES_PER_TOKEN[1]
+
+
+def _compute_cost(price: JudgePrice | None, tokens_in: Range, tokens_out: Range) -> Range | None:
+    """Return the cost at the lowest and highest price of input, because the service's cache is unknown."""
+    if price is None:
+        return None
+    (least, *_), (*_, most) = (
+        sorted(price.compute_most(one) for one in _list_kinds(round(incoming), round(outgoing)))
+        for incoming, outgoing in zip(tokens_in, tokens_out, strict=True)
+    )
+    return least, most
+
+
+def _measure_most(user: SimulatedUser) -> float:
+    """Return the most tokens of the prompts of one conversation: each has all that was said before."""
+    own = _PROMPT_BYTES[0] + len(str(user).encode("utf-8", "surrogatepass"))
+    said = _REPLY_BYTES * user.max_turns * (user.max_turns - 1) / 2
+    return (user.max_turns * own + said) / _BYTES_PER_TOKEN[1]
 
 
 def _list_cases(dataset: PlannedDataset, metric: Metric) -> list[Exchange]:

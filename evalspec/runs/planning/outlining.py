@@ -16,6 +16,7 @@ from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.judge_schema import ModelConfig
 from evalspec.inputs.user_code.modules import list_module_files
 from evalspec.model import Curation, Direction, Need, Threshold
 from evalspec.model.fingerprints import JudgeDigest, RetrieverDigest
@@ -194,13 +195,16 @@ def describe_judge(plan: Plan) -> JudgeDigest | None:
     """Return the judge settings that affect verdicts: model, address and parameters, but no key."""
     if plan.judge is None:
         return None
-    first, *others = (
-        JudgeDigest(one.model, strip_userinfo(one.base_url), compute_effective_parameters(one), one.wire)
-        for one in plan.judge.members
-    )
+    first, *others = map(describe_model, plan.judge.members)
     if not others:
         return first
     return replace(first, panel=tuple(others), combine=plan.judge.combine, missing=plan.judge.missing)
+
+
+def describe_model(config: ModelConfig) -> JudgeDigest:
+    """Return the settings of a model that affect its answers: name, address and parameters, but no key."""
+    parameters = compute_effective_parameters(config)
+    return JudgeDigest(config.model, strip_userinfo(config.base_url), parameters, config.wire)
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class Survey(Struct):
     `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
     `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
     judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
-    `conversations`: the samples that are more than a question.
+    `conversations`: the samples that are more than a question. `users`: those whose user is simulated.
     """
 
     sought: frozenset[str] = frozenset()
@@ -71,6 +71,7 @@ class Survey(Struct):
     has_judgements: bool = False
     lowest_best: int | None = None
     conversations: Lacking = field(default_factory=Lacking)
+    users: Lacking = field(default_factory=Lacking)
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
@@ -82,13 +83,18 @@ class Survey(Struct):
                     self.lacking[need].add(sample)
             if sample.qrels is not None:
                 self._add_grades(sample.qrels.values())
-            if _is_conversation(sample):
-                self.conversations.add(sample)
+            self._add_talk(sample)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
             if len(self.found) < len(self.sought):
                 self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
             yield sample
+
+    def _add_talk(self, sample: Sample) -> None:
+        if _is_conversation(sample):
+            self.conversations.add(sample)
+        if sample.user is not None:
+            self.users.add(sample)
 
     def _add_grades(self, grades: Collection[int]) -> None:
         if grades:
@@ -122,7 +128,8 @@ def find_conversations(samples: Iterable[Sample]) -> Lacking:
 
 
 def _is_conversation(sample: Sample) -> bool:
-    return len(sample.turns) > 1 or (not isinstance(sample.user_input, str) and len(sample.user_input) > 1)
+    is_played = sample.user is not None and sample.user.max_turns > 1
+    return is_played or len(sample.turns) > 1 or (not isinstance(sample.user_input, str) and len(sample.user_input) > 1)
 
 
 def check_needs(

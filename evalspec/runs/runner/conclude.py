@@ -32,7 +32,7 @@ from evalspec.model import (
     is_cut_off,
     list_unenforced,
 )
-from evalspec.model.exchanges import QUESTION_CHANGED
+from evalspec.model.exchanges import QUESTION_CHANGED, SIMULATED_USER
 from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
 from evalspec.runs.runner.fingerprint import public_part
 from evalspec.runs.runner.replies import (
@@ -158,8 +158,12 @@ def _find_end(results: Sequence[Sequence[SampleResult]]) -> str | None:
 
 def _price(run_metadata: RunMetadata) -> dict[str, float | None]:
     """Return the cost of the judge by metric; None if it is unknown. Empty without a price."""
-    price = run_metadata.fingerprint.judge_price
-    return {} if price is None else {name: price.compute_cost(one) for name, one in run_metadata.judge_usage.items()}
+    judge, user = run_metadata.fingerprint.judge_price, run_metadata.fingerprint.user_price
+    if judge is None and user is None:
+        return {}
+    used = run_metadata.judge_usage
+    prices = {name: user if name == SIMULATED_USER else judge for name in used}
+    return {name: None if price is None else price.compute_cost(used[name]) for name, price in prices.items()}
 
 
 def _regressions(

@@ -84,7 +84,7 @@ class Conversation:
         A killed conversation resumes where it was, if the agent gets the whole history and changes nothing. Otherwise
         it begins again: what the agent knows, and what it has done, cannot be seen.
         """
-        if not sample.turns:
+        if not sample.turns and sample.user is None:
             return await context.ask(replace(sample, session=sample.session or uuid4().hex))
         session, known = context.log.recall()
         if known and (self._is_stateful or sample.session is not None):
@@ -92,12 +92,18 @@ class Conversation:
             session, known = "", ()
         session = sample.session or session or uuid4().hex
         done, sample = list(known), replace(sample, session=session)
-        for place in range(len(done), len(sample.turns)):
+        while (text := await self.find_next(sample, done)) is not None:
+            place = len(done)
             said = [] if self._is_stateful and place else list_messages(sample.opening, done)
-            turn = AgentTurn(sample.turns[place].user, await context.ask(sample.at_turn(place, said)))
+            told = sample.as_told([*(turn.user for turn in done), text])
+            turn = AgentTurn(text, await context.ask(told.at_turn(place, said)))
             context.log.keep(session, turn)
             done.append(turn)
         return join_turns(done)
+
+    async def find_next(self, sample: Sample, done: Sequence[AgentTurn]) -> str | None:
+        """Return what the user says next; None at the end of the script."""
+        return sample.turns[len(done)].user if len(done) < len(sample.turns) else None
 
 
 PLAIN = Conversation()

@@ -32,6 +32,7 @@ from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import (
     describe_embeddings,
     describe_judge,
+    describe_model,
     describe_retrievers,
     hash_module,
     identify_metric,
@@ -73,6 +74,8 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         judge=judge,
         judge_sha256=compute_digest(to_builtins(judge)),
         judge_price=plan.price,
+        user=None if plan.user is None else describe_model(plan.user),
+        user_price=plan.user_price,
         limits=describe_limits(options),
         embeddings=embeddings,
         embeddings_sha256=compute_digest(embeddings),
@@ -129,7 +132,10 @@ def _dump_spec(manifest: Manifest) -> dict[str, Any]:
     """
     read: Any = {"spec": {"api", "evaluation"}}
     ignored: Any = {
-        "spec": {"api": {"reuse", "headers", *UNUSED_API_KEYS}, "evaluation": {"limits": True, "judge": {"price"}}}
+        "spec": {
+            "api": {"reuse", "headers", *UNUSED_API_KEYS},
+            "evaluation": {"limits": True, "judge": {"price"}, "user": {"price"}},
+        }
     }
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 

@@ -10,7 +10,7 @@ from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
-from evalspec.runs.runner.turn_scores import applies, combine_turns, is_of_turns, list_turns
+from evalspec.runs.runner.turn_scores import add_script, applies, combine_turns, is_of_turns, list_turns
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
 from evalspec.scoring.judge.panel import Panel
@@ -35,7 +35,7 @@ async def score_exchange(
     other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
     of gradings per reply. `attempt`: name of the dataset and number of the attempt, so that results may be cached.
     """
-    scores = dict(known)
+    scores, exchange = dict(known), add_script(exchange)
 
     def add(new: Mapping[str, Score]) -> None:
         scores.update(new)

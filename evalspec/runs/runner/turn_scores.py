@@ -11,6 +11,13 @@ from evalspec.runs.runner.conversing import list_messages
 from evalspec.scoring.metrics.base import Metric
 
 
+def add_script(exchange: Exchange) -> Exchange:
+    """Return the exchange with what its simulated user said as the script of its sample."""
+    said = [turn.user for turn in exchange.reply.turns] if exchange.reply else []
+    told = exchange.sample.as_told(said)
+    return exchange if told is exchange.sample else replace(exchange, sample=told)
+
+
 def list_turns(exchange: Exchange) -> Iterator[Exchange]:
     """Yield the turns of a scripted conversation, each as a sample of its own with its reply."""
     sample, turns = exchange.sample, exchange.reply.turns if exchange.reply else ()
