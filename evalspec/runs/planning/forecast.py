@@ -34,8 +34,7 @@ from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
 from evalspec.runs.planning.inputs import find_policy, list_removed
-from evalspec.runs.planning.judge_forecasts import JudgeForecaster
-from evalspec.runs.planning.label_forecasts import foresee_labels
+from evalspec.runs.planning.judge_forecasts import JudgeForecaster, foresee_labels
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.passes import check_attempts

@@ -64,11 +64,10 @@ _LAG_SHARE = 0.1
 class RunMetadata(Struct, frozen=True):
     """Everything about a run except its scores.
 
-    `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own
-    lag during requests. `notes`: further notes for the report. `unfinished`: what is missing
-    of a run that was ended. `second`: results of second attempts, with their
-    outline, that confirm drops; or why there are none. `people`: what people say about the judge's scores.
-    `controls`: what the judge makes of control cases.
+    `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own lag
+    during requests. `notes`: further notes for the report. `unfinished`: what is missing of a run that was ended.
+    `second`: results of second attempts, with their outline, that confirm drops; or why there are none. `people`: what
+    people say about the judge's scores. `controls`: what the judge makes of control cases.
     """
 
     fingerprint: Fingerprint = Fingerprint()
@@ -102,9 +101,8 @@ def conclude(
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
-    regressions = tuple(
-        doubt_regression(one, run_metadata.controls) for one in _regressions(outline, datasets, run_metadata)
-    )
+    found = _regressions(outline, datasets, run_metadata)
+    regressions = tuple(doubt_regression(one, run_metadata.controls) for one in found)
     verdict = compute_verdict(
         datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
     )

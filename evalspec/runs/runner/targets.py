@@ -134,7 +134,7 @@ def _open_performer(
         performer = Player(speak_through(client), is_stateful=is_stateful)
     config = plan.environment
     if config is not None:
-        from evalspec.runs.runner.acting import Acting
+        from evalspec.runs.runner.conversing import Acting
         from evalspec.targets.worlds import EnvironmentAccess
 
         world = EnvironmentAccess(config, plan.loaded.path.parent)
