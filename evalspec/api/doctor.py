@@ -63,7 +63,7 @@ def diagnose(loaded: LoadedManifest, options: RunOptions, store: RunStore) -> Ch
     Raises:
         InvalidInput: the manifest or a dataset is invalid.
     """
-    plan = build_plan(loaded, options)
+    plan = build_plan(loaded, options, is_probe=True)
     found = [*_check_machine(store), *run_coroutine(lambda: _ask_all(plan))]
     redact = loaded.references.redact
     findings = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in found)

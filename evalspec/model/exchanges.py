@@ -199,11 +199,11 @@ class AgentReply(Record, frozen=True):
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
     `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
-    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a conversation, of which
-    the other fields are the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream,
-    or details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
-    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing.
-    `unread_usage`: the keys of a usage that is given, but has no token counts that evalspec can read. `ended`: how the
+    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a conversation; the other
+    fields are about the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream, or
+    details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
+    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing. `unread_usage`:
+    the keys of a usage that is given, but has no token counts that evalspec can read. `ended`: how the
     simulated user ended the conversation: `stopped` by itself, or after `max turns`.
     """
 

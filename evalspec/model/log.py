@@ -149,7 +149,7 @@ class ScoresRecord(StoredRecord, frozen=True, tag_field="kind", tag="scores"):
 
 
 class TurnRecord(StoredRecord, frozen=True, tag_field="kind", tag="turn"):
-    """One turn of a conversation that is under way, so that a killed run can go on from it. `place` counts from 0.
+    """One turn of a conversation that is under way, so that a killed run can resume there. `place` counts from 0.
 
     `reply`: None: the attempt began again, so the earlier turns of this session count only in the usage.
     """

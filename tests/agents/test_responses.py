@@ -111,7 +111,7 @@ class TestWire:
     def test_functions_without_a_result_between_them_are_called_together(self):
         other = CALL | {"call_id": "c2", "id": "fc2"}
         returned = {"type": "function_call_output", "id": "fco2", "call_id": "c2", "output": "Lyon"}
-        both = (CALLED, replace(CALLED, id="c2"))
+        both = (CALLED, replace(CALLED, call_id="c2"))
         assert read_reply(response(CALL, other), endpoint(RESPONSES)).tool_calls == both
         answered = (replace(both[0], result="Paris"), replace(both[1], result="Lyon"))
         assert read_reply(response(CALL, other, returned, RETURNED), endpoint(RESPONSES)).tool_calls == answered

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from evalspec.base.errors import StoreError
-from evalspec.model import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, Usage
+from evalspec.model import AgentReply, Cause, Exchange, JudgeUsage, Sample, Score, ToolCall, Usage
 from evalspec.model.base import LARGEST_VALUE
 from evalspec.model.log import LOG_RECORD, ReplyRecord, ScoresRecord, TextRecord, change_texts
 from evalspec.runs.store.log_records import encode_record, read_log, renumber
@@ -21,12 +22,15 @@ json_values = st.recursive(
 )
 some_texts = st.none() | st.lists(texts, max_size=3).map(tuple)
 counts = st.integers(min_value=0)
+calls = st.builds(
+    ToolCall, texts, json_values, st.none() | texts, st.just(UNSET) | json_values, st.none() | texts, st.none() | texts
+)
 replies = st.builds(
     AgentReply,
     response=texts,
     retrieved_contexts=some_texts,
     retrieved_context_ids=some_texts,
-    tool_calls=st.none() | st.lists(json_values, max_size=3).map(tuple),
+    tool_calls=st.none() | st.lists(calls, max_size=3).map(tuple),
     usage=st.none() | st.builds(Usage, counts, counts),
     latency_ms=st.none() | st.floats(min_value=0, max_value=LARGEST_VALUE),
     finish_reason=st.none() | texts | st.sampled_from(["stop", "MAX_TOKENS"]),
@@ -102,7 +106,7 @@ def test_every_text_is_redacted_and_what_identifies_a_record_is_not(exchange, gi
     if reply.reply:
         assert reply.reply.usage == exchange.reply.usage
         assert not reply.reply.response and not any(reply.reply.retrieved_contexts or ())
-        assert not any(call for call in reply.reply.tool_calls or () if isinstance(call, str | list | dict))
+        assert not any(one.name or one.call_id or one.error or one.problem for one in reply.reply.tool_calls or ())
     else:
         assert reply.error == ""
     changed = change_texts(ScoresRecord("qa", "q", 1, given), blank).scores

@@ -268,7 +268,7 @@ class JsonlSample(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _script_is_the_input(cls, value: Any) -> Any:
-        """Fill in what a script or a goal makes superfluous. The messages before it stand in `input`."""
+        """Fill in what a script or a goal makes superfluous. `input` has the messages before it."""
         if isinstance(value, dict) and isinstance(value.get("user"), dict):
             if isinstance(value.get("input"), str) or "turns" in value:
                 raise ValueError(
@@ -346,13 +346,16 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     user = None if isinstance(record, PlainSample) or record.user is None else record.user.to_user()
     if user is not None:
         asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
-    content = {"input": render_input(asked), "expected": record.expected, "context": record.context}
+    content: dict[str, Any] = {"input": render_input(asked), "expected": record.expected, "context": record.context}
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
     content |= {"user": to_builtins(user)} if user else {}
     checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
     content |= {"checks": to_builtins(checks)} if checks else {}
+    state = None if isinstance(record, PlainSample) else record.expected_state
+    others: dict[str, Any] = {"forbidden_tools": record.forbidden_tools, "max_steps": record.max_steps}
+    content |= {key: value for key, value in (others | {"expected_state": state}).items() if value is not None}
     return Sample(
         id=normalize("NFC", record.id) if record.id else content_id(content),
         user_input=asked,

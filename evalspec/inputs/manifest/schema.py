@@ -76,7 +76,7 @@ class Spec(Lenient):
 
     api: Api = Api.model_construct()
     evaluation: EvaluationConfig
-    tools: Any = Field(None, description="AgentSpec's tools, of which only names and hints are read.")
+    tools: Any = Field(None, description="AgentSpec's tools: only their names and hints are read.")
 
 
 class Manifest(Lenient):

@@ -27,6 +27,7 @@ from evalspec.runs.planning.inputs import (
     read_gate_baseline,
 )
 from evalspec.runs.planning.options import SAME, RunOptions
+from evalspec.runs.planning.passes import check_attempts
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.planning.services import (
     API_PLACE,
@@ -141,10 +142,13 @@ class Plan(Struct, frozen=True):
         return any(is_latency(t.metric) for d in self.datasets for t in d.thresholds)
 
 
-def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None) -> Plan:
+def build_plan(
+    loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None, *, is_probe: bool = False
+) -> Plan:
     """Check the manifest, select the samples, and resolve the services that this run needs.
 
-    `known`: document vectors from other plans of the same command; new ones are added.
+    `known`: document vectors from other plans of the same command; new ones are added. `is_probe`: the plan only names
+    the services to ask, so it needs no attempts.
 
     Raises:
         InvalidInput: with all problems, before the first request.
@@ -162,6 +166,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    draft.problems.extend(() if is_probe else check_attempts(loaded, wanted, options.repeat))
     needs_url = draft.needs_url and any(dataset.is_at_agent for dataset in wanted)
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()

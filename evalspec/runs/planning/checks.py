@@ -23,6 +23,7 @@ from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.inputs import check_anchors, check_baseline, list_columns
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.passes import check_rules
 from evalspec.runs.planning.retrievers import (
     RETRIEVERS_PLACE,
     check_retrievers,
@@ -174,6 +175,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     for dataset in datasets:
         thresholds.of_file(dataset)
         thresholds.check_lifts(dataset)
+        draft.problems.extend(check_rules(draft.loaded, dataset))
     for dataset in datasets:
         if dataset.retriever is not None or dataset.config.retriever is None or draft.options.has_replies:
             _check_needs(draft, dataset)

@@ -38,6 +38,7 @@ from evalspec.runs.planning.judge_forecasts import JudgeForecaster
 from evalspec.runs.planning.label_forecasts import foresee_labels
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.passes import check_attempts
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.store.run_store import RunStore
 from evalspec.scoring.metrics.base import Metric
@@ -75,8 +76,9 @@ def build_forecast(
     draft = start_draft(loaded, options)
     require_datasets(draft)
     checked = check_manifest(draft)
-    draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    draft.problems.extend(check_attempts(loaded, wanted, options.repeat))
+    draft.raise_problems()
     datasets = select_datasets(draft, list_removed(wanted, baseline.run if baseline else None))
     policy = find_policy(loaded, checked)
     outlined = _outline_run(datasets, options)

@@ -38,7 +38,7 @@ def foresee_labels(dataset: PlannedDataset, policy: JudgePolicy, folder: Path) -
 def _list_limits(dataset: PlannedDataset) -> Iterator[tuple[Threshold, tuple[float, float]]]:
     """Yield the limits with one end, each with the range of its metric's scores."""
     for limit in dataset.thresholds:
-        metric = dataset.metrics[limit.metric]
+        metric = dataset.find_metric(limit.metric)
         low, high = metric.bounds
         is_judged = Need.JUDGE in metric.needs and Need.EMBEDDINGS not in metric.needs
         is_mean = metric.definition.statistic == "mean" and limit.stat in (None, "mean")

@@ -18,10 +18,11 @@ from evalspec.inputs.datasets.filters import TAGS
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.judge_schema import ModelConfig
 from evalspec.inputs.user_code.modules import list_module_files
-from evalspec.model import Curation, Need, Threshold
+from evalspec.model import Curation, Direction, Need, Threshold
 from evalspec.model.fingerprints import JudgeDigest, RetrieverDigest
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
+from evalspec.runs.planning.passes import PlannedPasses, find_roots, find_rule, list_limits, list_passes
 from evalspec.runs.store.files import digest_file
 from evalspec.scoring.judge.parameters import compute_effective_parameters
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
@@ -54,7 +55,10 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
     return DatasetOutline(
         name=dataset.name,
         file=dataset.file,
-        metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics.values()),
+        metrics=(
+            *(_outline_metric(plan, metric) for metric in dataset.metrics.values()),
+            *(_outline_passes(dataset, passes) for passes in list_passes(dataset)),
+        ),
         thresholds=_leave_out_slices(plan, dataset),
         limits=tuple(dataset.limits),
         slices=_choose_slices(dataset.config, plan.options.no_content),
@@ -107,6 +111,27 @@ def _outline_metric(plan: Plan, metric: Metric) -> MetricOutline:
         rubric=metric.settings.get("entry", {}).get("rubric"),
         grades=metric.settings.get("entry", {}).get("labels", {}),
     )
+
+
+def _outline_passes(dataset: PlannedDataset, passes: PlannedPasses) -> MetricOutline:
+    rule = find_rule(dataset, passes)
+    skips = [root.skip_reason for root in find_roots(dataset, passes)]
+    return MetricOutline(
+        name=passes.metric.name,
+        statistic="mean",
+        direction=Direction.HIGHER,
+        bounds=passes.metric.bounds,
+        skip_reason=None if None in skips else next(iter(skips), None),
+        passes=rule,
+    )
+
+
+def identify_passes(plan: Plan, dataset: PlannedDataset, passes: PlannedPasses) -> dict[str, str]:
+    """Return the identity of a metric over attempts: that of the metrics that decide a success, and their limits."""
+    roots = [identify_metric(plan, root) for root in find_roots(dataset, passes)]
+    merged = {part: value for root in roots for part, value in root.items()}
+    limits = [asdict(limit) for limit in list_limits(dataset, passes.spec)]
+    return merged | {"settings": _mark([limits, roots])}
 
 
 def _compute_key(plan: Plan, metric: Metric) -> str:

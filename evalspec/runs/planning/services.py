@@ -34,7 +34,7 @@ from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
-from evalspec.targets.agents.tool_desk import ToolDesk
+from evalspec.targets.agents.tool_player import ToolPlayer
 from evalspec.targets.agents.wire import DEFAULT_WIRE, WIRES, find_wire
 from evalspec.targets.http.template import list_placeholders
 
@@ -233,7 +233,7 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
 
 
 def check_environment(loaded: LoadedManifest, problems: list[Problem]) -> None:
-    """Check that attempts in worlds of their own can be told apart by the agent."""
+    """Check that the agent knows which attempt a request belongs to, if each has a world of its own."""
     spec = loaded.manifest.spec
     config, endpoint = spec.evaluation.environment, spec.api.chat_endpoint
     if config is None or not config.isolated or endpoint.session_header is not None:
@@ -322,5 +322,5 @@ def resolve_target(
         endpoint = endpoint.model_copy(update={"path": wire.path})
     headers = {**wire.headers, **endpoint.headers}
     played = tools is not None and any(tool.is_answered for tool in tools.values())
-    desk = ToolDesk(tools, loaded.path.parent) if tools is not None and played else None
-    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers, desk)
+    player = ToolPlayer(tools, loaded.path.parent) if tools is not None and played else None
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers, player)

@@ -81,7 +81,7 @@ class Conversation:
     async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:
         """See Performer. A conversation in which a turn has no reply has no end, and no reply.
 
-        A killed conversation goes on where it was, if the agent gets the whole history and changes nothing. Otherwise
+        A killed conversation resumes where it was, if the agent gets the whole history and changes nothing. Otherwise
         it begins again: what the agent knows, and what it has done, cannot be seen.
         """
         if not sample.turns and sample.user is None:

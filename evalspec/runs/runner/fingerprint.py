@@ -36,7 +36,9 @@ from evalspec.runs.planning.outlining import (
     describe_retrievers,
     hash_module,
     identify_metric,
+    identify_passes,
 )
+from evalspec.runs.planning.passes import list_passes
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.runner.command_code import describe_code
 from evalspec.scoring.judge.budget import SpendingLimits
@@ -114,7 +116,10 @@ def _describe_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetDigest:
         selection_sha256=compute_digest(list(contents)),
         samples_sha256=compute_digest(list(contents.items())),
         metrics=tuple(dataset.metrics),
-        metric_identities={name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()},
+        metric_identities={
+            **{name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()},
+            **{str(one.spec): identify_passes(plan, dataset, one) for one in list_passes(dataset)},
+        },
         part=dataset.part,
     )
 

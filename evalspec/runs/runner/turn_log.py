@@ -1,4 +1,4 @@
-"""The turns of conversations in the run log, so that a killed run can go on from them."""
+"""The turns of conversations in the run log, so that a killed run can resume there."""
 
 from evalspec.base.plural import counted
 from evalspec.model import AgentTurn
@@ -34,7 +34,7 @@ class TurnLogs:
 
 
 class StoredTurns:
-    """Keeps the turns of one attempt. Those that nobody can go on from are superseded at once."""
+    """Keeps the turns of one attempt. Those that cannot be resumed are superseded at once."""
 
     def __init__(self, logs: TurnLogs, key: AttemptKey) -> None:
         self._logs, self._key = logs, key

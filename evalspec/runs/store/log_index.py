@@ -85,7 +85,7 @@ class StoredText(NamedTuple):
 
 
 class OpenConversation(Struct):
-    """The turns of an attempt that has no end yet. `is_redacted`: a value in them is unknown, so nobody can go on."""
+    """The turns of an attempt that has no end yet. `is_redacted`: a value in them is unknown."""
 
     session: str
     turns: list[AgentTurn] = field(default_factory=list)

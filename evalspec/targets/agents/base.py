@@ -10,7 +10,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import FIRST_TOKEN, AgentReply, Sample, SearchTrace
 
 if TYPE_CHECKING:
-    from evalspec.targets.agents.tool_desk import ToolDesk
+    from evalspec.targets.agents.tool_player import ToolPlayer
 
 
 class Agent(Protocol):
@@ -38,10 +38,10 @@ def add_times(reply: AgentReply, started: float, finished: float, first_token_at
 class AgentTarget(Struct, frozen=True):
     """The address of an agent: `url` includes the path, and references in `headers` are resolved.
 
-    `desk`: answers the calls of a bare model.
+    `player`: answers the calls of a bare model.
     """
 
     url: str
     endpoint: ChatEndpoint
     headers: Mapping[str, str] = field(default_factory=dict)
-    desk: "ToolDesk | None" = None
+    player: "ToolPlayer | None" = None

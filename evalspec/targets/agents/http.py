@@ -71,18 +71,18 @@ class HttpAgent:
         await self._client.aclose()
 
     async def _exchange(self, sample: Sample) -> AgentReply:
-        endpoint, desk = self._target.endpoint, self._target.desk
+        endpoint, player = self._target.endpoint, self._target.player
         wire, request = find_wire(endpoint), build_request(sample, endpoint)
         headers = fill_headers(self._filled, sample)
         if endpoint.session_header:
             headers.setdefault(endpoint.session_header, sample.session or uuid4().hex)
         send_one = partial(self._send, fill_url(self._target.url, sample), headers)
-        if desk is None or wire.declare_tool is None or wire.add_results is None:
+        if player is None or wire.declare_tool is None or wire.add_results is None:
             return await send_one(request)
-        from evalspec.targets.agents.tool_desk import answer_until_done
+        from evalspec.targets.agents.tool_player import answer_until_done
 
-        with_tools = {"tools": [wire.declare_tool(tool) for tool in desk.tools.values()]} | request
-        return await answer_until_done(with_tools, send_one, desk, wire.add_results)
+        with_tools = {"tools": [wire.declare_tool(tool) for tool in player.tools.values()]} | request
+        return await answer_until_done(with_tools, send_one, player, wire.add_results)
 
     async def _send(self, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
         """Return the reply to one request."""
@@ -99,7 +99,7 @@ class HttpAgent:
                 raw = await read_whole(response)
                 finished = perf_counter()
                 reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint), started, finished, None)
-        shows_calls = self._target.desk is not None or "tools" in endpoint.parameters
+        shows_calls = self._target.player is not None or "tools" in endpoint.parameters
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 
 

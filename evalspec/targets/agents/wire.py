@@ -96,10 +96,10 @@ class ReplyReader(Protocol):
 class Wire(Struct, frozen=True):
     """One protocol of a chat endpoint.
 
-    `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the
-    path of an endpoint without its own. `headers`: sent unless the endpoint has its own. `declare_tool`,
-    `add_results`: how a bare model is told of a tool, and of the results of its calls; None: evalspec plays no tools.
-    `shows`: what its replies show of the tools that an agent calls.
+    `open_stream`: makes the reader of one streamed reply; None: the wire has no streams. `path`: the path of an
+    endpoint without its own. `headers`: sent unless the endpoint has its own. `declare_tool`, `add_results`: how a tool
+    is declared to a bare model, and how it gets the results of its calls; None: evalspec plays no tools. `shows`: what
+    its replies show of the tools that an agent calls.
     """
 
     name: str

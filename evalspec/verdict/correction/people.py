@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, pluralize
+from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
     Basis,
     Correction,
@@ -164,7 +165,7 @@ def consult(
 def _list_doubts(
     found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
-    metric = shlex.quote(found.metric)
+    metric = shlex.quote(find_scored(found.metric))
     label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
         why = agreement.reason if agreement else NO_LABELS

@@ -12,7 +12,7 @@ from evalspec.inputs.manifest.tool_schema import DeclaredTool
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.tool_desk import render_result
+from evalspec.targets.agents.tool_player import render_result
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_content, report_usage
 
@@ -129,7 +129,7 @@ def _declare_tool(tool: DeclaredTool) -> dict[str, Any]:
 
 
 def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    named = [(call.call_id or f"call_{number}", call) for number, call in enumerate(calls)]
     said: list[dict[str, Any]] = [{"type": "text", "text": reply.response}] if reply.response else []
     for id, call in named:
         given = call.arguments if isinstance(call.arguments, dict) else {}

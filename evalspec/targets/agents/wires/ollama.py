@@ -10,7 +10,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
-from evalspec.targets.agents.tool_desk import declare_function, render_result
+from evalspec.targets.agents.tool_player import declare_function, render_result
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import read_usage
 

@@ -10,7 +10,7 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import read_finish_reason, refuse_error
-from evalspec.targets.agents.tool_desk import declare_function, render_result, write_arguments
+from evalspec.targets.agents.tool_player import declare_function, render_result, write_arguments
 from evalspec.targets.agents.wire import StreamReader, ToolPart, Wire, build_messages, first_string, name_model
 from evalspec.targets.http.completions import SingleChoice, first_choice, read_content, report_usage
 from evalspec.targets.http.error_body import refuse_mark
@@ -112,7 +112,7 @@ class _CompletionChunks(StreamReader):
 
 
 def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
-    named = [(call.id or f"call_{number}", call) for number, call in enumerate(calls)]
+    named = [(call.call_id or f"call_{number}", call) for number, call in enumerate(calls)]
     made = [
         {"id": id, "type": "function", "function": {"name": call.name, "arguments": write_arguments(call)}}
         for id, call in named

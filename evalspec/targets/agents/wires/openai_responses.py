@@ -21,7 +21,7 @@ from evalspec.targets.agents.response_events import (
     refuse_failed,
     refuse_failure,
 )
-from evalspec.targets.agents.tool_desk import render_result, write_arguments
+from evalspec.targets.agents.tool_player import render_result, write_arguments
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import report_usage
 from evalspec.targets.http.error_body import as_text
@@ -172,7 +172,7 @@ def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[Too
     said = [{"role": "assistant", "content": reply.response}] if reply.response else []
     items: list[dict[str, Any]] = []
     for number, call in enumerate(calls):
-        id = call.id or f"call_{number}"
+        id = call.call_id or f"call_{number}"
         items.append({"type": _FUNCTION, "call_id": id, "name": call.name, "arguments": write_arguments(call)})
         items.append({"type": f"{_FUNCTION}{_OUTPUT}", "call_id": id, "output": render_result(call)})
     return {**request, "input": [*request["input"], *said, *items]}

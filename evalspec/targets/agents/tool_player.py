@@ -19,7 +19,7 @@ MOST_STEPS = 25
 """How often a model is asked for one answer. A model that still calls tools then has none."""
 
 
-class ToolDesk:
+class ToolPlayer:
     """Answers calls. Errors go to the model, which may try again."""
 
     def __init__(self, tools: Tools, folder: Path) -> None:
@@ -32,7 +32,7 @@ class ToolDesk:
         return bool(self._code)
 
     async def answer(self, call: ToolCall) -> ToolCall:
-        """Return a call with its result, or with the error that the model is told."""
+        """Return a call with its result, or with the error that the model reads."""
         tool = self.tools.get(call.name)
         error = "there is no such tool" if tool is None else tool.explain_invalid(call)
         if tool is None or error is not None:
@@ -54,7 +54,7 @@ class ToolDesk:
 
 
 def render_result(call: ToolCall) -> str:
-    """Return what the model is told about a call."""
+    """Return what the model reads about a call."""
     if call.error is not None:
         return f"Error: {call.error}"
     return call.result if isinstance(call.result, str) else json.dumps(call.result, ensure_ascii=False)
@@ -66,7 +66,7 @@ def write_arguments(call: ToolCall) -> str:
 
 
 def declare_function(tool: DeclaredTool) -> dict[str, Any]:
-    """Return a tool as chat completions tell a model of it."""
+    """Return a tool as chat completions declare it."""
     said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {"type": "object"}}
     return {"type": "function", "function": said}
 
@@ -74,7 +74,7 @@ def declare_function(tool: DeclaredTool) -> dict[str, Any]:
 async def answer_until_done(
     first: Any,
     send: Callable[[Any], Awaitable[AgentReply]],
-    desk: ToolDesk,
+    player: ToolPlayer,
     add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any],
 ) -> AgentReply:
     """Return the reply of a model whose calls are answered until it makes none, with all calls and their results.
@@ -90,10 +90,10 @@ async def answer_until_done(
         try:
             reply = await send(request)
         except ServiceError as error:
-            error.acted = error.acted or (desk.acts and bool(replies))
+            error.acted = error.acted or (player.acts and bool(replies))
             raise
         if not reply.tool_calls or len(replies) + 1 == MOST_STEPS:
             return join_replies([*replies, replace(reply, steps=1)])
-        calls = [await desk.answer(call) for call in reply.tool_calls]
+        calls = [await player.answer(call) for call in reply.tool_calls]
         replies.append(replace(reply, tool_calls=tuple(calls), steps=1))
         request = add_results(request, reply, calls)
