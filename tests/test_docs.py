@@ -238,7 +238,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_dataset_field_is_explained():
-    from evalspec.inputs.datasets.jsonl import JsonlSample
+    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
 
     table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
     assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)

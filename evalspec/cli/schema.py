@@ -36,7 +36,7 @@ def _list_parameters() -> dict[str, Any]:
 
 
 def _dataset() -> dict[str, Any]:
-    from evalspec.inputs.datasets.jsonl import JsonlSample
+    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
     from evalspec.inputs.manifest.fields import UntitledKeys
 
     return JsonlSample.model_json_schema(schema_generator=UntitledKeys)

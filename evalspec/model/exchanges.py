@@ -203,8 +203,8 @@ class AgentReply(Record, frozen=True):
     fields are about the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream, or
     details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
     None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing. `unread_usage`:
-    the keys of a usage that is given, but has no token counts that evalspec can read. `ended`: how the
-    simulated user ended the conversation: `stopped` by itself, or after `max turns`.
+    the keys of a usage that is given, but has no token counts that evalspec can read. `ended`: how the simulated user
+    ended the conversation: `stopped` by itself, or after `max turns`.
     """
 
     response: str

@@ -110,8 +110,9 @@ class Sample(Record, frozen=True):
     computed by the plan, because metadata may be redacted later. `unit`: the id of a sample that it is a copy of, or is
     connected with by copies and clusters; None without copies (planning.copies). `expected_tools`: the calls of tools
     that a right agent makes, in order; none if empty. `max_steps`: calls of the model that it needs at most.
-    `turns`: a scripted conversation; `user_input` has what precedes it and the first turn. `user`: a goal in place of a
-    script; `user_input` ends with it. `session`: of the attempt that is under way. `checks`: of the last answer.
+    `turns`: a scripted conversation; `user_input` has what precedes it and the first turn. `user`: a goal in
+    place of a script; `user_input` ends with it. `session`: of the attempt that is under way. `checks`: of the last
+    answer.
     """
 
     id: str
