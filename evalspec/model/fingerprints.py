@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from evalspec.model.base import Record
 from evalspec.model.corrections import Drift, JudgeDrift
-from evalspec.model.exchanges import JudgePrice
+from evalspec.model.exchanges import SIMULATED_USER, JudgePrice, JudgeUsage
 
 Digests = Mapping[str, str]
 
@@ -245,6 +245,12 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     best_of: int | None = None
     runs: tuple[PooledRun, ...] = ()
     ci_gate: Mapping[str, Any] | None = None
+
+    def compute_costs(self, usage: Mapping[str, JudgeUsage]) -> dict[str, float | None]:
+        """Return the cost of each usage, by metric; None if it is unknown. Empty without any price."""
+        prices = {name: self.user_price if name == SIMULATED_USER else self.judge_price for name in usage}
+        costs = {name: None if price is None else price.compute_cost(usage[name]) for name, price in prices.items()}
+        return costs if any(prices.values()) else {}
 
     def find_dataset(self, name: str) -> DatasetDigest | None:
         """Return what is known of a dataset, or None."""

@@ -32,7 +32,7 @@ from evalspec.model import (
     is_cut_off,
     list_unenforced,
 )
-from evalspec.model.exchanges import QUESTION_CHANGED, SIMULATED_USER
+from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
 from evalspec.runs.runner.fingerprint import public_part
 from evalspec.runs.runner.replies import (
@@ -141,7 +141,7 @@ def conclude(
         measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubtful_measurements(datasets, outline)),
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
-        judge_costs=_price(run_metadata),
+        judge_costs=run_metadata.fingerprint.compute_costs(run_metadata.judge_usage),
         controls=run_metadata.controls,
         datasets=datasets,
     )
@@ -152,16 +152,6 @@ def _find_end(results: Sequence[Sequence[SampleResult]]) -> str | None:
     scores = (score for samples in results for sample in samples for score in sample.scores.values())
     ends = (one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.FAILED)
     return next((reason or "the run stopped before all scores" for reason in ends), None)
-
-
-def _price(run_metadata: RunMetadata) -> dict[str, float | None]:
-    """Return the cost of the judge by metric; None if it is unknown. Empty without a price."""
-    judge, user = run_metadata.fingerprint.judge_price, run_metadata.fingerprint.user_price
-    if judge is None and user is None:
-        return {}
-    used = run_metadata.judge_usage
-    prices = {name: user if name == SIMULATED_USER else judge for name in used}
-    return {name: None if price is None else price.compute_cost(used[name]) for name, price in prices.items()}
 
 
 def _regressions(
