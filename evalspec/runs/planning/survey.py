@@ -12,7 +12,6 @@ from evalspec.model import Check, Need, Sample, Turn
 from evalspec.runs.planning.copies import CopyFinder
 from evalspec.scoring.metrics.base import BuildContext, Metric
 from evalspec.scoring.metrics.columns import ParameterError, find_definition
-from evalspec.scoring.metrics.json_checks import JSON_FIELDS, explain_no_fields
 from evalspec.scoring.metrics.sample_checks import build_check
 from evalspec.verdict.summary import in_slice
 
@@ -174,11 +173,15 @@ def _places(first: Sequence[Sample], count: int) -> str:
     return f"{'lines' if lined else 'samples'} {', '.join(shown)}{more}"
 
 
+Explain = Callable[[Sample], str | None]
+"""Returns why the expected answers of a sample cannot be compared with."""
+
+
 class CheckWatch(Struct):
-    """Finds the problems of samples while they are read. `compares_json`: whether the dataset has json_fields."""
+    """Finds the problems of samples while they are read. `explain`: those of the metrics of the dataset."""
 
     context: BuildContext
-    compares_json: bool
+    explain: frozenset[Explain]
     noted: dict[Problem, Lacking] = field(default_factory=dict)
     count: int = 0
 
@@ -186,7 +189,7 @@ class CheckWatch(Struct):
         """Yield the samples, and note their problems."""
         for sample in samples:
             self.count += 1
-            has_any = sample.checks or sample.turns or self.compares_json
+            has_any = sample.checks or sample.turns or self.explain
             for problem in self._find_problems(sample) if has_any else ():
                 if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
                     self.noted.setdefault(problem, Lacking()).add(sample)
@@ -205,7 +208,7 @@ class CheckWatch(Struct):
         ]
 
     def _find_problems(self, sample: Sample) -> Iterator[Problem]:
-        reads_json = self.compares_json
+        explain = set(self.explain)
         for place, check in _list_checks(sample):
             try:
                 built = build_check(check, self.context)
@@ -219,9 +222,9 @@ class CheckWatch(Struct):
             lacking = [need for need in built.needs if need in _OF_LINES and not _HAS[need](sample)]
             for need in lacking:
                 yield Problem(f"missing or empty, needed by {built.name} of checks", "add it", field=need.value)
-            reads_json = reads_json or built.definition.name == JSON_FIELDS
-        problem = explain_no_fields(sample) if reads_json else None
-        if problem is not None:
+            if built.definition.explain_expected is not None:
+                explain.add(built.definition.explain_expected)
+        for problem in filter(None, (one(sample) for one in explain)):
             message, fix = split_fix(problem)
             yield Problem(message, fix, field="expected")
 
@@ -238,4 +241,5 @@ def watch_checks(sections: Sequence[WithThresholds], context: BuildContext) -> C
     evaluation, own = sections
     metrics = own.metrics if own.metrics is not None else evaluation.metrics or []
     definitions = (find_definition(split_column(entry.name).base) for entry in metrics)
-    return CheckWatch(context, any(one is not None and one.name == JSON_FIELDS for one in definitions))
+    found = {one.explain_expected for one in definitions if one is not None}
+    return CheckWatch(context, frozenset(one for one in found if one is not None))
