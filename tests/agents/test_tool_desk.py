@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from servers.faulty_agent import status, throttled
+
 TOOLS = {
     "weather": {"parameters": {"type": "object", "required": ["city"]}, "result": {"sky": "clear"}},
     "add": {"description": "Adds.", "python": "desk:add"},
@@ -137,3 +139,16 @@ def test_every_wire_of_models_tells_the_results(model, agent, protocol):
     assert (found["string_match"], found["steps"]) == (1, 2)
     assert {tool.get("name") or tool["function"]["name"] for tool in agent.requests[0].body["tools"]} == set(TOOLS)
     assert find(agent.requests[1].body) == result
+
+
+@pytest.mark.parametrize("failure", [throttled(0), status(503), "drop"], ids=["429", "503", "dropped"])
+def test_a_tool_that_may_have_acted_is_not_called_again_by_a_retry(model, agent, failure):
+    """The model would begin anew and book the same flight twice."""
+    acts = model.folder / "acts"
+    code = f"with open({str(acts)!r}, 'a') as file:\n        file.write('x')"
+    (model.folder / "desk.py").write_text(f"def add(a, b):\n    {code}\n    return a + b\n")
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}] * 3
+    agent.script = ["ok", failure]
+    outcome = model.evaluate("--json")
+    assert outcome.code == 3
+    assert len(agent.requests) == 2 and acts.read_text() == "x"
