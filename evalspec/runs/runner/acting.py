@@ -10,13 +10,22 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.model import AgentReply, Sample, World
+from evalspec.base.patterns import CannotCheck
+from evalspec.model import AgentReply, ExpectedState, Sample, World
 from evalspec.runs.runner.conversing import AttemptContext, Performer
 from evalspec.scoring.metrics.end_state import compare_state
 from evalspec.targets.worlds import EnvironmentAccess
 
 _LOOK_SECONDS = 0.2
 """How long to wait before the world is looked at again."""
+
+
+def _is_settled(expected: ExpectedState, state: Any) -> bool:
+    """Return whether to look no further: the state is the expected one, or it cannot be compared, as the score says."""
+    try:
+        return next(compare_state(expected, state), None) is None
+    except (CannotCheck, ServiceError):
+        return True
 
 
 class Acting:
@@ -67,6 +76,6 @@ class Acting:
         ends_at = monotonic() + within
         while True:
             state = await self.world.read(names)
-            if next(compare_state(expected, state), None) is None or monotonic() >= ends_at:
+            if _is_settled(expected, state) or monotonic() >= ends_at:
                 return state
             await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, ends_at - monotonic())))

@@ -49,7 +49,7 @@ class ToolDesk:
         result = await code.call(partial(await code.load_aside(), **arguments))
         try:
             return json.loads(json.dumps(result, allow_nan=False))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ServiceError(f"{tool.python} returned what is no JSON: {error}") from error
 
 
