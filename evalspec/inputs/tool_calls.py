@@ -104,13 +104,16 @@ def _add_results(message: Mapping[str, Any], calls: list[ToolCall]) -> None:
 
 
 def _add_result(item: Mapping[str, Any], calls: list[ToolCall]) -> None:
-    """Give a result to the call with its id; without an id, to the first of its name that has none."""
+    """Give a result to the first call without one that has its id, or if it has none, its name.
+
+    Some models count ids from the beginning in each message, so a call that has a result keeps it.
+    """
     result, error = _read_outcome(item)
     wanted = next((item[key] for key in _IDS if isinstance(item.get(key), str)), None)
     name = item.get("name")
     for place, call in enumerate(calls):
-        is_open = not call.is_answered and (name is None or call.name == name)
-        if call.call_id == wanted if wanted is not None else is_open:
+        is_its = (name is None or call.name == name) if wanted is None else call.call_id == wanted
+        if is_its and not call.is_answered:
             calls[place] = replace(call, result=result, error=error)
             return
 
@@ -205,6 +208,10 @@ def _read_span(item: Any) -> tuple[float, float] | None:
 def _read_time(value: Any) -> float | None:
     """Return a number in any unit, or a date and time of ISO 8601 in seconds; None if it is neither."""
     if isinstance(value, str):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return datetime.fromisoformat(value).timestamp()
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    with suppress(OverflowError):  # a number of hundreds of digits is no time
+        return float(value)
+    return None
