@@ -152,3 +152,18 @@ def test_a_tool_that_may_have_acted_is_not_called_again_by_a_retry(model, agent,
     outcome = model.evaluate("--json")
     assert outcome.code == 3
     assert len(agent.requests) == 2 and acts.read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    "schema, argument, reason",
+    [
+        ({"pattern": "^(a|aa)+$"}, f'"{"a" * 60}b"', "takes longer than 1 s"),
+        ({"multipleOf": 0.1}, f"1{'0' * 400}", "too large"),
+    ],
+)
+def test_arguments_that_cannot_be_checked_fail_their_sample_alone(model, agent, schema, argument, reason):
+    model.evaluation["tools"] = {"find": {"parameters": {"properties": {"q": schema}}, "result": 1}}
+    agent.says = [{"content": None, "tool_calls": [call("find", f'{{"q": {argument}}}')]}]
+    outcome = model.evaluate("--json")
+    assert outcome.code == 3, outcome.err
+    assert reason in outcome.document["datasets"][0]["samples"][0]["error"]
