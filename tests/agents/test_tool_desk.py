@@ -167,3 +167,17 @@ def test_arguments_that_cannot_be_checked_fail_their_sample_alone(model, agent, 
     outcome = model.evaluate("--json")
     assert outcome.code == 3, outcome.err
     assert reason in outcome.document["datasets"][0]["samples"][0]["error"]
+
+
+@pytest.mark.parametrize("change", ["tools.json", "desk.py"])
+def test_a_run_does_not_go_on_with_other_tools(model, agent, change):
+    """The first samples would have been answered by another agent than the rest."""
+    tools = [{"name": "weather", "result": 1}, {"name": "add"} | TOOLS["add"]]
+    (model.folder / "tools.json").write_text(json.dumps(tools))
+    model.evaluation["tools"] = "$file:tools.json"
+    agent.says = [{"content": None, "tool_calls": [call("weather", "{}")]}]
+    assert model.evaluate().code == 3, "the second request has no answer"
+    changed = model.folder / change
+    changed.write_text(changed.read_text().replace("1", "7").replace("a + b", "a - b"))
+    resumed = model.evaluate("--resume", "--retry-errors")
+    assert resumed.code == 2 and "or a file or code of spec.evaluation.tools" in resumed.err
