@@ -249,8 +249,9 @@ def _describe_played(plan: Plan) -> dict[str, Any]:
     desk, world = plan.target and plan.target.desk, plan.environment
     played = [*desk.tools.values()] if desk else []
     tools = {tool.name: tool.model_dump(mode="json", exclude_unset=True) for tool in played}
-    calls = [*played, *(call for call in (world.state, world.reset) if call)] if world else played
-    targets = sorted({call.python for call in calls if call.python})
+    named = [tool.python for tool in played]
+    named += [call.python for call in (world.state, world.reset) if call] if world else []
+    targets = sorted({one for one in named if one})
     code = {target: hash_module(plan.loaded.path.parent, target) for target in targets}
     return {key: value for key, value in (("tools", tools), ("code", code)) if value}
 
