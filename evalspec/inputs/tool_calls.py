@@ -28,6 +28,7 @@ _IDS = ("call_id", "tool_call_id", "tool_use_id", "toolCallId", "id")
 """Keys of the id that a call and its result share. With another key beside it, `id` is that of the item alone."""
 _RESULTS = ("result", "output", "response", "content")
 _OF_RESULTS = ("function_call_output", "tool_result", "tool-result", "mcp_call_output")
+_OF_USERS = ("user", "human")
 _FAILURES = ("is_error", "isError")
 _TIMES = (("start", "end"), ("start_time", "end_time"), ("startTime", "endTime"), ("started_at", "finished_at"))
 _PARALLEL = ("tool_calls", "content", "output", "parts")
@@ -77,6 +78,26 @@ def count_model_calls(items: Sequence[Any]) -> int | None:
     """Return how many messages of the model a list has; None if it has no messages."""
     roles = [item.get("role") for item in items if _is_message(item)]
     return sum(role in ("assistant", "model") for role in roles) if roles else None
+
+
+def leave_out_earlier(items: Sequence[Any], question: str) -> Sequence[Any]:
+    """Return what follows a question in a list of messages that begins with earlier ones; otherwise all of it.
+
+    Many agents return their whole thread. The calls of earlier turns in it were made for other questions.
+    """
+    said = [(place, text) for place, item in enumerate(items) if (text := _read_said(item))]
+    last = next((place for place, text in reversed(said) if text == question.strip()), None)
+    return items if last is None or last == said[0][0] else items[last + 1 :]
+
+
+def _read_said(item: Any) -> str:
+    """Return the text of a message of the user; nothing for any other item, such as results of tools."""
+    if not _is_message(item) or item["role"] not in _OF_USERS:
+        return ""
+    content = item.get("content", item.get("parts"))
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str)).strip()
 
 
 def _is_message(item: Any) -> bool:

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from evalspec.inputs.tool_calls import MOST_CHARACTERS, count_model_calls, read_expected_calls, read_tool_calls
+from evalspec.inputs.tool_calls import (
+    MOST_CHARACTERS,
+    count_model_calls,
+    leave_out_earlier,
+    read_expected_calls,
+    read_tool_calls,
+)
 from evalspec.model import ExpectedCall, ToolCall
 
 FIND = ToolCall("find", {"q": "x"})
@@ -116,3 +122,15 @@ def test_ids_that_begin_anew_in_each_message_move_no_result():
 def test_an_impossible_time_is_none(start):
     calls = read_tool_calls([{"name": name, "start": start, "end": start} for name in "ab"])
     assert [call.name for call in calls] == ["a", "b"]
+
+
+def test_calls_before_the_question_are_of_earlier_turns():
+    book = {"role": "assistant", "tool_calls": [{"name": "book"}]}
+    said = {"role": "user", "content": "yes"}
+    assert leave_out_earlier([said, book, {"role": "human", "parts": [{"text": " yes\n"}]}, {"x": 1}], "yes") == [
+        {"x": 1}
+    ]
+    result = {"role": "user", "content": [{"type": "tool_result", "content": "yes"}]}
+    for thread in ([said, book], [book, said], [said, book, result], [book, result, said], [book], []):
+        assert leave_out_earlier(thread, "yes") == thread, "nothing was asked before"
+    assert leave_out_earlier([said, book], "no") == [said, book], "the question is not among them"
