@@ -237,3 +237,11 @@ def test_a_world_that_cannot_be_compared_fails_its_sample_alone(acting, desk, ex
     expect(acting, expected)
     (sample,) = measure(acting)
     assert reason in sample["scores"]["end_state"]["reason"]
+
+
+def test_what_changes_only_for_a_moment_has_time_too(acting, desk):
+    code = "looks = []\ndef state(session):\n    looks.append(1)\n    return {'x': 1, 'busy': len(looks) in (2, 3)}\n"
+    (acting.folder / "moment.py").write_text(code)
+    acting.evaluation["environment"] = {"state": {"python": "moment:state"}, "nothingElse": True, "within": "2s"}
+    expect(acting, {"$.x": 1})
+    assert values(measure(acting)) == [1]
