@@ -240,3 +240,13 @@ def test_calls_of_earlier_turns_in_a_thread_stand_for_none_of_a_later_one(asked,
     turns = [{"user": text, "expected": "Done", "expected_tools": expected} for text in ("Book.", "Once more.")]
     write(asked, {"id": "twice", "turns": turns})
     assert scores_of(asked.evaluate("--json"))["tool_calls_exact"][0] == 0.5
+
+
+def test_a_turn_that_shows_no_calls_made_none_if_another_shows_some(asked, agent):
+    """As in the whole conversation. Otherwise the agent could leave out the turns that it fails."""
+    book = [{"name": "book", "arguments": {}}]
+    replies = [{"answer": "Done", "calls": book}, {"answer": "Done"}]
+    agent.reply = lambda _body: replies.pop(0)
+    turns = [{"user": text, "expected": "Done", "expected_tools": book} for text in ("Book.", "Once more.")]
+    write(asked, {"id": "twice", "turns": turns})
+    assert scores_of(asked.evaluate("--json"))["tool_calls_exact"] == (0.5, "turn 2: not called as expected: book")
