@@ -180,13 +180,15 @@ def test_a_conversation_is_compared_with_the_world_after_its_last_turn(acting, d
     assert [kind for kind, _ in desk.events] == ["reset", "state", "chat", "chat", "state"]
 
 
-def test_the_end_state_needs_an_environment(acting, desk):
+def test_metrics_of_the_world_and_of_tools_need_their_declaration(acting, desk):
     del acting.evaluation["environment"]
     acting.evaluation["datasets"][0]["metrics"] = ["end_state", "tool_schema_valid", "tool_hallucination"]
     for refused in (acting.validate(), acting.evaluate()):
         assert refused.code == 2
         said = refused.err + refused.out
         assert "datasets[0].metrics[0]: end_state needs spec.evaluation.environment" in said
+        assert "metrics[1]: tool_schema_valid needs spec.evaluation.tools" in said
+        assert "metrics[2]: tool_hallucination needs spec.evaluation.tools" in said
     assert not desk.events
 
 

@@ -142,6 +142,10 @@ class MetricFinder(Struct):
             fix = "declare how to see the state of the world, or remove the metric"
             self._add(place, f"{known.name} needs spec.evaluation.environment", fix)
             return None
+        if known.reads_tools and self.tools is None and Need.CHECKS not in known.needs:
+            fix = "declare the tools of the agent, or remove the metric"
+            self._add(place, f"{known.name} needs spec.evaluation.tools", fix)
+            return None
         return known
 
     def _read_values(
