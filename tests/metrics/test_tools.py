@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -246,3 +248,29 @@ def test_a_bad_line_has_file_line_and_field(line, message, project):
     project.dataset("trips", [{}, line], metrics=["string_match"])
     found = project.validate()
     assert found.code == 2 and f"trips.jsonl:2: {message}" in found.err + found.out
+
+
+_SCORE_ALL = """
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from evalspec.model import AgentReply, Exchange, ExpectedCall, Sample, ToolCall
+from evalspec.scoring.metrics import tools
+from evalspec.scoring.metrics.base import METRICS, BuildContext
+
+calls = [ToolCall("book", {"seats": [2, 1], "city": "Paris"}, step=1), ToolCall("book", {"seats": 3}, step=1)]
+expected = [ExpectedCall("book", {"seats": {"unordered": [1, 2]}, "city": "Rome"}), ExpectedCall("book")]
+sample = Sample("book", "", expected_tools=tuple(expected))
+for definition in [one for one in METRICS if one.build and one.name.startswith("tool_call")]:
+    for module in definition.imports:
+        import_module(module)
+    known = set(sys.modules)
+    definition.build(BuildContext(None, Path("."), None))(Exchange(sample, AgentReply("", tool_calls=tuple(calls))))
+    print(definition.name, sorted(name for name in set(sys.modules) - known if not name.startswith("evalspec")))
+"""
+
+
+def test_nothing_is_imported_while_latency_is_measured():
+    said = subprocess.run([sys.executable, "-c", _SCORE_ALL], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() and [line for line in said.splitlines() if not line.endswith(" []")] == []

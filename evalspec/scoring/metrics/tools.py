@@ -6,6 +6,7 @@ times overlap, have no order among themselves. An agent whose reply does not sho
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec import to_builtins
 
@@ -16,7 +17,11 @@ from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
 from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
 
-_EXPECTED = {Need.EXPECTED_TOOLS}
+_COMPARES_CALLS: dict[str, Any] = {
+    "needs": {Need.EXPECTED_TOOLS},
+    "scores_answers": False,
+    "imports": ("scipy.optimize", "scipy.sparse.csgraph"),
+}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
 _NOTHING_EXPECTED = Score.not_applicable("the sample expects no calls", Cause.DATASET)
 _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
@@ -69,13 +74,13 @@ def _list_names(names: Sequence[str]) -> str:
     return ", ".join(counts[:_NAMED]) + more
 
 
-@metric(needs=_EXPECTED, is_binary=True, scores_answers=False)
+@metric(**_COMPARES_CALLS, is_binary=True)
 def tool_calls_exact(exchange: Exchange) -> Score:
     """1 if the agent made the expected calls and no others, in their order; calls of one message have none."""
     return _compare(exchange, lambda compared: Score.scored(are_exact(compared)))
 
 
-@metric(needs=_EXPECTED, is_binary=True, scores_answers=False)
+@metric(**_COMPARES_CALLS, is_binary=True)
 def tool_calls_in_order(exchange: Exchange) -> Score:
     """1 if the agent made the expected calls in their order; others may come between them."""
     return _compare(
@@ -83,7 +88,7 @@ def tool_calls_in_order(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, is_binary=True, scores_answers=False)
+@metric(**_COMPARES_CALLS, is_binary=True)
 def tool_calls_any_order(exchange: Exchange) -> Score:
     """1 if the agent made all expected calls, in any order; each made call counts once."""
     return _compare(
@@ -94,7 +99,7 @@ def tool_calls_any_order(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_call_precision(exchange: Exchange) -> Score:
     """Share of the made calls that are expected ones; each expected call counts once."""
     return _compare(
@@ -103,7 +108,7 @@ def tool_call_precision(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_call_recall(exchange: Exchange) -> Score:
     """Share of the expected calls that were made; each made call counts once."""
     return _compare(
@@ -114,13 +119,13 @@ def tool_call_recall(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_call_f1(exchange: Exchange) -> Score:
     """Twice the number of expected calls that were made, over the number of expected and made calls."""
     return _compare(exchange, lambda compared: _compute_f1(count_pairs(compared), compared))
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_name_f1(exchange: Exchange) -> Score:
     """F1 as in tool_call_f1, of the names of the calls alone."""
 
@@ -136,7 +141,7 @@ def _compute_f1(shared: int, compared: CallComparison) -> Score:
     return Score.scored(2 * shared / every) if every else _NOTHING_EXPECTED
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_argument_accuracy(exchange: Exchange) -> Score:
     """Mean share of right arguments in the expected calls, each compared with the nearest made call of its name."""
 
@@ -213,7 +218,7 @@ def steps_within_limit(exchange: Exchange) -> Score:
     return Score.scored(count.value <= most, None if count.value <= most else f"{count.value:g} steps of {most}")
 
 
-@metric(is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
+@metric(is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True, imports=("jsonschema",))
 def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the arguments of every call of a declared tool are valid by its schema."""
     made, declared = _calls(exchange), context.tools
