@@ -10,6 +10,7 @@ from evalspec.inputs.manifest.metric_schema import WithThresholds
 from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.model import Check, Need, Sample, Turn
 from evalspec.runs.planning.copies import CopyFinder
+from evalspec.runs.planning.expectations import Expectations
 from evalspec.scoring.metrics.base import BuildContext, Metric
 from evalspec.scoring.metrics.columns import ParameterError, find_definition
 from evalspec.scoring.metrics.json_checks import JSON_FIELDS, explain_no_fields
@@ -58,7 +59,7 @@ class Survey(Struct):
     `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
     `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
     judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
-    `conversations`: the samples that are more than a question.
+    `conversations`: the samples that are more than a question. `expectations`: what an agent should do.
     """
 
     sought: frozenset[str] = frozenset()
@@ -71,12 +72,14 @@ class Survey(Struct):
     has_judgements: bool = False
     lowest_best: int | None = None
     conversations: Lacking = field(default_factory=Lacking)
+    expectations: Expectations = field(default_factory=Expectations)
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
+            self.expectations.add(sample)
             for need, has in _HAS.items():
                 if not (has(sample) or any(map(has, sample.turns))):
                     self.lacking[need].add(sample)
@@ -106,6 +109,15 @@ class Survey(Struct):
     def has_checks(self) -> bool:
         """Return whether a sample has checks."""
         return self.lacking[Need.CHECKS].count < self.count
+
+    @property
+    def has_only_checks(self) -> bool:
+        """Return whether each sample has checks."""
+        return self.count > 0 and not self.lacks(Need.CHECKS)
+
+    def lacks(self, need: Need) -> bool:
+        """Return whether a sample lacks what a metric may need."""
+        return self.lacking[need].count > 0
 
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""

@@ -20,6 +20,7 @@ from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_ord
 _COMPARES_CALLS: dict[str, Any] = {
     "needs": {Need.EXPECTED_TOOLS},
     "scores_answers": False,
+    "reads_calls": True,
     "imports": ("scipy.optimize", "scipy.sparse.csgraph"),
 }
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
@@ -152,7 +153,7 @@ def tool_argument_accuracy(exchange: Exchange) -> Score:
     return _compare(exchange, score)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)
 def forbidden_tool_calls(exchange: Exchange) -> Score:
     """Number of calls of tools that the sample forbids."""
     forbidden = exchange.sample.forbidden_tools
@@ -161,7 +162,7 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
     return _count(exchange, [call.name in forbidden for call in _calls(exchange) or ()], "forbidden")
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)
 def redundant_tool_calls(exchange: Exchange) -> Score:
     """Number of calls that repeat an earlier one, with the same arguments, that did not fail."""
     seen: set[tuple[str, str]] = set()
@@ -183,7 +184,7 @@ def _count(exchange: Exchange, flags: Sequence[bool], what: str) -> Score:
     return Score.scored(len(places), reason, {what: places})
 
 
-@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True, reads_calls=True)
 def tool_error_rate(exchange: Exchange) -> Score:
     """Share of the calls with a result that failed."""
     made = _calls(exchange)
@@ -218,7 +219,9 @@ def steps_within_limit(exchange: Exchange) -> Score:
     return Score.scored(count.value <= most, None if count.value <= most else f"{count.value:g} steps of {most}")
 
 
-@metric(is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True, imports=("jsonschema",))
+@metric(
+    is_binary=True, scores_answers=False, is_of_whole=True, reads_calls=True, reads_tools=True, imports=("jsonschema",)
+)
 def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the arguments of every call of a declared tool are valid by its schema."""
     made, declared = _calls(exchange), context.tools
@@ -234,7 +237,14 @@ def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     return Score.scored(not wrong, reason or None, {"invalid": {str(place): text for place, text in wrong.items()}})
 
 
-@metric(direction=Direction.LOWER, is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
+@metric(
+    direction=Direction.LOWER,
+    is_binary=True,
+    scores_answers=False,
+    is_of_whole=True,
+    reads_calls=True,
+    reads_tools=True,
+)
 def tool_hallucination(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the agent called a tool that does not exist."""
     made, declared = _calls(exchange), context.tools
