@@ -211,7 +211,7 @@ def test_an_untrusted_manifest_names_no_world(acting, desk):
         ({"bookings": 1}, "'bookings' is no JSONPath query"),
         ({"$.a[": 1}, "$.a["),
         ({"$.a": {"near": 1}}, "near needs a tolerance"),
-        ({"$.a": 1, "within": "soon"}, "within is a time, such as 5s"),
+        ({"$.a": 1, "within": "soon"}, "within is a time, and 'soon' is none"),
         ({"$.a": 1, "nothing_else": "yes"}, "nothing_else is true or false"),
         ({"$.a": 1, "nothing_els": True}, "did you mean 'nothing_else'?"),
         ({"$.a": 1, "ignore": "$.b"}, "ignore is a list"),

@@ -23,7 +23,7 @@ def read_duration(value: Any) -> Any:
         return value
     found = _DURATION.fullmatch(value)
     if found is None:
-        raise ValueError(f"'{value}' is no time; write 5s, 500ms or a number of seconds")
+        raise ValueError(f"within is a time, and '{value}' is none; write 5s, 500ms or a number of seconds")
     return float(found[1]) * _UNITS[found[2]]
 
 
