@@ -292,7 +292,7 @@ IMPORTED = {
     ("--version",): 75,
     ("--help",): 77,
     ("metrics",): 343,
-    ("validate", "agent.yaml"): 571,
+    ("validate", "agent.yaml"): 574,
     ("evaluate", "agent.yaml", "--responses", "replies.jsonl"): 677,
     ("runs", "list"): 288,
     ("report",): 592,

@@ -46,6 +46,7 @@ SECTIONS = {
     "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": judge_schema.JudgeConfig,
     "spec.evaluation.judge.price": judge_schema.PriceConfig,
+    "spec.evaluation.user": judge_schema.UserConfig,
     "spec.evaluation.limits": judge_schema.LimitsConfig,
     "spec.evaluation.judge.panel": judge_schema.PanelMember,
     "spec.evaluation.judge.pace": judge_schema.JudgePace,
@@ -74,6 +75,7 @@ WITHOUT_A_TABLE = {
     Lenient,
     Extensible,
     agent_schema.EndMarker,  # in the row of `done`
+    judge_schema.ModelConfig,
     tool_schema.ToolHints,  # in the row of `annotations`
     judge_schema.KeyCommand,  # in the row of `apiKey`
     metric_schema.WithThresholds,
@@ -236,7 +238,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_dataset_field_is_explained():
-    from evalspec.inputs.datasets.jsonl import JsonlSample
+    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
 
     table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
     assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)

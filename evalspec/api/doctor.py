@@ -10,14 +10,14 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from evalspec import __version__
 from evalspec.api.loops import run_coroutine
 from evalspec.base.errors import EvalspecError, InvalidInput, ServiceError
-from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.judge_schema import JudgeConfig, ModelConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import AgentReply, JudgeUsage, Need, Sample
 from evalspec.model.checkups import Checkup, CheckupFinding, CheckupStatus
@@ -28,6 +28,9 @@ from evalspec.runs.runner.execute import agent_process, close_agent
 from evalspec.runs.store.run_store import RunStore
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.function import AgentFunction, call_function
+
+if TYPE_CHECKING:
+    from evalspec.scoring.judge.chat import ModelRole
 
 _QUESTION = "Are you there? Answer with yes."
 _SCHEMA = {
@@ -60,7 +63,7 @@ def diagnose(loaded: LoadedManifest, options: RunOptions, store: RunStore) -> Ch
     Raises:
         InvalidInput: the manifest or a dataset is invalid.
     """
-    plan = build_plan(loaded, options)
+    plan = build_plan(loaded, options, is_probe=True)
     found = [*_check_machine(store), *run_coroutine(lambda: _ask_all(plan))]
     redact = loaded.references.redact
     findings = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in found)
@@ -96,6 +99,7 @@ async def _ask_all(plan: Plan) -> list[CheckupFinding]:
     parts: list[tuple[str, str | None, str, Callable[[], Awaitable[_Answered]] | None]] = [
         ("agent", plan.target.url if plan.target else None, "spec.api", _find_agent(plan)),
         *_list_judges(plan),
+        *_list_users(plan),
         (
             "embeddings",
             None if is_local else embeddings.base_url,
@@ -124,6 +128,16 @@ def _list_judges(plan: Plan) -> list[tuple[str, str | None, str, Callable[[], Aw
         ("judge" if len(members) == 1 else f"judge {one.model}", one.base_url, setting, partial(_ask_judge, plan, one))
         for one in members
     ]
+
+
+def _list_users(plan: Plan) -> list[tuple[str, str | None, str, Callable[[], Awaitable[_Answered]] | None]]:
+    """Return the model that plays users, if the run has any."""
+    if plan.user is None:
+        return []
+    from evalspec.scoring.judge.chat import ModelRole
+
+    role = ModelRole("the simulated user", "spec.evaluation.user")
+    return [("simulated user", plan.user.base_url, role.setting, partial(_ask_model, plan, plan.user, role))]
 
 
 async def _check_service(
@@ -208,9 +222,17 @@ async def _ask_by_http(target: AgentTarget, sample: Sample) -> AgentReply:
 
 
 async def _ask_judge(plan: Plan, config: JudgeConfig) -> _Answered:
+    from evalspec.scoring.judge.chat import JUDGE
+    from evalspec.scoring.judge.services import import_ragas
+
+    answered = await _ask_model(plan, config, JUDGE)
+    await asyncio.to_thread(import_ragas)
+    return answered
+
+
+async def _ask_model(plan: Plan, config: ModelConfig, role: "ModelRole") -> _Answered:
     from evalspec.scoring.judge.chat import ChatClient
     from evalspec.scoring.judge.extraction import UnusableVerdict, extract_object
-    from evalspec.scoring.judge.services import import_ragas
     from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
 
     learned: dict[str, Mapping[str, str]] = {}
@@ -222,16 +244,14 @@ async def _ask_judge(plan: Plan, config: JudgeConfig) -> _Answered:
             raise UnusableVerdict("its answer is neither yes nor no")
         return str(answer)
 
-    client = ChatClient(
-        config, ledger, JudgeListener(lambda found: learned.update(found)), keys=locate_keys(plan.loaded)
-    )
+    listener = JudgeListener(lambda found: learned.update(found))
+    client = ChatClient(config, ledger, listener, keys=locate_keys(plan.loaded), role=role)
     started = perf_counter()
     try:
         await client.ask(_QUESTION, _SCHEMA, check, "doctor")
     finally:
         await client.aclose()
     seconds = perf_counter() - started
-    await asyncio.to_thread(import_ragas)
     names = [*learned.get("judge_models", {}).values()] or ["it"]
     refused = learned.get("judge_refused", {})
     instead = "".join(f"; {name} is {what}" for name, what in sorted(refused.items()))

@@ -45,7 +45,7 @@ from evalspec.runs.store.stored_run import StoredRun, open_run
 if TYPE_CHECKING:
     from evalspec.targets.retrievers.vectors import KnownVectors
 
-_ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrievers_sha256", "selection")
+_ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrievers_sha256", "selection", "user")
 """The fields of a fingerprint that describe where replies come from."""
 
 

@@ -155,6 +155,14 @@ class EnvironmentFailed(ServiceError):
     """The world that an agent acts on could not be reset or read, so the attempt says nothing about the agent."""
 
 
+class UserFailed(ServiceError):
+    """The simulated user said nothing usable, so the attempt says nothing about the agent."""
+
+
+class UserSaidSecret(UserFailed):
+    """The simulated user said what it must not say, so the attempt is void and may begin again."""
+
+
 class RetrieverError(ServiceError):
     """One call of the retriever under test (search, rerank, ingest, delete) failed."""
 

@@ -150,11 +150,16 @@ def parse_json_stream(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _refuse_depth(value: Any) -> None:
+    if is_too_deep(value):
+        raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
+
+
+def is_too_deep(value: Any) -> bool:
+    """Return whether a JSON value is nested more deeply than MAX_DEPTH, so that it cannot be stored or shown."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [item for part in level for item in _list_parts(part)]
-    if any(isinstance(part, dict | list) for part in level):
-        raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
+    return any(isinstance(part, dict | list) for part in level)
 
 
 def _list_parts(value: Any) -> Collection[Any]:

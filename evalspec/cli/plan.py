@@ -29,7 +29,7 @@ from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import Direction
-from evalspec.model.exchanges import MILLION
+from evalspec.model.exchanges import MILLION, SIMULATED_USER
 from evalspec.model.forecasts import (
     DatasetForecast,
     Forecast,
@@ -114,10 +114,13 @@ def _parts(forecast: Forecast) -> Iterator["RenderableType"]:
 
 
 def _say_calls(forecast: Forecast) -> str:
-    queries, judge = forecast.retriever_queries, forecast.judge_calls
+    queries = forecast.retriever_queries
+    played = sum(dataset.judge_calls.get(SIMULATED_USER, 0) for dataset in forecast.datasets)
+    judge = forecast.judge_calls - played
     parts = [counted(forecast.agent_requests, "agent request")]
     parts += [counted(queries, "retriever query", "retriever queries")] if queries else []
     parts += [f"about {counted(judge, 'judge call')} without retries"] if judge else ["no judge call"]
+    parts += [f"at most {counted(played, 'message')} of the simulated user"] if played else []
     parts += [f"cost {' to '.join(map(_shorten, cost))}"] if (cost := _add_costs(forecast)) else []
     again = "; at most as many again, to confirm a drop" if forecast.may_confirm else ""
     return ", ".join(parts) + again

@@ -140,10 +140,11 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     from evalspec.runs.store.files import store_errors
     from evalspec.runs.store.pushed_runs import refuse_pushed
     from evalspec.runs.store.stored_run import open_run
-    from evalspec.verdict.comparison.baseline import baseline_path, count_attempts, refuse_other_file, render_baseline
+    from evalspec.verdict.comparison.baseline import KIND, baseline_path, count_attempts, render_baseline
     from evalspec.verdict.comparison.confirmation import ENOUGH_ATTEMPTS
     from evalspec.verdict.comparison.promotion import add_run, refuse_stopped
     from evalspec.verdict.comparison.promotion import promote as promote_over
+    from evalspec.verdict.kept_documents import refuse_other_file
     from evalspec.verdict.outline import policy_to_json
 
     if reason is not None and not reason.strip():
@@ -161,7 +162,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
     concluded = replace(concluded, fingerprint=fingerprint)
     path = baseline_path(stored.manifest_path.parent, name)
     refuse_inputs([path], [*OWN_INPUTS, *list_stored_inputs(stored.fingerprint, baseline=False)], "--as")
-    refuse_other_file(path)
+    refuse_other_file(path, KIND, "a promoted baseline")
     over = _read_over(path, add=add)
     if add and (over is None or reason is not None):
         raise click.UsageError("--add needs a baseline to add to, and takes no --anchor")

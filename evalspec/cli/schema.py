@@ -32,11 +32,18 @@ def _list_parameters() -> dict[str, Any]:
         for one in metric.parameters:
             described = {"description": f"For {metric.name}: {one.describe()}."}
             found.setdefault(one.name, []).append(one.to_schema() | described)
-    return {name: schemas[0] if len(schemas) == 1 else {"anyOf": schemas} for name, schemas in found.items()}
+    return {name: _join(schemas) for name, schemas in found.items()}
+
+
+def _join(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the schema of a parameter that several metrics may have, with what it means for each."""
+    if len(schemas) == 1:
+        return schemas[0]
+    return {"description": " ".join(one["description"] for one in schemas), "anyOf": schemas}
 
 
 def _dataset() -> dict[str, Any]:
-    from evalspec.inputs.datasets.jsonl import JsonlSample
+    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
     from evalspec.inputs.manifest.fields import UntitledKeys
 
     return JsonlSample.model_json_schema(schema_generator=UntitledKeys)

@@ -32,7 +32,7 @@ from evalspec.runs.store.stored_run import StoredRun, open_run
     json_option,
 )
 def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode:
-    """Show SAMPLE of RUN (default: the latest): question, expected answer, answer, contexts, scores and reasons.
+    """Show SAMPLE of RUN (default: the latest): question, calls of tools, answers, contexts, scores.
 
     The start of an id is enough. Words in which the answer and the expected one differ are marked. With -v, passages
     are not cut; -q prints one line.

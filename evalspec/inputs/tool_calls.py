@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from evalspec.base.jsonl import parse_shallow_json
+from evalspec.base.jsonl import is_too_deep, parse_shallow_json
 from evalspec.base.text import excerpt
 from evalspec.model import ExpectedCall, ToolCall
 
@@ -152,8 +152,10 @@ def _read_arguments(given: Any) -> tuple[Any, str | None]:
         return {}, None
     if not isinstance(value, dict):
         return _cut(value)[0], "the arguments are no JSON object"
-    kept, is_cut = _cut(value)
-    return kept, "the arguments are too long and cut" if is_cut else None
+    kept, is_text = _cut(value)
+    if not is_text:
+        return kept, None
+    return kept, "the arguments are " + ("too long and cut" if kept.endswith(_CUT) else "nested too deeply")
 
 
 def _read_outcome(item: Mapping[str, Any]) -> tuple[Any | UnsetType, str | None]:
@@ -169,9 +171,11 @@ def _read_outcome(item: Mapping[str, Any]) -> tuple[Any | UnsetType, str | None]
 
 
 def _cut(value: Any) -> tuple[Any, bool]:
-    """Return a JSON value, or the beginning of its text if that is too long, and whether it is cut."""
+    """Return a JSON value, or its text if it is nested too deeply, or its beginning; and whether it is such a text."""
     text = _render(value)
-    return (text[:MOST_CHARACTERS] + _CUT, True) if len(text) > MOST_CHARACTERS else (value, False)
+    if len(text) > MOST_CHARACTERS:
+        return text[:MOST_CHARACTERS] + _CUT, True
+    return (text, True) if is_too_deep(value) else (value, False)
 
 
 def _render(value: Any) -> str:

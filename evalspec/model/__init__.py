@@ -60,6 +60,7 @@ from evalspec.model.samples import (
     Message,
     Need,
     Sample,
+    SimulatedUser,
     Turn,
 )
 from evalspec.model.scores import (
@@ -159,6 +160,7 @@ __all__ = [
     "Score",
     "ScoreStatus",
     "SearchTrace",
+    "SimulatedUser",
     "SliceResult",
     "SourceShare",
     "SparseCell",

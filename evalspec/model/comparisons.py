@@ -128,6 +128,10 @@ class SideBySide(Record, frozen=True):
     candidate: Annotated[str | None, Meta(description="The answer of the candidate; null: none, or not stored.")]
     rank_moves: Annotated[tuple[RankMove, ...], Meta(description="Relevant documents whose rank changed.")]
     attempt: Annotated[AttemptNumber | None, Meta(description="null: there is only one.")] = None
+    baseline_calls: Annotated[
+        tuple[str, ...], Meta(description="Calls of tools in the baseline, each on one short line.")
+    ] = ()
+    candidate_calls: Annotated[tuple[str, ...], Meta(description="Calls of tools in the candidate.")] = ()
 
 
 class SampleChange(Record, frozen=True):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, UnsetType, to_builtins
 from msgspec.structs import astuple, replace
 
 from evalspec.base.foreign_text import normalize
@@ -51,6 +51,9 @@ OUT_OF_TIME = f"{NOT_ASKED}the run stopped at its time limit"
 
 QUERY_INPUT = "query_input"
 """The key for the structured input of a query, in the metadata that a format keeps under its own key."""
+
+SIMULATED_USER = "simulated user"
+"""The name under which a run counts what the model uses that plays its users. No metric has it."""
 
 _EXCERPT = 70
 """How many characters of an answer a reason shows."""
@@ -200,7 +203,8 @@ class AgentReply(Record, frozen=True):
     fields are about the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream, or
     details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
     None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing. `unread_usage`:
-    the keys of a usage that is given, but has no token counts that evalspec can read.
+    the keys of a usage that is given, but has no token counts that evalspec can read. `ended`: how the simulated user
+    ended the conversation: `stopped` by itself, or after `max turns`.
     """
 
     response: str
@@ -217,6 +221,7 @@ class AgentReply(Record, frozen=True):
     turns: "tuple[AgentTurn, ...]" = ()
     world: World | None = None
     unread_usage: str | None = None
+    ended: str | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -228,6 +233,7 @@ class AgentReply(Record, frozen=True):
             finish_reason=known_finish_reason(self.finish_reason),
             steps=self.steps,
             unread_usage=None if self.unread_usage is None else "its keys were not kept",
+            ended=self.ended,
         )
 
     @property
@@ -295,11 +301,12 @@ def known_finish_reason(finish_reason: str | None) -> str | None:
 
 
 class FailureCause(StrEnum):
-    """What made an attempt fail: the agent's reply, the world that it acts on, or the simulated user."""
+    """What made an attempt fail: the agent's reply, the world that it acts on, the simulated user, or the budget."""
 
     REPLY = "reply"
     ENVIRONMENT = "environment"
     USER = "user"
+    STOPPED = "stopped"
 
 
 class Exchange(Record, frozen=True):
@@ -307,7 +314,8 @@ class Exchange(Record, frozen=True):
 
     `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
     requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
-    was asked; None if unknown. `cause`: of an error.
+    was asked; None if unknown. `cause`: of an error. `user_errors`: how often the attempt was void or
+    failed because of the simulated user.
     """
 
     sample: Sample
@@ -318,6 +326,7 @@ class Exchange(Record, frozen=True):
     question_digest: str | None = None
     request_digest: str | None = None
     cause: FailureCause = FailureCause.REPLY
+    user_errors: int = 0
 
     @property
     def response(self) -> str:
@@ -368,6 +377,7 @@ def compute_question_digest(sample: Sample) -> str:
     asked = sample.user_input
     messages = [["user", asked]] if isinstance(asked, str) else [[one.role, one.content] for one in asked]
     messages += [["user", turn.user] for turn in sample.turns[1:]]
+    messages += [["simulated user", to_builtins(sample.user)]] if sample.user else []
     kept = [value for value in sample.metadata.values() if isinstance(value, Mapping)]
     return _digest_json([messages, [value[QUERY_INPUT] for value in kept if QUERY_INPUT in value]])
 

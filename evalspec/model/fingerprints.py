@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from evalspec.model.base import Record
 from evalspec.model.corrections import Drift, JudgeDrift
-from evalspec.model.exchanges import JudgePrice
+from evalspec.model.exchanges import SIMULATED_USER, JudgePrice, JudgeUsage
 
 Digests = Mapping[str, str]
 
@@ -200,8 +200,9 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest.
     `judge_cached_models`: those of cached results; `judge_cached`: since when these were asked, by metric.
     `judge_drifts`: whether the judge has changed since its calibration, by dataset and metric.
-    `judge_price`: what the judge costs; `limits`: options that limit what the run may use; `no_cache`, `fresh`: how the
-    judge's cache is used. None of them changes what is measured.
+    `user`: the model that plays the users. `judge_price`, `user_price`: what the models cost; `limits`: options that
+    limit what the run may use; `no_cache`, `fresh`: how the judge's cache is used. These change no
+    measurement, except `user`.
     `references`: a salted digest of each redacted value. Of baselines: `best_of`, the number of runs that this was the
     best of; `runs`, whose attempts it holds; `ci_gate`.
     """
@@ -230,6 +231,8 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     judge_cached: Mapping[str, str] = {}
     judge_drifts: Mapping[str, Mapping[str, JudgeDrift]] = {}
     judge_price: JudgePrice | None = None
+    user: JudgeDigest | None = None
+    user_price: JudgePrice | None = None
     limits: Mapping[str, float] = {}
     embeddings: Mapping[str, Any] | None = None
     embeddings_sha256: str | None = None
@@ -242,6 +245,12 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     best_of: int | None = None
     runs: tuple[PooledRun, ...] = ()
     ci_gate: Mapping[str, Any] | None = None
+
+    def compute_costs(self, usage: Mapping[str, JudgeUsage]) -> dict[str, float | None]:
+        """Return the cost of each usage, by metric; None if it is unknown. Empty without any price."""
+        prices = {name: self.user_price if name == SIMULATED_USER else self.judge_price for name in usage}
+        costs = {name: None if price is None else price.compute_cost(usage[name]) for name, price in prices.items()}
+        return costs if any(prices.values()) else {}
 
     def find_dataset(self, name: str) -> DatasetDigest | None:
         """Return what is known of a dataset, or None."""

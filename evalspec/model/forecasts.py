@@ -109,9 +109,12 @@ class DatasetForecast(Record, frozen=True):
     cluster: Annotated[str | None, Meta(description="The metadata key that groups dependent samples; null: none.")]
     only_in_this_run: Annotated[int, Meta(description="Selected samples that the baseline lacks.")]
     retriever: Annotated[str | None, Meta(description="The retriever that is queried; null: the agent is.")]
-    agent_requests: Annotated[int, Meta(description="Requests to the agent.")]
+    agent_requests: Annotated[int, Meta(description="Requests to the agent: one a turn, at most those of `maxTurns`.")]
     retriever_queries: Annotated[int, Meta(description="Queries to the retriever.")]
-    judge_calls: Annotated[Mapping[str, int], Meta(description="Estimated calls of the judge by metric, no retries.")]
+    judge_calls: Annotated[
+        Mapping[str, int],
+        Meta(description="Estimated calls of the judge by metric, and most of the `simulated user`, without retries."),
+    ]
     metrics: Annotated[tuple[MetricForecast, ...], Meta(description="The metrics with a `maxDrop`.")]
     judge: Annotated[tuple[JudgeForecast, ...], Meta(description="What each judged metric will use.")] = ()
     controls: Annotated[
@@ -168,7 +171,7 @@ class Forecast(Record, frozen=True, kw_only=True):
     repeats: ForecastRepeats
     agent_requests: Annotated[int, Meta(description="Requests to the agent.")]
     retriever_queries: Annotated[int, Meta(description="Queries to retrievers.")]
-    judge_calls: Annotated[int, Meta(description="Estimated calls of the judge, without retries.")]
+    judge_calls: Annotated[int, Meta(description="Estimated calls of judge and `simulated user`, without retries.")]
     may_confirm: Annotated[
         bool, Meta(description="Whether second attempts, with as many calls again, would confirm a drop.")
     ]

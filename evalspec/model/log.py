@@ -50,6 +50,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
     request_digest: str | None = None
     retrieved_texts: tuple[str, ...] | None = None
     cause: FailureCause = FailureCause.REPLY
+    user_errors: int = 0
 
     @property
     def doubtful(self) -> Iterable[Any]:
@@ -72,6 +73,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
             exchange.question_digest,
             exchange.request_digest,
             cause=exchange.cause,
+            user_errors=exchange.user_errors,
         )
 
     def to_exchange(self, sample: Sample) -> Exchange:
@@ -85,6 +87,7 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
             self.question_digest,
             self.request_digest,
             self.cause,
+            self.user_errors,
         )
 
     def to_attempt(self, scores: Mapping[str, Score]) -> Attempt:
@@ -110,7 +113,15 @@ class ReplyRecord(StoredRecord, frozen=True, tag_field="kind", tag="reply"):
         error = None if self.error is None else instead
         reply = None if self.reply is None else self.reply.without_texts()
         return ReplyRecord(
-            self.dataset, self.id, self.attempt, reply, error, self.unreachable, self.retries, cause=self.cause
+            self.dataset,
+            self.id,
+            self.attempt,
+            reply,
+            error,
+            self.unreachable,
+            self.retries,
+            cause=self.cause,
+            user_errors=self.user_errors,
         )
 
 
@@ -234,6 +245,8 @@ NEVER_HIDDEN = frozenset(
         "attempt",
         "status",
         "cause",
+        "user_errors",
+        "ended",
         "usage",
         "judge_usage",
         "milliseconds",

@@ -211,13 +211,14 @@ class Run(Record, frozen=True, kw_only=True):
         ),
     ] = Fingerprint()
     judge_usage: Annotated[
-        Mapping[str, JudgeUsage], Meta(description="Usage of the judge by metric; empty: it was not called.")
+        Mapping[str, JudgeUsage],
+        Meta(description="Usage of the judge by metric, and of the `simulated user`; empty: none."),
     ] = {}
     judge_costs: Annotated[
         Mapping[str, Number | None],
         Meta(
-            description="Cost of the judge by metric, in the currency of `judge.price`; null: an answer has no token "
-            "count. Empty: no price."
+            description="Cost of the judge by metric, and of the `simulated user`, by their prices; null: an answer "
+            "has no token count, or there is no price. Empty: no price at all."
         ),
     ] = {}
     controls: Annotated[

@@ -74,6 +74,17 @@ class Turn(Record, frozen=True, omit_defaults=True):
     checks: tuple[Check, ...] = ()
 
 
+class SimulatedUser(Record, frozen=True, omit_defaults=True):
+    """Whom a model plays. `secrets`: what it knows and must not say. `stop_when`: when it ends the conversation."""
+
+    goal: str
+    facts: tuple[str, ...] = ()
+    persona: str | None = None
+    secrets: tuple[str, ...] = ()
+    max_turns: int = 8
+    stop_when: str | None = None
+
+
 class ExpectedState(Record, frozen=True, omit_defaults=True):
     """What the world should be like after an attempt.
 
@@ -99,8 +110,9 @@ class Sample(Record, frozen=True):
     computed by the plan, because metadata may be redacted later. `unit`: the id of a sample that it is a copy of, or is
     connected with by copies and clusters; None without copies (planning.copies). `expected_tools`: the calls of tools
     that a right agent makes, in order; none if empty. `max_steps`: calls of the model that it needs at most.
-    `turns`: a scripted conversation; `user_input` has what precedes it and the first turn. `session`: of the
-    attempt that is under way. `checks`: of the last answer.
+    `turns`: a scripted conversation; `user_input` has what precedes it and the first turn. `user`: a goal in
+    place of a script; `user_input` ends with it. `session`: of the attempt that is under way. `checks`: of the last
+    answer.
     """
 
     id: str
@@ -124,6 +136,7 @@ class Sample(Record, frozen=True):
     expected_state: ExpectedState | None = None
     session: str | None = None
     checks: tuple[Check, ...] = ()
+    user: SimulatedUser | None = None
 
     @property
     def reference(self) -> str | None:
@@ -152,9 +165,16 @@ class Sample(Record, frozen=True):
             turns=(),
         )
 
+    def as_told(self, said: Sequence[str]) -> "Sample":
+        """Return the sample with what its simulated user said as its script; itself if nobody simulates one."""
+        if self.user is None or not said:
+            return self
+        asked = (*self.opening, Message("user", said[0])) if self.opening else said[0]
+        return replace(self, user_input=asked, turns=tuple(map(Turn, said)))
+
     @property
     def opening(self) -> tuple[Message, ...]:
-        """The messages before the first turn of a script."""
+        """The messages before the first turn of a conversation."""
         return () if isinstance(self.user_input, str) else self.user_input[:-1]
 
     def without_texts(self, metadata_kept: Collection[str]) -> "Sample":

@@ -257,3 +257,8 @@ class SampleResult(Record, frozen=True, kw_only=True):
     answer_digest: AnswerDigest = None
     question_digest: QuestionDigest = None
     request_digest: RequestDigest = None
+
+    def list_scores(self, metric: str) -> list[Score]:
+        """Return the score of each attempt; the sample's, if it has one attempt or the metric is about all of them."""
+        scores = [attempt.scores[metric] for attempt in self.attempts if metric in attempt.scores]
+        return scores or [self.scores[metric]]

@@ -1,10 +1,16 @@
 """Calls of tools: those that an agent made, and those that a dataset expects."""
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from evalspec.base.foreign_text import cut
 from evalspec.model.base import Record
+
+_LONGEST = 100
+_LONGEST_VALUE = 60
 
 
 class ToolCall(Record, frozen=True, omit_defaults=True):
@@ -34,3 +40,24 @@ class ExpectedCall(Record, frozen=True, omit_defaults=True):
 
     name: str
     arguments: Any | UnsetType = UNSET
+
+
+def render_call(call: ToolCall) -> str:
+    """Return a call on one short line, and that it failed: `book(city: "Paris") failed`."""
+    return f"{cut(call.name, _LONGEST)}({render_arguments(call.arguments)})" + (" failed" if call.error else "")
+
+
+def render_arguments(arguments: Any) -> str:
+    """Return the arguments of a call on one short line: `city: "Paris", nights: 2`. UNSET: any."""
+    if arguments is UNSET:
+        return "…"
+    if not isinstance(arguments, Mapping):
+        return cut(arguments, _LONGEST) if isinstance(arguments, str) else _render(arguments, _LONGEST)
+    return cut(", ".join(f"{key}: {_render(value, _LONGEST_VALUE)}" for key, value in arguments.items()), _LONGEST)
+
+
+def _render(value: Any, longest: int) -> str:
+    try:
+        return cut(json.dumps(value, ensure_ascii=False), longest)
+    except RecursionError:
+        return "…"

@@ -92,6 +92,7 @@ def _texts(exchange: Exchange) -> dict[str, Any]:
         "tool_calls": to_builtins(reply.tool_calls) if reply else None,
         "steps": reply.steps if reply else None,
         "turns": [_turn(turn) for turn in reply.turns] if reply and reply.turns else None,
+        "ended": reply.ended if reply else None,
         "usage": asdict(reply.usage) if reply and reply.usage else None,
     }
 

@@ -36,6 +36,7 @@ COLUMNS: Mapping[str, str] = {
 """The columns of a table of scores with their types. New columns are only added at the end."""
 
 _ID_SHOWN = 80
+_SHORT = 80
 _SHARED = [name for name in Attempt.__struct_fields__ if name in SampleResult.__struct_fields__]
 """What a sample with one attempt has of it."""
 
@@ -125,6 +126,17 @@ def to_json(value: Any) -> str:
         ValueError: The value contains NaN or infinity.
     """
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def render_data(value: Any) -> str:
+    """Return any data as text: on one line if it is short, or nested too deeply to indent; otherwise indented."""
+    if isinstance(value, str):
+        return value
+    line = json.dumps(value, ensure_ascii=False)
+    try:
+        return line if len(line) <= _SHORT else json.dumps(value, ensure_ascii=False, indent=2)
+    except RecursionError:
+        return line
 
 
 def _only_attempt(sample: SampleResult) -> Attempt:

@@ -5,8 +5,10 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
+from evalspec.base.plural import counted, pluralize
 from evalspec.model import (
     Attempt,
+    Cause,
     RepeatSummary,
     Sample,
     SampleResult,
@@ -16,21 +18,33 @@ from evalspec.model import (
     Threshold,
     Variance,
 )
-from evalspec.verdict.outline import DatasetOutline, MetricOutline
+from evalspec.verdict.outline import DatasetOutline, MetricOutline, PassRule
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.stats.repeats import compute_pass_at_k, compute_pass_hat_k, compute_variance_components
 from evalspec.verdict.summary import in_slice
 
+_GAPS = (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE, ScoreStatus.SKIPPED)
+"""Statuses of a score that may leave the success of an attempt open, the most serious one first."""
+_NOT_THE_AGENT = (Cause.ENVIRONMENT, Cause.USER, Cause.STOPPED)
+"""Causes of a missing reply for which the agent is not to blame."""
+
 
 def combine_attempts(
-    sample: Sample | SampleResult, attempts: Sequence[Attempt], limits: Sequence[Threshold]
+    sample: Sample | SampleResult,
+    attempts: Sequence[Attempt],
+    limits: Sequence[Threshold],
+    over: Sequence[MetricOutline] = (),
 ) -> SampleResult:
-    """Return the result of a sample from all its attempts, in order. `limits`: thresholds that apply to each reply."""
+    """Return the result of a sample from all its attempts, in order.
+
+    `limits`: thresholds that apply to each reply. `over`: the metrics over the attempts, which these limits decide.
+    """
     own = [limit for limit in limits if in_slice(sample, limit.slice)]
     decided = [replace(attempt, passed=decide_attempt(attempt, own)) if own else attempt for attempt in attempts]
     passed = [attempt.passed for attempt in decided]
     latencies = [attempt.latency_ms for attempt in decided if attempt.latency_ms is not None]
     failed = [attempt for attempt in decided if attempt.status is SampleStatus.FAILED]
+    passes = {metric.name: combine_passes(decided, metric.name, metric.passes, own) for metric in over if metric.passes}
     return SampleResult(
         id=sample.id,
         status=SampleStatus.FAILED if failed else SampleStatus.ANSWERED,
@@ -38,7 +52,7 @@ def combine_attempts(
         metadata=sample.metadata,
         latency_ms=fmean(latencies) if latencies else None,
         error=_of_how_many(failed[0].error, failed, decided) if failed else None,
-        scores=_combine_all([attempt.scores for attempt in decided]),
+        scores=_combine_all([attempt.scores for attempt in decided], passes),
         line=sample.line,
         pass_rate=None if None in passed else passed.count(True) / len(passed),
         attempts=tuple(decided) if len(decided) > 1 else (),
@@ -80,11 +94,51 @@ def decide_attempt(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None
     return True if is_scored and not is_unknown else None
 
 
-def _combine_all(scores: Sequence[Mapping[str, Score]]) -> Mapping[str, Score]:
-    """Return the combined scores of the attempts by metric. The scores of a single attempt are not copied."""
+def _combine_all(scores: Sequence[Mapping[str, Score]], passes: dict[str, Score]) -> Mapping[str, Score]:
+    """Return the combined scores of the attempts by metric, and then `passes`. Those of one attempt are not copied."""
     if len(scores) == 1:
-        return scores[0]
-    return {metric: combine_scores([one[metric] for one in scores]) for metric in scores[0]}
+        return {**scores[0], **passes} if passes else scores[0]
+    return {metric: combine_scores([one[metric] for one in scores]) for metric in scores[0]} | passes
+
+
+def combine_passes(attempts: Sequence[Attempt], metric: str, rule: PassRule, limits: Sequence[Threshold]) -> Score:
+    """Return how likely k of the attempts at a sample all succeed, or one of them. `limits`: that apply to its replies.
+
+    Attempts whose success is unknown do not count. If fewer than k remain, the score has failed: the sample stays in
+    the coverage. It has failed too if the run stopped before some scores, since when it did depends on the others.
+    """
+    own = [limit for limit in limits if rule.of in (None, limit.metric)] + ([rule.implied] if rule.implied else [])
+    outcomes = [_decide_success(attempt, own) for attempt in attempts]
+    gaps = [_find_gap(attempt, own) for attempt, found in zip(attempts, outcomes, strict=True) if found is None]
+    undefined = [gap for gap in gaps if gap.status is ScoreStatus.NOT_APPLICABLE and gap.cause is Cause.DATASET]
+    if undefined or (len(gaps) == len(attempts) and all(gap.status is ScoreStatus.SKIPPED for gap in gaps)):
+        return (undefined or gaps)[0]
+    decided, successes = len(outcomes) - len(gaps), outcomes.count(True)
+    compute = compute_pass_hat_k if rule.is_every else compute_pass_at_k
+    share = compute(decided, successes, rule.k)
+    why = f"; {_of_how_many(gaps[0].reason, gaps, attempts)}" if gaps else ""
+    causes = [gap.cause for gap in gaps]
+    if share is None or Cause.STOPPED in causes:
+        needed = counted(rule.k, "decided attempt")
+        cause = Cause.STOPPED if Cause.STOPPED in causes else next(filter(None, causes), Cause.OTHER)
+        return Score.failed(f"{metric} needs {needed}, and {decided} {pluralize(decided, 'is', 'are')}{why}", cause)
+    lacking = next((gap.cause for gap in gaps if gap.lacks_evidence), None)
+    return Score(ScoreStatus.SCORED, share, f"{successes} of {decided} attempts succeed{why}", cause=lacking)
+
+
+def _decide_success(attempt: Attempt, limits: Sequence[Threshold]) -> bool | None:
+    """Return whether an attempt succeeds. Without a reply it does not, unless that says nothing about the agent."""
+    causes = {attempt.scores[limit.metric].cause for limit in limits}
+    if attempt.status is SampleStatus.FAILED and not causes.isdisjoint(_NOT_THE_AGENT):
+        return None
+    return decide_attempt(attempt, limits)
+
+
+def _find_gap(attempt: Attempt, limits: Sequence[Threshold]) -> Score:
+    """Return the score that leaves open whether an attempt succeeds."""
+    gaps = [score for limit in limits if (score := attempt.scores[limit.metric]).value is None]
+    nothing = Score.failed(attempt.error or "no limit applies")
+    return min(gaps, key=lambda one: (_GAPS.index(one.status), one.cause is Cause.DATASET), default=nothing)
 
 
 def combine_scores(scores: Sequence[Score]) -> Score:
@@ -120,7 +174,7 @@ def compute_repeats(samples: Sequence[SampleResult], dataset: DatasetOutline, re
         pass_at=_over_samples(compute_pass_at_k, passes, repeats),
         pass_all=_over_samples(compute_pass_hat_k, passes, repeats),
         flaky=tuple(sample.id for sample, count in zip(decided, passes, strict=True) if 0 < count < repeats),
-        variance={metric.name: _variance(samples, metric) for metric in dataset.metrics},
+        variance={metric.name: _variance(samples, metric) for metric in dataset.of_replies},
     )
 
 

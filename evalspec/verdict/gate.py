@@ -62,7 +62,7 @@ def compute_outcome(
     scores, clusters = pool_scores(members, threshold.metric, statistic, cluster)
     excess = _not_applicable_gap(members, threshold.metric, policy)
     consultation = None
-    if metric.judged:
+    if metric.is_opinion:
         from evalspec.verdict.correction.people import consult
 
         consultation = consult(threshold, metric, members, policy, cluster, people)
@@ -222,7 +222,7 @@ def _missing_counts(summary: Summary) -> str:
 
 def _not_applicable_gap(members: Sequence[SampleResult], metric: str, policy: CiGate) -> str | None:
     """Return why replies or the judge make too many scores not applicable, or None. Each attempt counts."""
-    of_samples = [(sample.id, attempt.scores[metric]) for sample in members for attempt in sample.attempts or (sample,)]
+    of_samples = [(sample.id, score) for sample in members for score in sample.list_scores(metric)]
     attempts = [score for _, score in of_samples]
     lacking = [score for score in attempts if score.lacks_evidence]
     total = len(lacking) + sum(score.status is not ScoreStatus.NOT_APPLICABLE for score in attempts)

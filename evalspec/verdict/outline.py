@@ -18,13 +18,28 @@ _FIX = "the file was changed, or evalspec did not write it"
 _Repeats = Annotated[int, Meta(ge=1, le=MAX_REPEATS)]
 
 
+class PassRule(Record, frozen=True):
+    """How often a metric over the attempts at a sample has them succeed: all of `k` (`is_every`), or one of them.
+
+    An attempt succeeds if it meets the limits on the metric `of`; None: on every metric. `implied`: the limit of a
+    metric that scores 0 or 1 and has none. `judged`: whether a judge decides.
+    """
+
+    k: int
+    is_every: bool
+    of: str | None = None
+    implied: Threshold | None = None
+    judged: bool = False
+
+
 class MetricOutline(Record, frozen=True):
     """One metric of a dataset.
 
     `bounds`: lowest and highest possible value; None: unbounded. `judged`: the metric needs the judge. `key`: changes
     with everything that scores depend on (definition, options, judge). Stored scores with an equal key are reusable.
     `skip_reason`: why the metric is not computed in this run. `rubric`, `grades`: of a metric that a rubric defines,
-    its text and the score of each grade, for people who grade too.
+    its text and the score of each grade, for people who grade too. `passes`: of a metric over the attempts at a sample,
+    which have no score of it; then `judged` is false, since nobody grades it.
     """
 
     name: str
@@ -36,6 +51,12 @@ class MetricOutline(Record, frozen=True):
     skip_reason: str | None = None
     rubric: str | None = None
     grades: Mapping[str, float] = {}
+    passes: PassRule | None = None
+
+    @property
+    def is_opinion(self) -> bool:
+        """Whether its values are a judge's word."""
+        return self.judged or (self.passes is not None and self.passes.judged)
 
     @property
     def reach(self) -> tuple[float, float] | None:
@@ -59,6 +80,16 @@ class DatasetOutline(Dataset, frozen=True, kw_only=True):
     metrics: tuple[MetricOutline, ...]
     slices: tuple[str, ...] | None = ()
     removed: tuple[str, ...] = ()
+
+    @property
+    def of_replies(self) -> tuple[MetricOutline, ...]:
+        """The metrics that score each reply."""
+        return tuple(metric for metric in self.metrics if metric.passes is None)
+
+    @property
+    def of_attempts(self) -> tuple[MetricOutline, ...]:
+        """The metrics over the attempts at a sample."""
+        return tuple(metric for metric in self.metrics if metric.passes is not None)
 
 
 class RunOutline(Record, frozen=True):

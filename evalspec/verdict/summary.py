@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import force_setattr, replace
 
 from evalspec.inputs.datasets.filters import TAGS, list_spellings
+from evalspec.inputs.manifest.metric_spec import parse_passes
 from evalspec.model import (
     Cause,
     Direction,
@@ -41,7 +42,11 @@ _OF_SINGLE_REPLIES = ("mean", "min", "max")
 
 def reply_limits(thresholds: Iterable[Threshold], statistics: dict[str, str]) -> list[Threshold]:
     """Return the thresholds of a dataset that apply to each reply. `statistics`: the default statistic by metric."""
-    return [limit for limit in thresholds if (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES]
+    return [
+        limit
+        for limit in thresholds
+        if parse_passes(limit.metric) is None and (limit.stat or statistics[limit.metric]) in _OF_SINGLE_REPLIES
+    ]
 
 
 def in_slice(sample: Sample | SampleResult, name: str | None) -> bool:

@@ -3,6 +3,7 @@
     POST /chat?session=ID    the agent: {"messages": […]} → {"answer": …, "messages": […]}, with its calls of tools
     GET  /state?session=ID   the world: {"bookings": […], "updatedAt": …}
     POST /reset?session=ID   the world as it was at first
+    POST /v1/chat/completions   a scripted model that plays users (player.py)
 
 Each session is a world of its own. The agent needs no model: it knows a few words. The environment variable FLIGHTS_BUG
 makes it worse: `cancel` cancels another booking with each new one, `forget` knows only the last message.
@@ -15,6 +16,8 @@ import re
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
+
+from player import play
 
 FLIGHTS = {"Paris": ["AF12", "AF34"], "Rome": ["AZ7"], "Oslo": ["SK5"]}
 NUMBERS = {"one": 1, "two": 2, "three": 3, "a": 1}
@@ -117,6 +120,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"] or 0)) or b"{}")
         known = {
             "/chat": lambda: Agent(self.find_world()).answer(body["messages"]),
+            "/v1/chat/completions": lambda: play(body),
             "/reset": lambda: {"forgotten": WORLDS.pop(self.session, None) is not None},
         }
         self.reply(known.get(urlsplit(self.path).path))

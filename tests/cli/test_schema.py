@@ -8,7 +8,7 @@ import pytest
 from click import Choice
 
 from evalspec.cli.schema import command
-from evalspec.inputs.datasets.jsonl import JsonlSample
+from evalspec.inputs.datasets.jsonl_lines import JsonlSample
 
 WHAT = next(one.type.choices for one in command.params if isinstance(one.type, Choice) and one.name == "what")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evalspec.model import Draw, DrawKind, PeopleScore, PeopleScores, SampleResult, SampleStatus, Score
-from evalspec.verdict.correction.differences import correct_difference
+from evalspec.verdict.correction.people import correct_difference
 
 
 def sample(name, value):

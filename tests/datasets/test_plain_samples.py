@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evalspec.inputs.datasets import jsonl
 from evalspec.inputs.datasets.base import Source
-from evalspec.inputs.datasets.jsonl import parse_plain_sample
+from evalspec.inputs.datasets.jsonl_lines import parse_plain_sample
 from evalspec.inputs.datasets.load import load_dataset
 
 

@@ -68,6 +68,16 @@ def test_an_agent_that_forgets_fails_in_the_turn_that_needs_its_memory(example, 
     assert scores["cancel"]["end_state"][0] == 1
 
 
+def test_users_with_a_goal_reach_it(example):
+    done, scores = example("simulated-user")
+    assert done.code == 0, done.err + done.out[-2000:]
+    assert {name: (found["end_state"][0], found["user_error_rate"][0]) for name, found in scores.items()} == {
+        "rome": (1, 0),
+        "paris": (1, 0),
+    }
+    assert done.document["judgeUsage"]["simulated user"]["calls"] == 8, "three messages and an end, for each user"
+
+
 def test_every_example_is_explained():
     page = (ACTING / "README.md").read_text()
     assert [path.name for path in ACTING.glob("*.yaml") if f"`{path.name}`" not in page] == []

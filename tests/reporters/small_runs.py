@@ -2,8 +2,11 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from evalspec.model import (
     AgentReply,
+    AgentTurn,
     AlwaysRetrieved,
     Attempt,
     DatasetResult,
@@ -27,6 +30,7 @@ from evalspec.model import (
     StoredExchange,
     Summary,
     Threshold,
+    ToolCall,
     Variance,
     VerdictStatus,
 )
@@ -185,7 +189,9 @@ def retrieval_full_of(text: str) -> Run:
 def exchanges_full_of(text: str) -> list[StoredExchange]:
     """The texts of run_full_of."""
     scored = {text: Score.scored(0.1, text, {"statement": text})}
-    reply = AgentReply(text, (text,), (text,))
+    calls = (ToolCall(text, {}, text, text, text), ToolCall(text, problem=text))
+    reply = AgentReply(text, (text,), (text,), calls)
+    talk = replace(reply, turns=(AgentTurn(text, reply), AgentTurn(text, replace(reply, tool_calls=None))))
 
     def sample(suffix: str) -> Sample:
         return Sample(text + suffix, (Message("user", text),), (text,), (text,), (text,), {text: 1}, (text,))
@@ -193,6 +199,6 @@ def exchanges_full_of(text: str) -> list[StoredExchange]:
     return [
         StoredExchange(text, 1, Exchange(sample(""), reply), scored),
         StoredExchange(text, 1, Exchange(sample("2"), error=text), {}),
-        StoredExchange(text, 1, Exchange(sample("3"), reply), scored),
+        StoredExchange(text, 1, Exchange(sample("3"), talk), scored),
         StoredExchange(text, 2, Exchange(sample("3"), error=text), {}),
     ]

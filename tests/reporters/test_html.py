@@ -23,9 +23,9 @@ from evalspec.reports.base import no_exchanges, reporter_for
 from evalspec.reports.html import render_html
 from evalspec.reports.html_report.page import Texts, pack_texts
 from evalspec.reports.html_report.page_data import Chunks
-from evalspec.reports.markup.evidence import render_data
 from evalspec.reports.markup.run_content import compute_histogram
 from evalspec.reports.markup.sample_content import render_latency
+from evalspec.reports.rows import render_data
 from reporters.sample_run import HOSTILE_ID, HOSTILE_REASON, sample_exchanges, sample_run
 from reporters.sample_texts import HOSTILE_TEXT
 from reporters.small_runs import FAIL, PASS, exchanges_full_of, retrieval_full_of, run_full_of, run_of

@@ -16,9 +16,11 @@ from chromium import PATIENCE, watch_page
 from evalspec.base.foreign_text import visible
 from evalspec.model import (
     AgentReply,
+    AgentTurn,
     DatasetResult,
     Distractor,
     Exchange,
+    ExpectedCall,
     Run,
     Sample,
     SampleResult,
@@ -30,6 +32,7 @@ from evalspec.model import (
     Threshold,
     ToolCall,
 )
+from evalspec.model.exchanges import join_turns
 from evalspec.reports.base import no_exchanges
 from evalspec.reports.html import render_html
 from evalspec.verdict.wording import render_value
@@ -374,15 +377,54 @@ def test_on_a_phone_the_page_of_ten_thousand_samples_ends_early(opened):
         expect(metrics.locator("tbody tr")).to_have_count(36)
 
 
+CONTEXTS = pytest.mark.parametrize("context", [{"color_scheme": "light"}, {"color_scheme": "dark", **PHONE}])
+
+
 @pytest.mark.parametrize("hash", ["", "#dataset=support-chat&sample=c-2"])
-@pytest.mark.parametrize("context", [{"color_scheme": "light"}, {"color_scheme": "dark", **PHONE}])
+@CONTEXTS
 def test_it_is_accessible(opened, context, hash):
     with opened(sample_run(), hash=hash, **context) as found:
         found.page.locator("#samples tbody tr").first.wait_for()
         if hash:
             found.page.locator("dialog .scores").first.wait_for()
-        results = Axe().run(found.page, options={"resultTypes": ["violations"]})
-        assert not [(one["id"], one["nodes"][0]["html"]) for one in results.response["violations"]]
+        check_accessible(found.page)
+
+
+def check_accessible(page):
+    results = Axe().run(page, options={"resultTypes": ["violations"]})
+    assert not [(one["id"], one["nodes"][0]["html"]) for one in results.response["violations"]]
+
+
+def talk_exchanges() -> list[StoredExchange]:
+    """A conversation of two turns. One call has a wrong argument, one failed, and one was not made."""
+    expected = (ExpectedCall("book", {"month": 5, "guests": ["Ada"]}), ExpectedCall("find"), ExpectedCall("pay"))
+    calls = (ToolCall("book", {"month": 6, "guests": ["Ada"]}, error="it is full"), ToolCall("find", result=["Ritz"]))
+    turns = (AgentTurn("To Paris", AgentReply("When?")), AgentTurn("In May", AgentReply("Booked", tool_calls=calls)))
+    pairs = [("book", 0, 0.5), ("find", 1, 1.0), ("pay", None, 0.0)]
+    evidence = {"expected": [{"name": n, "made": made, "share": share} for n, made, share in pairs], "extra": []}
+    scores = {"m": Score.scored(0.2, None, evidence)}
+    sample = Sample("s-0", "To Paris", ("Done",), expected_tools=expected)
+    return [StoredExchange("d", 1, Exchange(sample, join_turns(turns)), scores)]
+
+
+@CONTEXTS
+def test_a_conversation_is_read_by_keyboard_and_accessible(opened, context):
+    with opened(run_of(0.2), talk_exchanges, "#sample=s-0", **context) as found:
+        dialog = found.page.get_by_role("dialog")
+        expect(dialog.get_by_role("heading", name=re.compile("^Turn"))).to_have_count(2)
+        differences = dialog.get_by_role("table", name="Arguments of book that differ")
+        assert differences.locator("tbody th").all_text_contents() == ["month"]
+        expect(dialog.get_by_text("not called")).to_be_visible()
+        result = dialog.get_by_text('["Ritz"]')
+        expect(result).not_to_be_visible()
+        dialog.locator("summary", has_text="find").focus()
+        found.page.keyboard.press("Enter")
+        expect(result).to_be_visible()
+        for summary in dialog.locator(".calls details:not([open]) > summary").all():
+            summary.click()
+        check_accessible(found.page)
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert found.page.evaluate(wide) == 0
 
 
 def test_links_lead_to_samples_and_say_where_there_is_none(opened):
@@ -443,9 +485,7 @@ def evil_exchanges() -> list[StoredExchange]:
             1,
             Exchange(
                 Sample(sample_id, EVIL, (EVIL,), reference_contexts=(EVIL,), qrels={"__proto__": 1, EVIL: 1}),
-                AgentReply(
-                    answer, (EVIL, EVIL), ("__proto__", EVIL), (ToolCall(EVIL, {EVIL: EVIL}, EVIL, EVIL, EVIL, EVIL),)
-                ),
+                AgentReply(answer, (EVIL, EVIL), ("__proto__", EVIL), EVIL_CALLS),
             ),
             scores,
         )

@@ -16,7 +16,7 @@ question that an answer answers is the title of the passage of the corpus that h
 sentence. A claim that the response does not bear out is contradicted if the response has half of its words and other
 numbers, else missing. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt
 names as [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
-`reads` changes what it reads of a rubric's prompt.
+`reads` changes what it reads of a rubric's prompt. A user is played by `plays`: what it is told, to its answer.
 
 Modes: ok · prose · fenced · empty · misplaced (in reasoning_content) · refusal · malformed · wrong_schema ·
 no_statements (an empty list of them) · hasty (only the first of the statements) · wrong_count (one verdict less) ·
@@ -125,6 +125,19 @@ def _judge_claim(claim: str, response: str) -> dict[str, Any]:
     return {"statement": claim, "reason": _why(holds), "verdict": verdict}
 
 
+def _said_by(speaker: str, talk: str) -> list[str]:
+    return [line.removeprefix(f"{speaker}: ") for line in talk.splitlines() if line.startswith(f"{speaker}: ")]
+
+
+def _see_outcome(talk: str) -> dict[str, Any]:
+    return {"user_goal": _said_by("Human", talk)[0], "end_state": _said_by("AI", talk)[-1]}
+
+
+def _is_refused(talk: str, topic: str) -> bool:
+    """Whether the line after the topic is unsure."""
+    return bool(UNSURE.search(talk.partition(f"Human: {topic}\n")[2].partition("\n")[0]))
+
+
 RULES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] = {
     "statements": (
         "Given a question and an answer, analyze the complexity",
@@ -141,6 +154,27 @@ RULES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], dict[str, Any]]]] =
     ),
     "usefulness": ("Given question, answer and context verify", _useful),
     "entailment": ("Compare the response of an assistant with each claim", _entail),
+    "outcome": ("Given an agentic workflow", lambda given: _see_outcome(given["workflow"])),
+    "comparison": (
+        "Given user goal, desired outcome",
+        lambda given: {
+            "reason": "by words",
+            "verdict": str(int(bears_out(given["arrived_outcome"], given["desired_outcome"]))),
+        },
+    ),
+    "topics": ("Given an interaction between", lambda given: {"topics": _said_by("Human", given["user_input"])}),
+    "refusal": (
+        "Given a topic, classify if",
+        lambda given: {"refused_to_answer": _is_refused(given["user_input"], given["topic"])},
+    ),
+    "classes": (
+        "Given a set of topics",
+        lambda given: {
+            "classifications": [
+                any(covered(one, topic) for one in given["reference_topics"]) for topic in given["topics"]
+            ]
+        },
+    ),
     "correctness": ("Given a ground truth and an answer statements", _classify),
 }
 """The kinds of ragas' prompts, by how each begins."""
@@ -252,6 +286,7 @@ class ScriptedJudge:
         self.script: Sequence[str | Status] = []
         self.in_turn = False
         self.reads: Callable[[str], str] = lambda prompt: prompt
+        self.plays: Callable[[Mapping[str, Any]], dict[str, Any]] = _play
         self.several = "honoured"
         self.states: Mapping[str, str] = {}
         self.embedding_fault: str | Status | None = None
@@ -316,6 +351,8 @@ class ScriptedJudge:
         for kind, (beginning, rule) in RULES.items():
             if prompt.startswith(beginning):
                 return kind, rule(_input_of(prompt))
+        if system.startswith("You play a person"):
+            return "user", self.plays(json.loads(prompt))
         if prompt.startswith(QUESTION_PROMPT):
             return "question", self._ask_back(_input_of(prompt)["response"])
         schema = json.loads(system.partition("JSON Schema:\n")[2])
@@ -329,6 +366,11 @@ class ScriptedJudge:
         known = best if best and covered(response, best["text"]) >= 0.5 else None
         first = (sentences(response) or [response])[0].rstrip(".!")
         return {"question": known["title"] if known else f"{first}?", "noncommittal": int(not sentences(response))}
+
+
+def _play(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Say the goal, then end the conversation."""
+    return {"message": "", "is_done": True} if given["said"] else {"message": given["goal"], "is_done": False}
 
 
 def _split_messages(messages: Sequence[Mapping[str, str]]) -> tuple[str, str]:

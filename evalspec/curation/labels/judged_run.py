@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
@@ -56,7 +57,7 @@ class JudgedRun(ABC):
         """`files`: the labels of its store."""
         self.stored = stored
         self.files = files
-        self.outlines = {dataset.name: dataset for dataset in stored.outline.datasets}
+        self.outlines = {one.name: replace(one, metrics=one.of_replies) for one in stored.outline.datasets}
         self._identities: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             one.name: one.metric_identities for one in stored.fingerprint.datasets
         }

@@ -9,91 +9,31 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, cast
 
-from msgspec import UNSET, Meta, MsgspecError, Struct, to_builtins
-from msgspec.json import Decoder, Encoder
+from msgspec import UNSET, to_builtins
 from msgspec.structs import replace
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    Tag,
-    field_validator,
-    model_validator,
-)
 
 from evalspec.base.errors import Problem
 from evalspec.base.foreign_text import inert, normalize
-from evalspec.base.json_matching import list_bad_matchers
-from evalspec.base.jsonl import MAX_DEPTH
-from evalspec.inputs.checks import JsonlCheck, render_check
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, DatasetFormat, ReadingNotes, Source, Written
-from evalspec.inputs.datasets.expected_states import read_expected_state, render_expected_state
+from evalspec.inputs.datasets.jsonl_lines import (
+    JsonlCall,
+    JsonlMessage,
+    JsonlSample,
+    PlainSample,
+    PlainTurn,
+    find_shape,
+    list_fields,
+    parse_plain_sample,
+    read_expected_state,
+)
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
-from evalspec.inputs.manifest.yaml_source import render_path
-from evalspec.model import HIGHEST_GRADE, ExpectedCall, ExpectedState, Message, Sample, Turn
-from evalspec.model.base import built
+from evalspec.model import ExpectedCall, ExpectedState, Message, Sample, Turn
 from evalspec.model.samples import render_input
-
-PlainText = Annotated[str, Meta(min_length=1)]
-Speaker = Literal["system", "user", "assistant", "tool"]
-
-
-class PlainTurn(Struct, forbid_unknown_fields=True, gc=False):
-    """One turn of a conversation."""
-
-    role: Speaker
-    content: str
-
-
-class PlainSample(Struct, forbid_unknown_fields=True, omit_defaults=True, gc=False):
-    """A line with the keys of the strict record; None for absent keys."""
-
-    input: PlainText | Annotated[tuple[PlainTurn, ...], Meta(min_length=1)]
-    expected: str | Annotated[tuple[PlainText, ...], Meta(min_length=1)]
-    context: tuple[str, ...] | None = None
-    reference_contexts: tuple[str, ...] | None = None
-    relevant: dict[PlainText, Annotated[int, Meta(ge=0, le=HIGHEST_GRADE)]] | list[PlainText] | None = None
-    tags: tuple[PlainText, ...] | None = None
-    metadata: dict[str, Any] | None = None
-    id: PlainText | None = None
-    answerable: bool | None = None
-    forbidden_tools: tuple[PlainText, ...] | None = None
-    max_steps: Annotated[int, Meta(ge=1)] | None = None
-
-
-_decode = Decoder(built(PlainSample)).decode
-_encode = Encoder().encode
-
-
-def parse_plain_sample(line: bytes) -> PlainSample | None:
-    r"""Return the sample of a line, or None if the strict reader has to read the line.
-
-    This is safe because msgspec accepts nothing that the strict reader refuses, with two exceptions that are checked
-    here. One is a conversation whose last turn is not the user's. The other is a duplicate key: msgspec keeps the last
-    value and drops the others. Each colon of a line follows a key or is part of a text. The encoded sample has the
-    colons of all keys and texts that were kept, so the line has more of them if a key was dropped. Only a colon written
-    as \u003a would spoil the count, so a line with such an escape is read strictly.
-    """
-    try:
-        sample = _decode(line)
-        colons = _encode(sample).count(b":")
-    except (MsgspecError, ValueError, OverflowError, RecursionError):
-        return None
-    if sample.metadata and line.count(b"[") + line.count(b"{") > MAX_DEPTH:
-        return None
-    if colons != line.count(b":") or line.find(rb"\u003") >= 0:
-        return None
-    return sample if isinstance(sample.input, str) or sample.input[-1].role == "user" else None
-
 
 _SHOWN = 8
 _ALIKE = 0.8
@@ -127,12 +67,6 @@ def _compute_likeness(columns: Collection[str], names: Collection[str]) -> float
     return shared + similar / 2
 
 
-def _relevant_shape(value: Any) -> str:
-    if isinstance(value, dict):
-        return "map"
-    return "groups" if isinstance(value, list) and value and isinstance(value[0], list) else "list"
-
-
 _RETRIEVED = "write what the agent had under context"
 _REPLY = "for files that also have replies, set format: records"
 _HINTS = {
@@ -150,140 +84,7 @@ _HINTS = {
     "reference": "write expected",
 }
 """Fixes for keys of other systems. A similar name may mean the opposite: what was retrieved is not the truth."""
-_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns"})
-
-
-Expected = Annotated[
-    Annotated[StrictStr, Tag("text")]
-    | Annotated[list[Annotated[StrictStr, Field(min_length=1)]], Field(min_length=1), Tag("list")],
-    Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
-]
-
-
-class JsonlMessage(BaseModel):
-    """One turn of a conversation."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-    role: Speaker = Field(description="Who speaks.")
-    content: StrictStr = Field(description="The text.")
-
-
-Text = Annotated[StrictStr, Field(min_length=1)]
-
-
-class JsonlCall(BaseModel):
-    """A call of a tool that the agent should make."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-    name: Text = Field(description="The name of the tool.")
-    arguments: dict[str, Any] | None = Field(
-        None, description="Its arguments as a JSON object, in which matchers may stand for values. Default: any."
-    )
-
-    @model_validator(mode="after")
-    def _matchers_are_valid(self) -> "JsonlCall":
-        found = next(list_bad_matchers(self.arguments), None)
-        if found is not None:
-            place, message = found
-            raise ValueError(f"arguments.{render_path(place)}: {message}" if place else message)
-        return self
-
-
-Texts = list[StrictStr]
-Grade = Annotated[StrictInt, Field(ge=0, le=HIGHEST_GRADE)]
-
-
-class JsonlTurn(BaseModel):
-    """One turn of a scripted conversation."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True)
-    user: Text = Field(description="What the user says.")
-    expected: Expected | None = Field(None, description="The expected answer to it, or a list of alternatives.")
-    expected_tools: list[JsonlCall] | None = Field(None, description="The calls of tools before the answer, in order.")
-    checks: list[JsonlCheck] = Field(default_factory=list, description="What its answer has to pass without a judge.")
-
-
-class JsonlSample(BaseModel):
-    """One line of a dataset."""
-
-    model_config = ConfigDict(extra="forbid", defer_build=True, title="evalspec dataset line")
-    input: Annotated[
-        Annotated[Text, Tag("text")] | Annotated[list[JsonlMessage], Field(min_length=1), Tag("list")],
-        Discriminator(lambda value: "list" if isinstance(value, list) else "text"),
-    ] = Field(description="The question, or the conversation whose last message is the user's.")
-    expected: Expected = Field(
-        description="The expected answer, or a list of alternatives. May be empty if no metric needs it."
-    )
-    turns: Annotated[list[JsonlTurn], Field(min_length=1)] | None = Field(
-        None,
-        description="A script of what the user says, turn by turn, in place of `input`, which then has only the "
-        "messages before it.",
-    )
-    context: Texts | None = Field(None, description="Passages the agent had; those of the reply override them.")
-    reference_contexts: Texts | None = Field(None, description="Passages that contain the answer.")
-    relevant: (
-        Annotated[
-            Annotated[list[Text], Tag("list")]
-            | Annotated[dict[Text, Grade], Tag("map")]
-            | Annotated[list[Annotated[list[Text], Field(min_length=1)]], Field(min_length=1), Tag("groups")],
-            Discriminator(_relevant_shape),
-        ]
-        | None
-    ) = Field(
-        None,
-        description="Ids of the relevant documents; or {id: grade}, 0 for judged not relevant; or groups: "
-        "[[a, b], [c]] means that (a or b) and c are required.",
-    )
-    answerable: StrictBool | None = Field(
-        None, description="Whether the documents contain an answer; if false, the agent should decline."
-    )
-    expected_tools: list[JsonlCall] | None = Field(
-        None, description="The calls of tools that the agent should make, in order; an empty list: none."
-    )
-    expected_state: dict[StrictStr, Any] | None = Field(
-        None,
-        description="The state of the world after the attempt, by JSONPath query; matchers may stand for values. "
-        "`nothing_else: true`: all else is as before, but for what the queries of `ignore` select. `within`: how long "
-        "that may take, such as 5s.",
-    )
-    forbidden_tools: list[Text] | None = Field(None, description="Names of tools that the agent must not call.")
-    checks: Annotated[list[JsonlCheck], Field(min_length=1)] | None = Field(
-        None, description="What the answer has to pass without a judge: metrics with their parameters."
-    )
-    max_steps: Annotated[StrictInt, Field(ge=1)] | None = Field(
-        None, description="How often the agent may call its model."
-    )
-    tags: list[Text] = Field(default_factory=list, description="Words to select samples by and to group results by.")
-    metadata: dict[str, Any] = Field(
-        default_factory=dict, description="Further data of any kind, to select samples by and to group results by."
-    )
-    id: Text | None = Field(None, description="Stable name of the sample; by default, a hash of its content.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _script_is_the_input(cls, value: Any) -> Any:
-        """Fill in what a script makes superfluous. `input` has the messages before it."""
-        if not isinstance(value, dict) or not isinstance(value.get("turns"), list):
-            return value
-        if isinstance(value.get("input"), str):
-            raise ValueError("input and turns both say what the user asks first; write it as the first turn")  # noqa: TRY004
-        first = value["turns"][0] if value["turns"] else None
-        said = first.get("user") if isinstance(first, dict) else None
-        return {"input": said if isinstance(said, str) and said else "?", "expected": ""} | value
-
-    @field_validator("expected_state")
-    @classmethod
-    def _is_a_state(cls, given: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Raise a ValueError for what no state has."""
-        if given is not None:
-            read_expected_state(given)
-        return given
-
-    @model_validator(mode="after")
-    def _ends_with_the_user(self) -> "JsonlSample":
-        if self.turns is None and isinstance(self.input, list) and self.input[-1].role != "user":
-            raise ValueError("the last message of input must have the role user")
-        return self
+_OWN_KEYS = frozenset({"input", "expected", "expected_output", "turns", "user"})
 
 
 def read_jsonl(source: Source, notes: ReadingNotes) -> Iterator[Sample]:
@@ -331,10 +132,14 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
     asked = _user_input(record.input)
     if turns and not isinstance(asked, str):
         asked = (*asked, Message("user", turns[0].user))
+    user = None if isinstance(record, PlainSample) or record.user is None else record.user.to_user()
+    if user is not None:
+        asked = user.goal if isinstance(asked, str) else (*asked, Message("user", user.goal))
     content: dict[str, Any] = {"input": render_input(asked), "expected": record.expected, "context": record.context}
     tools = None if isinstance(record, PlainSample) else _read_calls(record.expected_tools)
     content |= {} if tools is None else {"expected_tools": to_builtins(tools)}
     content |= {"turns": to_builtins(turns)} if turns else {}
+    content |= {"user": to_builtins(user)} if user else {}
     checks = () if isinstance(record, PlainSample) else tuple(one.to_check() for one in record.checks or ())
     content |= {"checks": to_builtins(checks)} if checks else {}
     state = None if isinstance(record, PlainSample) else record.expected_state
@@ -357,6 +162,7 @@ def _to_sample(record: JsonlSample | PlainSample, line: int) -> Sample:
         max_steps=record.max_steps,
         turns=turns,
         expected_state=_read_state(record),
+        user=user,
         checks=checks,
     )
 
@@ -399,7 +205,7 @@ def _judgements(
     """Return the grades by document, and the AND/OR groups if the file has them."""
     if relevant is None or isinstance(relevant, dict):
         return relevant, None
-    if _relevant_shape(relevant) == "groups":
+    if find_shape(relevant) == "groups":
         groups = tuple(tuple(dict.fromkeys(group)) for group in relevant)
         return dict.fromkeys(chain(*groups), 1), groups
     return dict.fromkeys(cast("list[str]", relevant), 1), None
@@ -407,19 +213,6 @@ def _judgements(
 
 def _tuple(values: Sequence[str] | None) -> tuple[str, ...] | None:
     return None if values is None else tuple(values)
-
-
-def _to_turn(turn: Turn) -> dict[str, Any]:
-    return {
-        "user": turn.user,
-        **({"expected": list(turn.references)} if turn.references else {}),
-        **({} if turn.expected_tools is None else {"expected_tools": to_builtins(turn.expected_tools)}),
-        **({"checks": [render_check(check) for check in turn.checks]} if turn.checks else {}),
-    }
-
-
-def _list(values: Sequence[str] | None) -> list[str] | None:
-    return None if values is None else list(values)
 
 
 def list_losses(content: DatasetContent) -> list[str]:
@@ -436,28 +229,6 @@ def write_jsonl(content: DatasetContent, path: Path) -> Written:
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         file.writelines(json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
     return Written(len(content.samples))
-
-
-def list_fields(sample: Sample) -> dict[str, Any]:
-    """Return the fields of a line, None for those that the sample lacks."""
-    groups = sample.groups
-    return {
-        "id": sample.id,
-        "input": (render_input(sample.opening) or None) if sample.turns else render_input(sample.user_input),
-        "turns": [_to_turn(turn) for turn in sample.turns] or None,
-        "expected": list(sample.references) if len(sample.references) > 1 else sample.reference,
-        "context": _list(sample.retrieved_contexts),
-        "reference_contexts": _list(sample.reference_contexts),
-        "relevant": sample.qrels if groups is None else [list(group) for group in groups],
-        "answerable": sample.answerable,
-        "expected_tools": to_builtins(sample.expected_tools),
-        "forbidden_tools": _list(sample.forbidden_tools),
-        "max_steps": sample.max_steps,
-        "expected_state": None if sample.expected_state is None else render_expected_state(sample.expected_state),
-        "checks": [render_check(check) for check in sample.checks] or None,
-        "tags": list(sample.tags) or None,
-        "metadata": sample.metadata or None,
-    }
 
 
 def _to_line(sample: Sample) -> dict[str, Any]:

@@ -31,6 +31,7 @@ _TOOLS = Loss(
 )
 _STATES = Loss("what the world should be like afterwards", lambda sample: sample.expected_state is not None)
 _SCRIPTS = Loss("what the user says after the first turn", lambda sample: len(sample.turns) > 1)
+_USERS = Loss("whom a model plays", lambda sample: sample.user is not None)
 _CHECKS = Loss("the checks", lambda sample: bool(sample.checks))
 METADATA = Loss("the metadata", lambda sample: bool(sample.metadata))
 GROUPS = Loss("which relevant documents are alternatives", lambda sample: sample.groups is not None)
@@ -40,7 +41,10 @@ GRADES = Loss(
 )
 UNJUDGED = Loss("that relevance is unknown", lambda sample: sample.qrels is None)
 
-NATIVE_ONLY = (_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS, _TOOLS, _STATES, _SCRIPTS, _CHECKS)
+NATIVE_ONLY = (
+    *(_CONVERSATIONS, _CONTEXTS, _REFERENCE_CONTEXTS, _ANSWERABLE, _TAGS, _TOOLS, _STATES, _SCRIPTS),
+    *(_USERS, _CHECKS),
+)
 """What only the native format can represent."""
 
 

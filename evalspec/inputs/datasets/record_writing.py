@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.inputs.datasets.base import DatasetContent, DatasetFormat, ReadingNotes, Source, Written, list_relevant
 from evalspec.inputs.datasets.delimited import render_cell, write_delimited
-from evalspec.inputs.datasets.jsonl import list_fields
+from evalspec.inputs.datasets.jsonl_lines import list_fields
 from evalspec.inputs.datasets.located import refuse_empty
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.parquet_table import TextColumn, infer_types, write_rows
@@ -37,6 +37,7 @@ _COMPARED = {
     "max_steps": "how many steps are allowed",
     "expected_state": "what the world should be like afterwards",
     "turns": "what the user says after the first turn",
+    "user": "whom a model plays",
     "tags": "the tags",
     "metadata": "the metadata",
 }

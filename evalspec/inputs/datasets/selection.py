@@ -112,6 +112,7 @@ def add_digest(sample: Sample) -> Sample:
     content, actions = _find_content(sample), _find_actions(sample)
     if any(one not in (None, ()) for one in actions):
         content += actions
+    content += () if sample.user is None else (sample.user,)
     try:
         encoded = _ENCODER.encode(content)
     except (UnicodeEncodeError, OverflowError):  # a lone surrogate, or a number of more than 64 bits

@@ -59,7 +59,7 @@ def _has_records(path: Path, head: bytes) -> bool:
     if found.container in (Container.CELLS, Container.OTHER) or not _asks(path, head):
         return False
     is_native = "input" in found.columns and (
-        found.columns <= _NATIVE or not found.columns.isdisjoint({"expected", "expected_output", "turns"})
+        found.columns <= _NATIVE or not found.columns.isdisjoint({"expected", "expected_output", "turns", "user"})
     )
     if found.container is Container.DOCUMENT or not is_native:
         return True

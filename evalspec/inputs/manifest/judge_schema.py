@@ -1,7 +1,7 @@
 """The sections of a manifest about models: the judge and the embeddings."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, StrictStr, Tag, model_validator
 
@@ -111,13 +111,15 @@ class LimitsConfig(ManifestModel):
     """What a run may use at most. With a limit, it stops cleanly, exits with 3 and can be resumed."""
 
     max_cost: Amount | None = Field(
-        None, description="Cost of the judge, in the currency of judge.price. Default: any cost."
+        None, description="Cost of the judge and the simulated user, in the currency of judge.price. Default: any cost."
     )
     max_judge_calls: Count | None = Field(
-        None, description="Requests to the judge, with retries and failed ones. Default: any number."
+        None,
+        description="Requests to the judge and the simulated user, with retries and failed ones. Default: any number.",
     )
     max_tokens: Count | None = Field(
-        None, description="Tokens of the judge, of prompts and answers together. Default: any number."
+        None,
+        description="Tokens of the judge and the simulated user, of prompts and answers together. Default: any number.",
     )
     max_time: Seconds | None = Field(
         None, description="Seconds that the run is worked on, agent and judge together. Default: any time."
@@ -137,8 +139,8 @@ class PanelMember(ManifestModel):
     parameters: Parameters = Field(default_factory=dict)
 
 
-class JudgeConfig(ManifestModel):
-    """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
+class ModelConfig(ManifestModel):
+    """A model that evalspec asks, at its own endpoint."""
 
     wire: Name = Field(
         DEFAULT_JUDGE_WIRE,
@@ -171,12 +173,28 @@ class JudgeConfig(ManifestModel):
         8, description="Most requests in flight. Halved after status 429, 503 or 529, then raised again."
     )
     price: PriceConfig | None = Field(
-        None, description="What the judge costs, for reports, `evalspec plan` and limits. Default: unknown."
+        None, description="What the model costs, for reports, `evalspec plan` and limits. Default: unknown."
     )
 
     pace: JudgePace | None = Field(
         None, description="Requests and tokens a minute. Rate-limit headers of the endpoint are respected without it."
     )
+
+    @model_validator(mode="after")
+    def _other_wires_need_an_address(self) -> Self:
+        if self.wire != DEFAULT_JUDGE_WIRE and not {"model", "base_url"} <= self.model_fields_set:
+            raise ValueError(f"the defaults of model and baseUrl are not for wire {self.wire}; add both")
+        return self
+
+
+class UserConfig(ModelConfig):
+    """The model that plays the users of datasets with goals. It has no default: what plays decides what is measured."""
+
+    model: Name = Field(description="Name of the model, as the endpoint knows it.")
+
+
+class JudgeConfig(ModelConfig):
+    """The model that grades replies, at an OpenAI-compatible chat endpoint. Optional if OPENAI_API_KEY is set."""
 
     panel: list[PanelMember] = Field(
         default_factory=list, description="Further judges that score each reply. Default: the judge is alone."
@@ -189,12 +207,6 @@ class JudgeConfig(ManifestModel):
         description="What follows if a judge of a panel has no score. fail: there is none. ignore: the others count, "
         "if they are more than half.",
     )
-
-    @model_validator(mode="after")
-    def _other_wires_need_an_address(self) -> "JudgeConfig":
-        if self.wire != DEFAULT_JUDGE_WIRE and not {"model", "base_url"} <= self.model_fields_set:
-            raise ValueError(f"the defaults of model and baseUrl are not for wire {self.wire}; add both")
-        return self
 
     @model_validator(mode="after")
     def _panel_needs_no_majority_of_two(self) -> "JudgeConfig":

@@ -76,6 +76,10 @@ class Limit(ManifestModel):
     slice: Name | None = Field(
         None, description="Only samples with this tag, or with this key=value in their metadata. Default: all."
     )
+    of: Name | None = Field(
+        None,
+        description="For pass^K and pass@K: the metric whose limits a successful attempt meets. Default: every metric.",
+    )
     stat: Literal["mean", "median", "min", "max", "p50", "p90", "p95", "p99"] | None = Field(
         None,
         description="Statistic over the samples. Default: the metric's own, which is the mean for all but "
@@ -93,7 +97,7 @@ class Limit(ManifestModel):
         if not isinstance(value, dict):
             raise ValueError(f"{value!r} is not a threshold; write a number, {{min: 0.8}} or {{max: 0.1}}")  # noqa: TRY004
         lifts = {value.get("min"), value.get("max")} == {None} and not {"min", "max"}.isdisjoint(value)
-        keys = ("slice", "stat") if lifts else ("min", "max", "slice", "stat")
+        keys = ("slice", "stat", "of") if lifts else ("min", "max", "slice", "stat", "of")
         empty = [key for key in keys if key in value and value[key] is None]
         if empty:
             raise ValueError(f"{' and '.join(empty)} has no value; add one, or remove the key")

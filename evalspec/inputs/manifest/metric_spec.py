@@ -1,4 +1,7 @@
-"""Parse names of metrics, `nDCG@10` or `string_match(match=substring)`. The registry knows which metrics exist."""
+"""Parse names of metrics: `nDCG@10`, `string_match(match=substring)`, `pass^4 of end_state`.
+
+The registry knows which metrics exist.
+"""
 
 import re
 from collections.abc import Iterator
@@ -12,6 +15,36 @@ _TRAILING = re.compile(
 _PARAMETER = re.compile(
     r'\s*(?P<name>[A-Za-z_]\w*)\s*=\s*(?P<value>"(?:[^"\\]|\\.)*"|\[(?:"(?:[^"\\]|\\.)*"|[^\[\]"])*\]|[^\s,()="\[\]]+)\s*(?:,(?=.)|$)'
 )
+
+_PASSES = re.compile(r"pass(?P<sign>[@^])(?P<k>[1-9]\d*)(?: of (?P<of>\S.*))?")
+
+
+class PassSpec(Struct, frozen=True):
+    """A parsed `pass^4 of end_state`: how likely all of `k` attempts succeed, or with `pass@4` at least one.
+
+    `of`: the column whose limits a successful attempt meets; None: those of every metric.
+    """
+
+    k: int
+    is_every: bool
+    of: str | None = None
+
+    def __str__(self) -> str:
+        """Return the name of the column."""
+        name = f"pass{'^' if self.is_every else '@'}{self.k}"
+        return name if self.of is None else f"{name} of {self.of}"
+
+
+def parse_passes(name: str) -> PassSpec | None:
+    """Return the parsed name of a metric over the attempts at a sample; None if each reply has a score of it."""
+    match = _PASSES.fullmatch(name)
+    return PassSpec(int(match["k"]), match["sign"] == "^", match["of"]) if match else None
+
+
+def find_scored(column: str) -> str:
+    """Return the column whose scores of replies a column rests on: `end_state` for `pass^4 of end_state`."""
+    passes = parse_passes(column)
+    return column if passes is None or passes.of is None else passes.of
 
 
 class MetricSpec(Struct, frozen=True):

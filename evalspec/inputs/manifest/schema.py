@@ -17,7 +17,7 @@ from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants, UntitledKeys
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig, UserConfig
 from evalspec.inputs.manifest.metric_schema import WithThresholds
 
 
@@ -29,6 +29,7 @@ class EvaluationConfig(WithThresholds, Extensible):
         description="What computes the judged metrics. Any other value produces a warning, and ragas computes them.",
     )
     judge: JudgeConfig | None = None
+    user: UserConfig | None = None
     embeddings: EmbeddingsConfig = EmbeddingsConfig.model_construct()
     limits: LimitsConfig = LimitsConfig.model_construct()
     retrievers: dict[Name, RetrieverVariants] = Field(

@@ -312,8 +312,11 @@ def _list_texts(sample: Sample | None, rows: Sequence[AttemptRow]) -> tuple[list
     asked = sample.user_input
     turns = [("user", asked)] if isinstance(asked, str) else [(turn.role, turn.content) for turn in asked]
     of_user = [place for place, (role, _) in enumerate(turns) if role == "user"]
-    answers = [row.exchange.answer for row in rows if row.exchange and row.exchange.answer is not None]
-    return [*(text for _, text in turns), *answers], of_user[-1] if of_user else len(turns) - 1
+    exchanges = [row.exchange for row in rows if row.exchange and row.exchange.reply]
+    answers = [exchange.answer for exchange in exchanges if exchange.answer is not None]
+    replies = [turn for exchange in exchanges if exchange.reply for turn in exchange.reply.turns]
+    said = [text for turn in replies for text in (turn.user, turn.reply.response)]
+    return [*(text for _, text in turns), *answers, *said], of_user[-1] if of_user else len(turns) - 1
 
 
 def _draw_sample(

@@ -1,12 +1,12 @@
 """The evidence of a score: the judge's verdicts on single statements, and other data of the metric."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from evalspec.inputs.manifest.metric_spec import split_column
+from evalspec.reports.rows import render_data
 
 _VERDICTS = {
     "faithfulness": ("supported", "not supported"),
@@ -23,6 +23,7 @@ _WORDS = {"entailed": ("pass", "✓"), "contradicted": ("fail", "✗"), "missing
 """Verdicts that are words."""
 _TITLES = {
     "statements": "",
+    "differences": "Where the world differs",
     "claims": "Claims of the expected answer",
     "contexts": "Contexts, in order",
     "questions": "Questions that the response answers",
@@ -34,9 +35,10 @@ _TITLES = {
     "response": "Claims of the answer",
     "reference": "Claims of the reference",
 }
+_IN_TURNS = {frozenset({"turns"}): {"turn"}, frozenset({"expected", "extra"}): {"name", "made", "share"}}
+"""Keys of evidence that turns show, with those of each of its items."""
 _TEXT_KEYS = ("statement", "question", "claim", "text")
 _VERDICT_KEYS = ("verdict", "attributed")
-_SHORT = 80
 
 
 class ShownVerdict(Struct, frozen=True):
@@ -65,21 +67,28 @@ class ShownEvidence(Struct, frozen=True):
 
 
 def describe_evidence(metric: str, evidence: Any) -> ShownEvidence | None:
-    """Return the evidence of a score of a metric. None: there is none."""
-    if evidence is None:
+    """Return the evidence of a score of a metric. None: there is none, or the turns of the attempt show it."""
+    if evidence is None or _is_in_turns(evidence):
         return None
     parts = evidence if isinstance(evidence, Mapping) else {"": evidence}
-    lists = [_list_verdicts(metric, str(key), part) for key, part in parts.items() if _has_verdicts(part)]
-    facts = [(str(key), render_data(part)) for key, part in parts.items() if not _has_verdicts(part)]
+    told = {key: _list_lines(part) if key == "differences" else part for key, part in parts.items()}
+    lists = [_list_verdicts(metric, str(key), part) for key, part in told.items() if _has_verdicts(part)]
+    facts = [(str(key), render_data(part)) for key, part in told.items() if not _has_verdicts(part)]
     return ShownEvidence(tuple(lists), tuple(facts))
 
 
-def render_data(value: Any) -> str:
-    """Return any data as text: on one line if it is short, otherwise indented."""
-    if isinstance(value, str):
-        return value
-    line = json.dumps(value, ensure_ascii=False)
-    return line if len(line) <= _SHORT else json.dumps(value, ensure_ascii=False, indent=2)
+def _is_in_turns(evidence: Any) -> bool:
+    """Return whether evidence has the scores of turns, or pairs of calls, which are shown where they were made."""
+    if not isinstance(evidence, Mapping) or frozenset(evidence) not in _IN_TURNS:
+        return False
+    items, keys = evidence.get("turns", evidence.get("expected")), _IN_TURNS[frozenset(evidence)]
+    return isinstance(items, list | tuple) and all(isinstance(one, Mapping) and keys <= one.keys() for one in items)
+
+
+def _list_lines(part: Any) -> Any:
+    """Return the differences of a world as lines of their own."""
+    is_lines = isinstance(part, list | tuple) and all(isinstance(line, str) for line in part)
+    return [{"text": line} for line in part] if is_lines else part
 
 
 def _has_verdicts(part: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
 from evalspec.model import Exchange, Sample, SampleResult, SampleStatus, Score, ScoreStatus, Threshold
 from evalspec.reports.findings import describe_unscored
-from evalspec.reports.markup.evidence import ShownEvidence, describe_evidence, render_data
-from evalspec.reports.rows import AttemptRow
+from evalspec.reports.markup.evidence import ShownEvidence, describe_evidence
+from evalspec.reports.rows import AttemptRow, render_data
+from evalspec.reports.transcript import ShownCall, ShownTurn, list_asked, list_reply_facts, read_turns
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.verdict.summary import in_slice
 from evalspec.verdict.wording import UNKNOWN, render_limit, render_value
@@ -63,8 +64,20 @@ class DocumentList(Struct, frozen=True):
     documents: tuple[ShownDocument, ...]
 
 
+class MarkedTurn(Struct, frozen=True):
+    """A turn of a conversation, with the words marked in which its answer and the expected ones differ."""
+
+    turn: ShownTurn
+    answer: Marked | None
+    references: tuple[Marked, ...]
+    scores: tuple[ShownScore, ...]
+
+
 class ShownAttempt(Struct, frozen=True):
-    """One attempt. `answer`: None if it is not kept. `facts`: times, tokens, finish reason."""
+    """One attempt. `answer`: None if it is not kept. `facts`: times, tokens, finish reason.
+
+    `calls`: None if the reply does not show them, or `turns` have them. `turns`: empty if it is no conversation.
+    """
 
     number: int
     state: Chip
@@ -74,14 +87,16 @@ class ShownAttempt(Struct, frozen=True):
     scores: tuple[ShownScore, ...]
     documents: tuple[DocumentList, ...]
     missed: tuple[ShownDocument, ...]
-    tool_calls: str | None
+    calls: tuple[ShownCall, ...] | None
+    turns: tuple[MarkedTurn, ...]
     facts: tuple[tuple[str, str], ...]
     latency: str
     is_retrieval: bool
 
 
 class ShownSample(Struct, frozen=True):
-    """One sample. `turns`: role and content of each message; a plain question has an empty role.
+    """One sample. `asked`: role and content of each message that no turn of an attempt shows; a plain question has an
+    empty role.
 
     `scores`, `latency`: of all attempts together.
     """
@@ -93,7 +108,7 @@ class ShownSample(Struct, frozen=True):
     tags: tuple[str, ...]
     error: str | None
     has_texts: bool
-    turns: tuple[tuple[str, str], ...]
+    asked: tuple[tuple[str, str], ...]
     attempts: tuple[ShownAttempt, ...]
     reference_contexts: tuple[str, ...]
     metadata: tuple[tuple[str, str], ...]
@@ -120,8 +135,8 @@ def show_sample(
     `sample`: None if its texts are not kept. `limits`: the metrics of its dataset with their thresholds. `is_marked`:
     whether the words in which answers differ are marked.
     """
-    asked = () if sample is None else sample.user_input
-    turns = [("", asked)] if isinstance(asked, str) else [(turn.role, turn.content) for turn in asked]
+    shown = tuple(_show_attempt(row, result, sample, limits, is_marked=is_marked) for row in attempts)
+    has_turns = any(attempt.turns for attempt in shown)
     return ShownSample(
         dataset,
         result.id,
@@ -130,8 +145,8 @@ def show_sample(
         result.tags,
         result.error,
         sample is not None,
-        tuple(turns),
-        tuple(_show_attempt(row, result, sample, limits, is_marked=is_marked) for row in attempts),
+        () if sample is None else tuple(list_asked(sample, has_turns=has_turns)),
+        shown,
         () if sample is None else sample.reference_contexts or (),
         tuple((str(key), render_data(value)) for key, value in result.metadata.items()),
         show_scores(result, list(limits), limits),
@@ -143,10 +158,11 @@ def _show_attempt(
     row: AttemptRow, result: SampleResult, sample: Sample | None, limits: Limits, *, is_marked: bool
 ) -> ShownAttempt:
     exchange, attempt = row.exchange, row.attempt
-    reply = None if exchange is None else exchange.reply
     answer = None if exchange is None else exchange.answer
     marked, references = _mark_answer(answer, () if sample is None else sample.references, is_marked=is_marked)
     metrics = dict.fromkeys([*limits, *row.scores])
+    turns = read_turns(row)
+    is_talk = any(turn.user is not None for turn in turns)
     return ShownAttempt(
         row.number,
         _FAILED if attempt.status is SampleStatus.FAILED else _state_of(attempt.passed),
@@ -156,11 +172,18 @@ def _show_attempt(
         tuple(_show_score(metric, row.scores.get(metric), result, limits) for metric in metrics),
         () if sample is None else tuple(_list_documents(sample, exchange)),
         () if sample is None else _list_missed(sample, exchange),
-        None if reply is None or reply.tool_calls is None else render_data(to_builtins(reply.tool_calls)),
+        None if is_talk or not turns else turns[0].calls,
+        tuple(_mark_turn(turn, result, is_marked=is_marked) for turn in turns) if is_talk else (),
         tuple(_list_facts(row)),
         render_latency(attempt.latency_ms),
         exchange is not None and answer is None and attempt.error is None,
     )
+
+
+def _mark_turn(turn: ShownTurn, result: SampleResult, *, is_marked: bool) -> MarkedTurn:
+    marked, references = _mark_answer(turn.answer, turn.references, is_marked=is_marked)
+    scores = tuple(_show_score(metric, score, result, {}) for metric, score in turn.scores.items())
+    return MarkedTurn(turn, marked, references, scores)
 
 
 def _mark_answer(
@@ -178,10 +201,7 @@ def _list_facts(row: AttemptRow) -> list[tuple[str, str]]:
     reply = None if row.exchange is None else row.exchange.reply
     facts = [("latency", render_latency(row.attempt.latency_ms))]
     facts += [(f"{stage} time", render_latency(time)) for stage, time in row.attempt.timings_ms.items()]
-    if reply is not None and reply.usage is not None:
-        facts.append(("tokens", f"{reply.usage.input_tokens:,} in, {reply.usage.output_tokens:,} out"))
-    if reply is not None and reply.unread_usage is not None:
-        facts.append(("tokens", f"unknown: the usage has no counts that evalspec can read; {reply.unread_usage}"))
+    facts += list_reply_facts(reply)
     finish = row.attempt.finish_reason
     return facts + ([("finish reason", finish)] if finish else [])
 

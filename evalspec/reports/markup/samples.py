@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from evalspec.base.plural import counted
+from evalspec.reports.markup.calls import draw_calls
 from evalspec.reports.markup.elements import Element, Nodes, chip, definitions, el, folded, name
 from evalspec.reports.markup.evidence import ShownEvidence, ShownVerdict, VerdictList
 from evalspec.reports.markup.sample_content import (
     Chip,
     DocumentList,
     Marked,
+    MarkedTurn,
     ShownAttempt,
     ShownDocument,
     ShownSample,
@@ -30,7 +32,8 @@ def draw_sample(sample: ShownSample, room: TextBudget, forms: Forms | None = Non
     several = len(sample.attempts) > 1
     if sample.error and several:
         yield room.prose(sample.error, "error", _PASSAGE)
-    yield _block("Question", draw_question(sample, room))
+    if sample.asked or not any(one.turns for one in sample.attempts):
+        yield _block("Question", draw_question(sample, room))
     if several:
         yield _block(f"{len(sample.attempts)} attempts", _draw_attempts(sample, room))
     for one in sample.attempts:
@@ -65,20 +68,20 @@ def draw_facts(facts: Iterable[tuple[str, str]], room: TextBudget) -> Element:
 
 def draw_question(sample: ShownSample, room: TextBudget) -> Nodes:
     """Return the question, or the messages of a conversation."""
-    if not sample.turns:
+    if not sample.asked:
         return _muted(_NOT_KEPT)
-    if len(sample.turns) == 1 and not sample.turns[0][0]:
-        return room.prose(sample.turns[0][1])
-    turns = [
+    if len(sample.asked) == 1 and not sample.asked[0][0]:
+        return room.prose(sample.asked[0][1])
+    messages = [
         el(
             "li",
             el("span", name(room.clip(role)), class_="role"),
             room.prose(text),
             class_="user" if role == "user" else "",
         )
-        for role, text in sample.turns
+        for role, text in sample.asked
     ]
-    return el("ol", turns, class_="conversation")
+    return el("ol", messages, class_="conversation")
 
 
 def _draw_attempts(sample: ShownSample, room: TextBudget) -> Element:
@@ -122,8 +125,13 @@ def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: TextBudget, form
     several = len(sample.attempts) > 1
     if one.error:
         yield room.prose(one.error, "error", _PASSAGE)
-    answer = _block(f"Answer of attempt {one.number}" if several else "Answer", _draw_answer(sample, one, room))
-    yield el("div", answer, draw_references(sample, one.references, room), class_="beside")
+    of = f" of attempt {one.number}" if several else ""
+    if one.turns:
+        yield _block(f"Conversation{of}", draw_turns(one, room))
+    else:
+        yield draw_tool_calls(one, room)
+        answer = _block(f"Answer{of}", _draw_answer(sample, one, room))
+        yield el("div", answer, draw_references(sample, one.references, room), class_="beside")
     yield forms and forms(one.number, None, 0)
     yield _block("Scores", _draw_scores(one, room, forms))
     for found in one.documents:
@@ -131,9 +139,36 @@ def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: TextBudget, form
     if one.missed:
         items, more = room.items(one.missed, lambda missed: _draw_missed(missed, room))
         yield _block("Relevant, not retrieved", el("ul", items, class_="missed"), more)
-    if one.tool_calls:
-        yield _block("Tool calls", room.prose(one.tool_calls, "data"))
     yield definitions((room.clip(key), name(room.clip(value))) for key, value in one.facts)
+
+
+def draw_tool_calls(one: ShownAttempt, room: TextBudget) -> Element | None:
+    """Return the calls of an attempt that is no conversation; None if the reply shows none."""
+    return _block("Tool calls", draw_calls(one.calls, room)) if one.calls else None
+
+
+def draw_turns(one: ShownAttempt, room: TextBudget, *, has_scores: bool = True) -> Element:
+    """Return a conversation. `has_scores`: whether the scores of its turns are shown, which could sway a person."""
+    turns = enumerate(one.turns, 1)
+    return el("ol", [el("li", _draw_turn(number, turn, room, has_scores)) for number, turn in turns], class_="turns")
+
+
+def _draw_turn(number: int, one: MarkedTurn, room: TextBudget, has_scores: bool) -> Iterator[Nodes]:
+    turn = one.turn
+    facts = [f"{fact}: {value}" for fact, value in turn.facts]
+    yield el("h3", f"Turn {number}", el("small", " · ".join(map(room.clip, facts)), class_="muted"))
+    yield el("div", el("p", "user", class_="role"), room.prose(turn.user or ""), class_="said")
+    yield draw_calls(turn.calls, room) if turn.calls else None
+    answer = _muted("none: the reply ends in tool calls") if one.answer is None else room.pieces(one.answer)
+    sides = [("Answer", answer)]
+    if one.references:
+        sides.append(("Expected", el("div", [room.pieces(text) for text in one.references])))
+    drawn = [el("section", el("h4", title, class_="subheading"), content, class_="block") for title, content in sides]
+    yield el("div", drawn, class_="beside")
+    if has_scores and one.scores:
+        values = " · ".join(room.clip(f"{score.metric} {score.shown}") for score in one.scores)
+        scores = el("ul", [el("li", draw_score(score, room)) for score in one.scores], class_="scores")
+        yield folded(name(values), scores, kind="quiet")
 
 
 def _draw_answer(sample: ShownSample, one: ShownAttempt, room: TextBudget) -> Nodes:

@@ -254,6 +254,10 @@ def _text_lines(texts: SideBySide) -> Iterator[Line]:
         yield quiet("ranks: ", *prose(render_moves(texts.rank_moves)))
     if texts.attempt:
         yield quiet(f"attempt {texts.attempt.number} of {texts.attempt.of}")
+    calls = {"baseline": texts.baseline_calls, "candidate": texts.candidate_calls}
+    if any(calls.values()):
+        for side, made in calls.items():
+            yield quiet(f"calls of the {side}{'' if made else ': none'}", items=map(prose, made))
     answers = {"baseline: ": texts.baseline, "candidate: ": texts.candidate}
     if any(answer is not None for answer in answers.values()):
         for side, answer in answers.items():

@@ -1,6 +1,7 @@
 """The view of one sample: what was asked, expected and answered, its contexts, and each score with its limit."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -10,6 +11,7 @@ from evalspec.model import DatasetResult, Exchange, Run, SampleResult, SampleSta
 from evalspec.reports.affected_samples import find_loss
 from evalspec.reports.findings import limits_of_replies, scores_beyond_limits
 from evalspec.reports.rows import AttemptRow
+from evalspec.reports.transcript import ShownCall, ShownTurn, list_asked, list_reply_facts, read_turns
 from evalspec.reports.view.failures import build_answers, explain_score, join_words, name_contexts
 from evalspec.reports.view.parts import (
     Cell,
@@ -38,7 +40,7 @@ from evalspec.reports.view.parts import (
 )
 from evalspec.reports.worst import find_limits
 from evalspec.verdict.summary import in_slice
-from evalspec.verdict.wording import UNKNOWN, render_limit, render_value
+from evalspec.verdict.wording import UNKNOWN, render_known, render_limit, render_value
 
 _COLUMNS = (names("metric"), *numbers("value"), Column("limit"), Column("why", wrap=Wrap.WORDS, aside=True))
 _EXCERPT = 200
@@ -114,30 +116,71 @@ def _is_beyond(score: Score, limit: Threshold | None) -> bool:
 def _build_attempt(row: AttemptRow, attempts: int, limits: Limits, *, is_full: bool) -> Section:
     title = f"Attempt {row.number} of {attempts}" if attempts > 1 else "Reply"
     took = row.attempt.latency_ms
-    about = (cell(render_value("latency", took)),) if took is not None else ()
+    reply = None if row.exchange is None else row.exchange.reply
+    used = tuple(cell(f"{fact}: {value}") for fact, value in list_reply_facts(reply))
+    about = ((cell(render_value("latency", took)),) if took is not None else ()) + used
     parts = [*_text_parts(row, is_full=is_full), *_score_parts(row, limits)]
     return Section("attempt", (title,), tuple(parts), "the attempt", about)
 
 
 def _text_parts(row: AttemptRow, *, is_full: bool) -> Iterator[Part]:
-    exchange = row.exchange
+    exchange, turns = row.exchange, read_turns(row)
     if exchange is not None:
-        yield from _list_turns(exchange)
-        yield from build_answers(exchange.answer, exchange.sample.references)
+        is_talk = any(turn.user is not None for turn in turns)
+        yield from _list_asked(exchange, has_turns=is_talk)
+        for number, turn in enumerate(turns, 1):
+            yield from _turn_parts(number, turn, is_full=is_full)
+        if not turns:
+            yield from build_answers(None, exchange.sample.references)
     if row.attempt.error:
         yield Line(prose(row.attempt.error), tone=Tone.FAIL, label="error")
+    for score in row.scores.values():
+        yield from _list_world(score.evidence_or_none)
     if exchange is not None:
         yield from _context_parts(exchange, is_full=is_full)
 
 
-def _list_turns(exchange: Exchange) -> Iterator[Line]:
-    asked = exchange.sample.user_input
-    if isinstance(asked, str):
-        yield Line((Foreign(asked, Role.TEXT),), label="question")
-        return
-    for turn in asked:
-        label = turn.role if turn.role in ("system", "assistant", "user") else "turn"
-        yield Line((Foreign(turn.content, Role.TEXT),), label=label)
+def _list_asked(exchange: Exchange, *, has_turns: bool) -> Iterator[Line]:
+    for role, text in list_asked(exchange.sample, has_turns=has_turns):
+        label = role if role in ("system", "assistant", "user") else "turn" if role else "question"
+        yield Line((Foreign(text, Role.TEXT),), label=label)
+
+
+def _turn_parts(number: int, turn: ShownTurn, *, is_full: bool) -> Iterator[Line]:
+    """Yield a turn of a conversation, or the only one of an attempt."""
+    if turn.user is not None:
+        if number > 1:
+            yield Line(())
+        facts = [(f"{'  ' if place else ''}{fact}: ", Foreign(value)) for place, (fact, value) in enumerate(turn.facts)]
+        yield quiet(f"Turn {number}  ", *(piece for fact in facts for piece in fact))
+        yield Line((Foreign(turn.user, Role.TEXT),), label="user")
+    for call in turn.calls or ():
+        yield from _call_lines(call, is_full=is_full)
+    yield from build_answers(turn.answer, turn.references)
+    for metric, score in turn.scores.items():
+        reason = (": ", *prose(score.reason)) if score.reason else ()
+        yield Line((*name(metric), f" {render_known(metric, score.value)}", *reason), tone=Tone.QUIET, label="score")
+
+
+def _call_lines(call: ShownCall, *, is_full: bool) -> Iterator[Line]:
+    tone, mark, word = call.outcome or (Tone.PLAIN, "", "")
+    said = (*name(call.name), "(", *prose(call.brief), ")", f"  {mark} {word}" if word else "")
+    yield Line(said, tone=Tone.PLAIN if tone is Tone.PASS else tone, label="call")
+    for one in call.differences:
+        sides = ["nothing" if side is None else Foreign(cut(side, _EXCERPT)) for side in (one.expected, one.actual)]
+        yield Line((*name(one.place), ": expected ", sides[0], ", made ", sides[1]), tone=Tone.FAIL, label="differs")
+    texts = {"error": call.error, "result": call.result}
+    for label, text in texts.items():
+        if text is not None:
+            shown = text if is_full else cut(text, _EXCERPT)
+            yield Line(prose(shown), tone=Tone.FAIL if label == "error" else Tone.QUIET, label=label)
+
+
+def _list_world(evidence: Any) -> Iterator[Line]:
+    """Yield each place where the world is not as expected."""
+    found = evidence.get("differences") if isinstance(evidence, Mapping) else None
+    for one in found if isinstance(found, list | tuple) else ():
+        yield Line(prose(str(one)), tone=Tone.FAIL, label="world")
 
 
 def _context_parts(exchange: Exchange, *, is_full: bool) -> Iterator[Part]:

@@ -11,7 +11,7 @@ from evalspec.base.errors import InvalidInput, Problem, ServiceError
 from evalspec.base.output_files import Input
 from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.inputs.manifest.judge_schema import JudgeConfig
+from evalspec.inputs.manifest.judge_schema import JudgeConfig, ModelConfig, UserConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.user_code.calls import UserCode, describe_value
@@ -27,12 +27,14 @@ from evalspec.runs.planning.inputs import (
     read_gate_baseline,
 )
 from evalspec.runs.planning.options import SAME, RunOptions
+from evalspec.runs.planning.passes import check_attempts
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
     ENVIRONMENT_PLACE,
     JUDGE_PLACE,
+    USER_PLACE,
     check_batch,
     choose_limits,
     locate_keys,
@@ -43,6 +45,7 @@ from evalspec.runs.planning.services import (
     resolve_judge,
     resolve_target,
     resolve_url,
+    resolve_user,
 )
 from evalspec.scoring.judge.budget import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
@@ -69,7 +72,8 @@ class Plan(Struct, frozen=True):
     At most one of `target`, `agent` (the user's code) and `replies` is set; none is if all replies are stored or all
     datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `owns_agent`: whether it
     was created for this run, which has to close it. `baseline`: the gate's baseline file, if it has one and the file
-    exists. `unchecked`: number of recorded replies that do not say which question they answer.
+    exists. `unchecked`: number of recorded replies that do not say which question they answer. `user`: the model that
+    plays the users of samples with goals; None: nobody is played.
     """
 
     loaded: LoadedManifest
@@ -89,6 +93,7 @@ class Plan(Struct, frozen=True):
     baseline: Path | None = None
     unchecked: int = 0
     environment: EnvironmentConfig | None = None
+    user: UserConfig | None = None
 
     @property
     def total(self) -> int:
@@ -117,6 +122,11 @@ class Plan(Struct, frozen=True):
         return read_price(None if self.judge is None else self.judge.price)
 
     @property
+    def user_price(self) -> JudgePrice | None:
+        """Return what the model costs that plays the users; None if the manifest does not say."""
+        return read_price(None if self.user is None else self.user.price)
+
+    @property
     def limit_names(self) -> dict[str, str]:
         """Return what sets each limit of the run."""
         return {name: name_limit(name, self.options) for name in SpendingLimits.__struct_fields__}
@@ -132,10 +142,13 @@ class Plan(Struct, frozen=True):
         return any(is_latency(t.metric) for d in self.datasets for t in d.thresholds)
 
 
-def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None) -> Plan:
+def build_plan(
+    loaded: LoadedManifest, options: RunOptions, known: "KnownVectors | None" = None, *, is_probe: bool = False
+) -> Plan:
     """Check the manifest, select the samples, and resolve the services that this run needs.
 
-    `known`: document vectors from other plans of the same command; new ones are added.
+    `known`: document vectors from other plans of the same command; new ones are added. `is_probe`: the plan only names
+    the services to ask, so it needs no attempts.
 
     Raises:
         InvalidInput: with all problems, before the first request.
@@ -153,6 +166,7 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     replies = draft.replies if options.responses == SAME else replies
     check_judge(draft, checked)
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    draft.problems.extend(() if is_probe else check_attempts(loaded, wanted, options.repeat))
     needs_url = draft.needs_url and any(dataset.is_at_agent for dataset in wanted)
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()
@@ -167,7 +181,8 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
     target = resolve_target(loaded, url, options.timeout, draft.problems, draft.tools) if url and asks_agent else None
     needs = needs_of(datasets)
     judge = _resolve_services(draft, needs)
-    _check_routes(draft, target, judge, needs)
+    user = _resolve_user(draft, datasets) if asks_agent else None
+    _check_routes(draft, target, [one for one in (judge, user) if one is not None], needs)
     draft.raise_problems()
     asks_agent = asks_agent and not options.dry_run
     if asks_agent and draft.own_agent is not None:
@@ -197,7 +212,16 @@ def build_plan(loaded: LoadedManifest, options: RunOptions, known: "KnownVectors
         baseline=baseline,
         unchecked=unchecked,
         environment=_resolve_environment(draft) if asks_agent else None,
+        user=user,
     )
+
+
+def _resolve_user(draft: Draft, datasets: Sequence[PlannedDataset]) -> UserConfig | None:
+    """Return the model that plays users, with its references resolved; None if the run has no such user."""
+    config = resolve_user(draft.loaded.manifest.spec.evaluation.user)
+    if config is None or draft.options.has_replies or not any(one.survey.users.count for one in datasets):
+        return None
+    return resolve_config(config, USER_PLACE, draft.loaded, draft.problems)
 
 
 def _resolve_environment(draft: Draft) -> EnvironmentConfig | None:
@@ -329,11 +353,11 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     return judge
 
 
-def _check_routes(draft: Draft, target: AgentTarget | None, judge: JudgeConfig | None, needs: set[Need]) -> None:
+def _check_routes(draft: Draft, target: AgentTarget | None, models: Sequence[ModelConfig], needs: set[Need]) -> None:
     """Check the proxies and certificates of the environment before the first request."""
     embeddings = draft.services.embeddings
     urls = [target.url] if target else []
-    urls += [judge.base_url] if judge else []
+    urls += [one.base_url for one in models]
     urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
     if not urls:
         return

@@ -23,6 +23,7 @@ from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever
 from evalspec.runs.planning.inputs import check_anchors, check_baseline, list_columns
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.passes import check_rules
 from evalspec.runs.planning.retrievers import (
     RETRIEVERS_PLACE,
     check_retrievers,
@@ -36,16 +37,17 @@ from evalspec.runs.planning.services import (
     EMBEDDINGS_PLACE,
     ENDPOINT_PLACE,
     JUDGE_PLACE,
+    USER_PLACE,
     check_endpoint,
     check_environment,
-    check_judge_wire,
     check_limits,
+    check_model_wires,
     check_tools,
     needs_from_mapping,
     read_price,
     resolve_judge,
 )
-from evalspec.runs.planning.survey import check_needs
+from evalspec.runs.planning.survey import check_needs, describe_others
 from evalspec.runs.planning.thresholds import ThresholdFinder
 from evalspec.runs.planning.trust_checks import check_services, check_trust
 from evalspec.targets.agents.request_template import list_metadata_keys
@@ -116,6 +118,8 @@ def _unresolved(loaded: LoadedManifest, wanted: Sequence[PlannedDataset]) -> lis
         scratch.resolve(spec.evaluation.embeddings.model_dump(by_alias=True), EMBEDDINGS_PLACE, found)
     if Need.JUDGE in needs and spec.evaluation.judge is not None:
         scratch.resolve(spec.evaluation.judge.model_dump(by_alias=True), JUDGE_PLACE, found)
+    if spec.evaluation.user is not None:
+        scratch.resolve(spec.evaluation.user.model_dump(by_alias=True), USER_PLACE, found)
     variants = name_variants(spec.evaluation)
     for name in dict.fromkeys(dataset.retriever.settings.name for dataset in wanted if dataset.retriever is not None):
         key, target = variants[name]
@@ -129,7 +133,7 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     check_endpoint(draft.loaded, draft.problems, draft.warnings)
     check_environment(draft.loaded, draft.problems)
     check_tools(draft.loaded, draft.tools, draft.problems)
-    check_judge_wire(draft.loaded, draft.problems)
+    check_model_wires(draft.loaded, draft.problems)
     check_limits(draft.loaded, draft.options, draft.problems)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():
         message, fix = split_fix(found)
@@ -172,6 +176,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     for dataset in datasets:
         thresholds.of_file(dataset)
         thresholds.check_lifts(dataset)
+        draft.problems.extend(check_rules(draft.loaded, dataset))
     for dataset in datasets:
         if dataset.retriever is not None or dataset.config.retriever is None or draft.options.has_replies:
             _check_needs(draft, dataset)
@@ -232,6 +237,7 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
             draft.problems.append(Problem(message, fix, file, field="metadata"))
         if not draft.options.is_selective:
             refuse_dropped(draft, dataset.survey.conversations, dataset.available, file)
+    _check_users(draft, dataset)
     draft.problems.extend(check_needs(dataset.survey, metrics, file, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:
@@ -261,6 +267,21 @@ def _check_expectations(draft: Draft, dataset: PlannedDataset) -> None:
         message = f"{', '.join(blind)} of dataset '{dataset.name}' {verb} the calls of tools, which no reply shows"
         place = (*ENDPOINT_PLACE, "response", "toolCalls")
         draft.warn(place, message, "map toolCalls, for example: toolCalls: $.messages")
+
+
+def _check_users(draft: Draft, dataset: PlannedDataset) -> None:
+    """Add a problem if a sample has a goal, and nobody plays its user."""
+    users = dataset.survey.users
+    if not users.count or draft.options.has_replies:
+        return
+    others = describe_others(users, dataset.available)
+    if dataset.retriever is not None:
+        found = f"a retriever holds no conversation{others}", "write the query as input"
+    elif draft.loaded.manifest.spec.evaluation.user is None:
+        found = f"no model plays the user{others}", "set spec.evaluation.user: {model: …}, or write turns"
+    else:
+        return
+    draft.problems.append(Problem(*found, dataset.file, users.first[0].line, "user"))
 
 
 def _refuse_answers(draft: Draft, dataset: PlannedDataset, planned: PlannedRetriever) -> None:

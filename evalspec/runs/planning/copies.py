@@ -21,6 +21,7 @@ _METADATA = re.compile(r"\{\{\s*metadata\.([^}\s]+)\s*\}\}")
 _COMPARED = (
     "user_input",
     "turns",
+    "user",
     "references",
     "retrieved_contexts",
     "reference_contexts",

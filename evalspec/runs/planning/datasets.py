@@ -160,7 +160,9 @@ def find_metrics(draft: Draft, finder: MetricFinder, dataset: PlannedDataset) ->
     if _has_unanswerable(dataset.survey, rules) and any(Need.RETRIEVED_IDS in m.needs for m in metrics.values()):
         no_answer = finder.find(MetricEntry(name="no_answer"), place, rules)
         metrics |= {no_answer.name: no_answer} if no_answer else {}
-    for name in (CHECKS.name, CHECKS_ALL.name) if dataset.survey.has_checks else ():
+    beside = [CHECKS.name, CHECKS_ALL.name] if dataset.survey.has_checks else []
+    beside += ["user_error_rate"] if dataset.survey.users.count else []
+    for name in beside:
         found = None if name in metrics else finder.find(MetricEntry(name=name), place, rules)
         metrics |= {name: found} if found else {}
     return add_stages(finder, metrics, dataset) if planned and planned.reranks else metrics

@@ -20,6 +20,7 @@ from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Document, LimitStatus, Need, RetrieverSettings, Sample, StatedLimit, Threshold
 from evalspec.model.fingerprints import EmptyQrels, PartDigest, RetrieverMode
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.passes import PlannedPasses
 from evalspec.runs.planning.services import resolve_judge
 from evalspec.runs.planning.survey import Survey
 from evalspec.scoring.judge.services import JudgeServices
@@ -108,9 +109,10 @@ class PlannedDataset(Struct):
 
     `place`: its section of the manifest. `data`: what its files contain, with the selected samples.
     `retriever`: queried instead of the agent. `metrics`: by printed name, the `listed` ones and those that a threshold
-    adds. `limits`: each one stated for it. `decided`: what overrides or lifts limits. `files`: additional files that
-    are read. `part`: the slice or held-out share of a gold set that the run uses, None for the whole dataset.
-    `removed`: samples of the gate's baseline that are gone from the file.
+    adds. `passes`: the metrics over attempts that a threshold limits, by name. `limits`: each one stated for it.
+    `decided`: what overrides or lifts limits. `files`: additional files that are read. `part`: the slice or held-out
+    share of a gold set that the run uses, None for the whole dataset. `removed`: samples of the gate's baseline that
+    are gone from the file.
     """
 
     config: DatasetConfig
@@ -119,6 +121,7 @@ class PlannedDataset(Struct):
     survey: Survey = field(default_factory=Survey)
     retriever: PlannedRetriever | None = None
     metrics: dict[str, Metric] = field(default_factory=dict)
+    passes: dict[str, PlannedPasses] = field(default_factory=dict)
     listed: frozenset[str] = frozenset()
     thresholds: list[Threshold] = field(default_factory=list)
     limits: list[StatedLimit] = field(default_factory=list)
@@ -170,7 +173,11 @@ class PlannedDataset(Struct):
 
     def identify(self, name: str, limit: Limit) -> Identity:
         """Return what a limit is about: metric, statistic and slice."""
-        return name, limit.stat or self.metrics[name].definition.statistic, limit.slice
+        return name, limit.stat or self.find_metric(name).definition.statistic, limit.slice
+
+    def find_metric(self, name: str) -> Metric:
+        """Return the metric of a threshold: one of replies, or one over attempts."""
+        return self.metrics.get(name) or self.passes[name].metric
 
     def record(self, identity: Identity, limit: Threshold, place: str) -> StatedLimit:
         """Add a limit to those stated, and to the thresholds if it is enforced."""

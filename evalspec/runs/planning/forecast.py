@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import Attempt, DatasetResult, Run, SampleResult, SampleStatus, VerdictStatus, list_unenforced
+from evalspec.model import (
+    Attempt,
+    DatasetResult,
+    Run,
+    Sample,
+    SampleResult,
+    SampleStatus,
+    VerdictStatus,
+    list_unenforced,
+)
 from evalspec.model.fingerprints import Fingerprint, Repeats, describe_part
 from evalspec.model.forecasts import (
     DatasetForecast,
@@ -25,10 +34,10 @@ from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
 from evalspec.runs.planning.inputs import find_policy, list_removed
-from evalspec.runs.planning.judge_forecasts import JudgeForecaster
-from evalspec.runs.planning.label_forecasts import foresee_labels
+from evalspec.runs.planning.judge_forecasts import JudgeForecaster, foresee_labels
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.passes import check_attempts
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.store.run_store import RunStore
 from evalspec.scoring.metrics.base import Metric
@@ -66,8 +75,9 @@ def build_forecast(
     draft = start_draft(loaded, options)
     require_datasets(draft)
     checked = check_manifest(draft)
-    draft.raise_problems()
     wanted = [dataset for dataset in checked if draft.wants(dataset.name)]
+    draft.problems.extend(check_attempts(loaded, wanted, options.repeat))
+    draft.raise_problems()
     datasets = select_datasets(draft, list_removed(wanted, baseline.run if baseline else None))
     policy = find_policy(loaded, checked)
     outlined = _outline_run(datasets, options)
@@ -161,8 +171,9 @@ def _describe(
     before = baseline.find_dataset(after.name) if baseline else after
     known = {sample.id for sample in before.samples} if before else set()
     clusters = label_clusters([(sample, sample) for sample in after.samples], dataset.config.cluster)
-    requests = len(dataset.samples) * options.repeat
+    requests = sum(map(_count_turns, dataset.samples)) * options.repeat
     calls = _count_judge_calls(dataset, options)
+    played = tuple(forecaster.foresee_user(dataset))
     return DatasetForecast(
         name=dataset.name,
         samples=len(dataset.samples),
@@ -173,15 +184,20 @@ def _describe(
         retriever=dataset.retriever.settings.name if dataset.retriever else None,
         agent_requests=0 if dataset.retriever else requests,
         retriever_queries=requests if dataset.retriever else 0,
-        judge_calls=calls,
+        judge_calls=calls | {one.metric: one.calls[1] for one in played},
         metrics=metrics,
-        judge=tuple(forecaster.foresee(dataset, _judged(dataset), calls)),
+        judge=(*forecaster.foresee(dataset, _judged(dataset), calls), *played),
         controls=(
             *(forecaster.foresee_controls(dataset, _judged(dataset)) if policy.judge.controls else ()),
             *forecaster.foresee_anchors(dataset, _judged(dataset)),
         ),
         labels=tuple(foresee_labels(dataset, policy.judge, forecaster.folder)),
     )
+
+
+def _count_turns(sample: Sample) -> int:
+    """Return how many requests an attempt at a sample needs: one for each turn, at most, if its user is simulated."""
+    return sample.user.max_turns if sample.user else max(1, len(sample.turns))
 
 
 def _count_units_needed(attempts: int, policy: CiGate, options: RunOptions) -> int | None:

@@ -4,7 +4,9 @@ Tokens of a call and time are those of earlier runs of the manifest, with room f
 are estimated from the texts of the samples, and time is unknown.
 """
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
@@ -12,21 +14,29 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError
 from evalspec.base.trust import current_trust
+from evalspec.inputs.manifest.gate_schema import JudgePolicy
 from evalspec.inputs.manifest.judge_schema import JudgeConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
-from evalspec.model import AgentReply, Exchange, JudgeUsage, Sample
-from evalspec.model.forecasts import JudgeForecast, Range, UsageBasis
+from evalspec.model import AgentReply, Exchange, JudgePrice, JudgeUsage, Need, Sample, SimulatedUser, Threshold
+from evalspec.model.calibrations import JudgeCalibration
+from evalspec.model.corrections import JudgeCorrection
+from evalspec.model.exchanges import SIMULATED_USER
+from evalspec.model.forecasts import JudgeForecast, LabelForecast, Range, UsageBasis
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.inputs import read_judge_anchors
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.outlining import identify_measure
 from evalspec.runs.planning.services import read_price, resolve_judge
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.controls import MOST_PAIRS, make_controls
 from evalspec.scoring.judge.cache_file import CONTROL_ID, use_cache
 from evalspec.scoring.metrics.base import Metric
+from evalspec.verdict.correction.calibration_file import FOLDER, read_calibration
 from evalspec.verdict.correction.controls import plan_rounds
 from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_FRESH, count_first_anchors
+from evalspec.verdict.stats.detection import count_needed_to_decide
+from evalspec.verdict.validity.estimates import CONFIDENCE
 
 T = TypeVar("T")
 _MOST_RUNS = 3
@@ -47,7 +57,8 @@ _ROOM, _ANSWER_ROOM = 1.5, 3.0
 A prompt is mostly instructions, but an answer of the judge grows with the reply.
 """
 _NO_RUNS = "no stored run of this manifest has asked this judge for it"
-_NO_PRICE = "spec.evaluation.judge.price is not set"
+_NO_PRICE = "spec.evaluation.{}.price is not set"
+_NO_PACE = "how fast the simulated user and the agent answer is unknown"
 
 
 class _PastRun(Struct, frozen=True):
@@ -66,6 +77,7 @@ class JudgeForecaster:
         self._judge = resolve_judge(loaded.manifest.spec.evaluation.judge) or JudgeConfig()
         self.judges = len(self._judge.members)
         self._price = read_price(self._judge.price)
+        self._user = loaded.manifest.spec.evaluation.user
         self._past = [] if store is None else _read_past(store, str(loaded.path), self._judge)
         self._policy = policy = loaded.manifest.spec.evaluation.ci_gate
         self._anchors = read_judge_anchors(loaded)
@@ -102,6 +114,29 @@ class JudgeForecaster:
                 each = _count_calls(metric, Exchange(kept[0], AgentReply("", own.anchors[0].retrieved_contexts)))
                 calls = (FEWEST_FRESH * first * each, FEWEST_FRESH * len(kept) * each)
                 yield self._foresee_use(metric, kept, FEWEST_FRESH * len(kept), 0, calls)
+
+    def foresee_user(self, dataset: PlannedDataset) -> Iterator[JudgeForecast]:
+        """Yield the forecast of the model that plays the users: at least one message and an end, at most all turns."""
+        users = [sample.user for sample in dataset.samples if sample.user is not None]
+        if not users or self._user is None or self._options.has_replies:
+            return
+        price, times = read_price(self._user.price), self._options.repeat
+        fewest, most = (times * sum(min(end, user.max_turns) for user in users) for end in (2, sys.maxsize))
+        tokens_in = fewest * _PROMPT_BYTES[0] / _BYTES_PER_TOKEN[0], times * sum(map(_measure_most, users))
+        tokens_out = _multiply((fewest, most), (_FEWEST_OUTPUT, self._user.max_tokens))
+        yield JudgeForecast(
+            metric=SIMULATED_USER,
+            scores=times * len(users),
+            cached=0,
+            calls=(fewest, most),
+            input_tokens=tokens_in,
+            output_tokens=tokens_out,
+            cost=_compute_cost(price, tokens_in, tokens_out),
+            cost_reason=_NO_PRICE.format("user") if price is None else None,
+            seconds=None,
+            seconds_reason=_NO_PACE,
+            source=UsageBasis.ESTIMATED,
+        )
 
     def _foresee_cases(self, metric: Metric, cases: Sequence[Exchange], cached: int) -> JudgeForecast:
         """Return the forecast of control cases: those before the first test at least, all of them at most."""
@@ -163,23 +198,12 @@ class JudgeForecaster:
             calls=ends,
             input_tokens=tokens_in,
             output_tokens=tokens_out,
-            cost=self._compute_cost(tokens_in, tokens_out),
-            cost_reason=_NO_PRICE if self._price is None else None,
+            cost=_compute_cost(self._price, tokens_in, tokens_out),
+            cost_reason=_NO_PRICE.format("judge") if self._price is None else None,
             seconds=_multiply(ends, _widen(paces, (0.0, float("inf")))) if paces else None,
             seconds_reason=None if paces else _NO_RUNS,
             source=UsageBasis.MEASURED if past else UsageBasis.ESTIMATED,
         )
-
-    def _compute_cost(self, tokens_in: Range, tokens_out: Range) -> Range | None:
-        """Return the cost at the lowest and highest price of input, because the service's cache is unknown."""
-        price = self._price
-        if price is None:
-            return None
-        (least, *_), (*_, most) = (
-            sorted(price.compute_most(one) for one in _list_kinds(round(incoming), round(outgoing)))
-            for incoming, outgoing in zip(tokens_in, tokens_out, strict=True)
-        )
-        return least, most
 
     def _estimate_prompts(self, samples: Sequence[Sample]) -> Range:
         """Return the tokens of a prompt: with the question alone, and with all texts of the sample and a long reply."""
@@ -187,6 +211,24 @@ class JudgeForecaster:
         low, high = (sum(size[end] for size in sizes) / len(sizes) for end in (0, 1))
         least, most = _PROMPT_BYTES
         return (least + low) / _BYTES_PER_TOKEN[0], (most + high + _REPLY_BYTES) / _BYTES_PER_TOKEN[1]
+
+
+def _compute_cost(price: JudgePrice | None, tokens_in: Range, tokens_out: Range) -> Range | None:
+    """Return the cost at the lowest and highest price of input, because the service's cache is unknown."""
+    if price is None:
+        return None
+    (least, *_), (*_, most) = (
+        sorted(price.compute_most(one) for one in _list_kinds(round(incoming), round(outgoing)))
+        for incoming, outgoing in zip(tokens_in, tokens_out, strict=True)
+    )
+    return least, most
+
+
+def _measure_most(user: SimulatedUser) -> float:
+    """Return the most tokens of the prompts of one conversation: each has all that was said before."""
+    own = _PROMPT_BYTES[0] + len(str(user).encode("utf-8", "surrogatepass"))
+    said = _REPLY_BYTES * user.max_turns * (user.max_turns - 1) / 2
+    return (user.max_turns * own + said) / _BYTES_PER_TOKEN[1]
 
 
 def _list_cases(dataset: PlannedDataset, metric: Metric) -> list[Exchange]:
@@ -257,4 +299,85 @@ def _read_past(store: RunStore, manifest: str, judge: JudgeConfig) -> list[_Past
         calls = sum(used.calls for used in index.judge_usage.values())
         if usage:
             found.append(_PastRun(usage, index.milliseconds / 1000 / calls if index.milliseconds else None))
+    return found
+
+
+_ASSUMED = (0.25, 0.5, 0.75)
+"""What people say, as shares of the room between a limit and the best score."""
+
+
+def foresee_labels(dataset: PlannedDataset, policy: JudgePolicy, folder: Path) -> list[LabelForecast]:
+    """Return the labels that decide each limit on the mean of a judged metric that people can score.
+
+    What people will say is taken from the newest calibration beside the manifest. Without one it is assumed.
+    `folder`: of the manifest.
+    """
+    limits = [] if policy.correct is JudgeCorrection.OFF else [*_list_limits(dataset)]
+    calibrations = _read_calibrations(folder / FOLDER) if limits else []
+    return [
+        found
+        for limit, reach in limits
+        for known in [_find_people(dataset, limit.metric, folder, calibrations)]
+        for found in _foresee(dataset, limit, reach, known)
+    ]
+
+
+def _list_limits(dataset: PlannedDataset) -> Iterator[tuple[Threshold, tuple[float, float]]]:
+    """Yield the limits with one end, each with the range of its metric's scores."""
+    for limit in dataset.thresholds:
+        metric = dataset.find_metric(limit.metric)
+        low, high = metric.bounds
+        is_judged = Need.JUDGE in metric.needs and Need.EMBEDDINGS not in metric.needs
+        is_mean = metric.definition.statistic == "mean" and limit.stat in (None, "mean")
+        has_one_end = (limit.min is None) != (limit.max is None)
+        if not (is_judged and is_mean and has_one_end) or limit.slice is not None or low is None or high is None:
+            continue
+        if low < _find_end(limit) < high:  # at the end of the range, no number of labels decides
+            yield limit, (low, high)
+
+
+def _foresee(
+    dataset: PlannedDataset, limit: Threshold, reach: tuple[float, float], known: float | None
+) -> Iterator[LabelForecast]:
+    low, high = reach
+    stated = _find_end(limit)
+    best = high if limit.max is None else low
+    truths = [known] if known is not None else [stated + share * (best - stated) for share in _ASSUMED]
+    for truth in truths:
+        shares = [(value - low) / (high - low) for value in (truth, stated)]
+        replies = len(dataset.samples)
+        labels = count_needed_to_decide(shares[0], shares[1], 1 - (limit.confidence or CONFIDENCE), replies)
+        yield LabelForecast(limit.metric, stated, truth, labels, replies, known is not None)
+
+
+def _find_end(limit: Threshold) -> float:
+    return limit.min if limit.min is not None else limit.max or 0.0
+
+
+def _find_people(
+    dataset: PlannedDataset, metric: str, folder: Path, calibrations: Sequence[JudgeCalibration]
+) -> float | None:
+    """Return the mean of people's scores in the newest calibration of a metric; None without one.
+
+    What people said about another rubric says nothing. The judge may be another.
+    """
+    measured = identify_measure(folder, dataset.metrics[metric]).items() if calibrations else ()
+    found = (
+        (one.at, of.people)
+        for one in calibrations
+        for of in one.metrics
+        if (of.dataset, of.metric) == (dataset.name, metric) and of.people is not None
+        if of.identity.items() >= set(measured)
+    )
+    return max(found, default=(None, None))[1]
+
+
+def _read_calibrations(folder: Path) -> list[JudgeCalibration]:
+    """Return the calibrations of a folder. Those that cannot be read are left out: `judge apply` reports them."""
+    found = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            found.append(read_calibration(path))
+        except EvalspecError:
+            continue
     return found

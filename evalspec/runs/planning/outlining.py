@@ -16,11 +16,13 @@ from evalspec.base.json_text import compute_digest
 from evalspec.base.text import strip_userinfo
 from evalspec.inputs.datasets.filters import TAGS
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
+from evalspec.inputs.manifest.judge_schema import ModelConfig
 from evalspec.inputs.user_code.modules import list_module_files
-from evalspec.model import Curation, Need, Threshold
+from evalspec.model import Curation, Direction, Need, Threshold
 from evalspec.model.fingerprints import JudgeDigest, RetrieverDigest
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
+from evalspec.runs.planning.passes import PlannedPasses, find_roots, find_rule, list_limits, list_passes
 from evalspec.runs.store.files import digest_file
 from evalspec.scoring.judge.parameters import compute_effective_parameters
 from evalspec.scoring.metrics.base import Metric, RelevanceRules
@@ -53,7 +55,10 @@ def _outline_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetOutline:
     return DatasetOutline(
         name=dataset.name,
         file=dataset.file,
-        metrics=tuple(_outline_metric(plan, metric) for metric in dataset.metrics.values()),
+        metrics=(
+            *(_outline_metric(plan, metric) for metric in dataset.metrics.values()),
+            *(_outline_passes(dataset, passes) for passes in list_passes(dataset)),
+        ),
         thresholds=_leave_out_slices(plan, dataset),
         limits=tuple(dataset.limits),
         slices=_choose_slices(dataset.config, plan.options.no_content),
@@ -106,6 +111,27 @@ def _outline_metric(plan: Plan, metric: Metric) -> MetricOutline:
         rubric=metric.settings.get("entry", {}).get("rubric"),
         grades=metric.settings.get("entry", {}).get("labels", {}),
     )
+
+
+def _outline_passes(dataset: PlannedDataset, passes: PlannedPasses) -> MetricOutline:
+    rule = find_rule(dataset, passes)
+    skips = [root.skip_reason for root in find_roots(dataset, passes)]
+    return MetricOutline(
+        name=passes.metric.name,
+        statistic="mean",
+        direction=Direction.HIGHER,
+        bounds=passes.metric.bounds,
+        skip_reason=None if None in skips else next(iter(skips), None),
+        passes=rule,
+    )
+
+
+def identify_passes(plan: Plan, dataset: PlannedDataset, passes: PlannedPasses) -> dict[str, str]:
+    """Return the identity of a metric over attempts: that of the metrics that decide a success, and their limits."""
+    roots = [identify_metric(plan, root) for root in find_roots(dataset, passes)]
+    merged = {part: value for root in roots for part, value in root.items()}
+    limits = [asdict(limit) for limit in list_limits(dataset, passes.spec)]
+    return merged | {"settings": _mark([limits, roots])}
 
 
 def _compute_key(plan: Plan, metric: Metric) -> str:
@@ -169,13 +195,16 @@ def describe_judge(plan: Plan) -> JudgeDigest | None:
     """Return the judge settings that affect verdicts: model, address and parameters, but no key."""
     if plan.judge is None:
         return None
-    first, *others = (
-        JudgeDigest(one.model, strip_userinfo(one.base_url), compute_effective_parameters(one), one.wire)
-        for one in plan.judge.members
-    )
+    first, *others = map(describe_model, plan.judge.members)
     if not others:
         return first
     return replace(first, panel=tuple(others), combine=plan.judge.combine, missing=plan.judge.missing)
+
+
+def describe_model(config: ModelConfig) -> JudgeDigest:
+    """Return the settings of a model that affect its answers: name, address and parameters, but no key."""
+    parameters = compute_effective_parameters(config)
+    return JudgeDigest(config.model, strip_userinfo(config.base_url), parameters, config.wire)
 
 
 def describe_embeddings(plan: Plan) -> dict[str, Any]:

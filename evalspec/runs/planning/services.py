@@ -12,7 +12,15 @@ from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig, Parameters, PriceConfig
+from evalspec.inputs.manifest.judge_schema import (
+    LIMIT_KEYS,
+    EmbeddingsConfig,
+    JudgeConfig,
+    ModelConfig,
+    Parameters,
+    PriceConfig,
+    UserConfig,
+)
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import Tools
@@ -35,6 +43,7 @@ _NO_ROOT_FILTER = "name the field, as in $.docs[?…], or for the end of a strea
 _UP_TO_USERINFO = re.compile(r"(?s)^([^/]*//)?.*@")
 Config = TypeVar("Config", bound=ManifestModel)
 JUDGE_PLACE: Place = ("spec", "evaluation", "judge")
+USER_PLACE: Place = ("spec", "evaluation", "user")
 EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
 ENVIRONMENT_PLACE: Place = ("spec", "evaluation", "environment")
 LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
@@ -53,27 +62,36 @@ def resolve_judge(declared: JudgeConfig | None) -> JudgeConfig | None:
     return _complete_from_environment(declared or JudgeConfig())
 
 
+def resolve_user(declared: UserConfig | None) -> UserConfig | None:
+    """Return the declared model that plays users, completed from the environment like the judge."""
+    return None if declared is None else _complete_from_environment(declared)
+
+
 def read_price(price: PriceConfig | None) -> JudgePrice | None:
     """Return what tokens cost; None if the manifest does not say."""
     return None if price is None else JudgePrice(price.input, price.output, price.cached, price.cache_write)
 
 
-def check_judge_wire(loaded: LoadedManifest, problems: list[Problem]) -> None:
-    """Check that the judge's wire exists and knows the response format."""
-    judge = loaded.manifest.spec.evaluation.judge
-    for number, one in enumerate([] if judge is None else judge.members):
-        place: Place = (*JUDGE_PLACE, "panel", number - 1) if number else JUDGE_PLACE
+def check_model_wires(loaded: LoadedManifest, problems: list[Problem]) -> None:
+    """Check that the wires of the judge and of the simulated user exist and know the response format."""
+    user, judge = loaded.manifest.spec.evaluation.user, loaded.manifest.spec.evaluation.judge
+    found: list[tuple[Place, ModelConfig]] = [] if user is None else [(USER_PLACE, user)]
+    for number, member in enumerate([] if judge is None else judge.members):
+        found.append(((*JUDGE_PLACE, "panel", number - 1) if number else JUDGE_PLACE, member))
+    for place, one in found:
+        in_panel = judge.panel[place[-1]] if judge is not None and isinstance(place[-1], int) else None
         wire = JUDGE_WIRES.find(one.wire)
         if wire is None:
             message = f"unknown judge wire '{one.wire}'"
             problems.append(loaded.problem((*place, "wire"), message, JUDGE_WIRES.hint(one.wire)))
-        elif judge is not None and one.wire != judge.wire and judge.panel[number - 1].base_url is None:
+        elif judge is not None and in_panel is not None and one.wire != judge.wire and in_panel.base_url is None:
             message = f"the judge's address is for wire {judge.wire}, and this one speaks {wire.name}"
             problems.append(loaded.problem((*place, "baseUrl"), message, "add baseUrl, with apiKey if it needs one"))
         elif one.response_format not in {"auto", "none", *wire.forms}:
             message = f"wire {wire.name} has no response format {one.response_format}"
             fix = f"use {', '.join(sorted({'auto', *wire.forms}))} or none"
-            problems.append(loaded.problem((*JUDGE_PLACE, "responseFormat"), message, fix))
+            section = USER_PLACE if place == USER_PLACE else JUDGE_PLACE
+            problems.append(loaded.problem((*section, "responseFormat"), message, fix))
 
 
 def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[Problem]) -> None:
@@ -115,35 +133,46 @@ def check_limits(loaded: LoadedManifest, options: RunOptions, problems: list[Pro
     if options.fail_fast and not loaded.manifest.spec.evaluation.ci_gate.enabled:
         message, fix = "ciGate is off, so no score can change the verdict", "set ciGate: true, or remove the option"
         problems.append(Problem(message, fix, field="--fail-fast"))
-    judge = resolve_judge(loaded.manifest.spec.evaluation.judge)
-    if judge is not None:
-        _check_answers_end(loaded, options, judge, problems)
-    if choose_limits(loaded, options).max_cost is None or judge is None or judge.price is not None:
+    evaluation = loaded.manifest.spec.evaluation
+    models = {JUDGE_PLACE: resolve_judge(evaluation.judge), USER_PLACE: evaluation.user}
+    for place, model in models.items():
+        if model is not None:
+            _check_answers_end(loaded, options, model, place, problems)
+            _check_price(loaded, options, model, place, problems)
+
+
+def _check_price(
+    loaded: LoadedManifest, options: RunOptions, model: ModelConfig, place: Place, problems: list[Problem]
+) -> None:
+    """Check that the price of a model is known if the cost is limited."""
+    if choose_limits(loaded, options).max_cost is None or model.price is not None:
         return
-    message = f"the cost of the judge is limited, but the price of {judge.model} is unknown"
+    who = "judge" if place == JUDGE_PLACE else "simulated user"
+    message = f"the cost of the {who} is limited, but the price of {model.model} is unknown"
     fix = "add your prices of a million tokens, as in price: {input: 0.25, output: 2}, or limit tokens or calls instead"
     if options.max_cost is None:
         problems.append(loaded.problem((*LIMITS_PLACE, "maxCost"), message, fix))
     else:
-        problems.append(Problem(message, f"{fix} (spec.evaluation.judge.price)", field="--max-cost"))
+        problems.append(Problem(message, f"{fix} ({'.'.join(map(str, place))}.price)", field="--max-cost"))
 
 
 def _check_answers_end(
-    loaded: LoadedManifest, options: RunOptions, judge: JudgeConfig, problems: list[Problem]
+    loaded: LoadedManifest, options: RunOptions, model: ModelConfig, place: Place, problems: list[Problem]
 ) -> None:
     """Check that the length of an answer is limited if a limit of the run has to reserve for it."""
     limits = choose_limits(loaded, options)
     limited = [name for name in ("max_cost", "max_tokens") if getattr(limits, name) is not None]
-    stated: dict[Place, Parameters] = {JUDGE_PLACE: judge.parameters}
-    stated |= {(*JUDGE_PLACE, "panel", at): one.parameters for at, one in enumerate(judge.panel)}
-    for place, parameters in stated.items():
+    stated: dict[Place, Parameters] = {place: model.parameters}
+    panel = model.panel if isinstance(model, JudgeConfig) else []
+    stated |= {(*place, "panel", at): one.parameters for at, one in enumerate(panel)}
+    for section, parameters in stated.items():
         unlimited = sorted(LIMIT_KEYS.intersection(parameters))
         for name in limited if unlimited else ():
             message = (
                 f"without it an answer may have any number of tokens, so {name_limit(name, options)} cannot be kept"
             )
             fix = "remove it, and set maxTokens, or limit calls or time instead"
-            problems.append(loaded.problem((*place, "parameters", unlimited[0]), message, fix))
+            problems.append(loaded.problem((*section, "parameters", unlimited[0]), message, fix))
 
 
 def resolve_embeddings(declared: EmbeddingsConfig) -> EmbeddingsConfig:

@@ -13,7 +13,6 @@ from evalspec.runs.planning.copies import CopyFinder
 from evalspec.runs.planning.expectations import Expectations
 from evalspec.scoring.metrics.base import BuildContext, Metric
 from evalspec.scoring.metrics.columns import ParameterError, find_definition
-from evalspec.scoring.metrics.json_checks import JSON_FIELDS, explain_no_fields
 from evalspec.scoring.metrics.sample_checks import build_check
 from evalspec.verdict.summary import in_slice
 
@@ -59,7 +58,8 @@ class Survey(Struct):
     `sought`: the slices with a threshold. `found`: those with a sample. `lacking`: samples without a field, by need.
     `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
     judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
-    `conversations`: the samples that are more than a question. `expectations`: what an agent should do.
+    `conversations`: the samples that are more than a question. `users`: those whose user is simulated.
+    `expectations`: what an agent should do.
     """
 
     sought: frozenset[str] = frozenset()
@@ -73,6 +73,7 @@ class Survey(Struct):
     lowest_best: int | None = None
     conversations: Lacking = field(default_factory=Lacking)
     expectations: Expectations = field(default_factory=Expectations)
+    users: Lacking = field(default_factory=Lacking)
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
         """Yield the samples and add them to the summary."""
@@ -85,13 +86,18 @@ class Survey(Struct):
                     self.lacking[need].add(sample)
             if sample.qrels is not None:
                 self._add_grades(sample.qrels.values())
-            if _is_conversation(sample):
-                self.conversations.add(sample)
+            self._add_talk(sample)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
             if len(self.found) < len(self.sought):
                 self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
             yield sample
+
+    def _add_talk(self, sample: Sample) -> None:
+        if _is_conversation(sample):
+            self.conversations.add(sample)
+        if sample.user is not None:
+            self.users.add(sample)
 
     def _add_grades(self, grades: Collection[int]) -> None:
         if grades:
@@ -134,7 +140,8 @@ def find_conversations(samples: Iterable[Sample]) -> Lacking:
 
 
 def _is_conversation(sample: Sample) -> bool:
-    return len(sample.turns) > 1 or (not isinstance(sample.user_input, str) and len(sample.user_input) > 1)
+    is_played = sample.user is not None and sample.user.max_turns > 1
+    return is_played or len(sample.turns) > 1 or (not isinstance(sample.user_input, str) and len(sample.user_input) > 1)
 
 
 def check_needs(
@@ -179,11 +186,15 @@ def _places(first: Sequence[Sample], count: int) -> str:
     return f"{'lines' if lined else 'samples'} {', '.join(shown)}{more}"
 
 
+Explain = Callable[[Sample], str | None]
+"""Returns why the expected answers of a sample cannot be compared with."""
+
+
 class CheckWatch(Struct):
-    """Finds the problems of samples while they are read. `compares_json`: whether the dataset has json_fields."""
+    """Finds the problems of samples while they are read. `explain`: those of the metrics of the dataset."""
 
     context: BuildContext
-    compares_json: bool
+    explain: frozenset[Explain]
     noted: dict[Problem, Lacking] = field(default_factory=dict)
     count: int = 0
 
@@ -191,7 +202,7 @@ class CheckWatch(Struct):
         """Yield the samples, and note their problems."""
         for sample in samples:
             self.count += 1
-            has_any = sample.checks or sample.turns or self.compares_json
+            has_any = sample.checks or sample.turns or self.explain
             for problem in self._find_problems(sample) if has_any else ():
                 if problem in self.noted or len(self.noted) < _PROBLEMS_SHOWN:
                     self.noted.setdefault(problem, Lacking()).add(sample)
@@ -210,7 +221,7 @@ class CheckWatch(Struct):
         ]
 
     def _find_problems(self, sample: Sample) -> Iterator[Problem]:
-        reads_json = self.compares_json
+        explain = set(self.explain)
         for place, check in _list_checks(sample):
             try:
                 built = build_check(check, self.context)
@@ -224,9 +235,9 @@ class CheckWatch(Struct):
             lacking = [need for need in built.needs if need in _OF_LINES and not _HAS[need](sample)]
             for need in lacking:
                 yield Problem(f"missing or empty, needed by {built.name} of checks", "add it", field=need.value)
-            reads_json = reads_json or built.definition.name == JSON_FIELDS
-        problem = explain_no_fields(sample) if reads_json else None
-        if problem is not None:
+            if built.definition.explain_expected is not None:
+                explain.add(built.definition.explain_expected)
+        for problem in filter(None, (one(sample) for one in explain)):
             message, fix = split_fix(problem)
             yield Problem(message, fix, field="expected")
 
@@ -243,4 +254,5 @@ def watch_checks(sections: Sequence[WithThresholds], context: BuildContext) -> C
     evaluation, own = sections
     metrics = own.metrics if own.metrics is not None else evaluation.metrics or []
     definitions = (find_definition(split_column(entry.name).base) for entry in metrics)
-    return CheckWatch(context, any(one is not None and one.name == JSON_FIELDS for one in definitions))
+    found = {one.explain_expected for one in definitions if one is not None}
+    return CheckWatch(context, frozenset(one for one in found if one is not None))

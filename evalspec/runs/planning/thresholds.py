@@ -8,15 +8,18 @@ unlisted metric if it is free to compute (`implicit`): latency, error rate, and 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import Problem, split_fix
+from evalspec.base.registry import near_miss
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
-from evalspec.inputs.manifest.metric_spec import parse_metric_spec
+from evalspec.inputs.manifest.metric_spec import find_scored, parse_metric_spec, parse_passes
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import Direction, LimitStatus, Need, Threshold
 from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
+from evalspec.runs.planning.passes import PlannedPasses
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.scoring.metrics.columns import canonical_spec, find_column
 from evalspec.verdict.outline import close
@@ -88,7 +91,7 @@ class ThresholdFinder(Struct):
         place = (*dataset.place, "thresholds")
         for name, key, given in self._name_all(dataset.config.thresholds, place, [dataset]):
             if not self._ensure(dataset, name, (*place, key)):
-                if name in self.finder.unusable:
+                if find_scored(name) in self.finder.unusable:
                     continue
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
                 continue
@@ -135,7 +138,7 @@ class ThresholdFinder(Struct):
                     fix = "lift it in a dataset, or remove this line"
                     self._add(self._place_of(index, (*place, key)), "null lifts a threshold of the evaluation", fix)
             computing = self._computing(datasets, name, (*place, key))
-            if not computing and name not in self.finder.unusable:
+            if not computing and find_scored(name) not in self.finder.unusable:
                 known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
                 fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
                 self._add((*place, key), f"no dataset computes {name}", fix)
@@ -164,7 +167,7 @@ class ThresholdFinder(Struct):
         keys: dict[str, str] = {}
         columns = self.finder.unusable.union(*(dataset.metrics for dataset in datasets))
         for key, given in limits.items():
-            name = self._find_column(key, columns, (*place, key))
+            name = self._find_name(key, given, columns, (*place, key))
             if name in keys:
                 self._add(
                     (*place, key), f"'{key}' and '{keys[name]}' are one metric, {name}", "write one list of limits"
@@ -172,6 +175,36 @@ class ThresholdFinder(Struct):
             elif name is not None:
                 keys[name] = key
                 yield name, key, given
+
+    def _find_name(self, key: str, limits: Sequence[Limit], columns: Collection[str], place: Place) -> str | None:
+        """Return the column that a key and the `of` of its limits mean."""
+        spec = None if key in columns else parse_passes(key)
+        for index, limit in enumerate(limits):
+            for field in ("of",) if spec is None else ("stat",):
+                if getattr(limit, field) is not None:
+                    message = f"{field} means nothing for {key}"
+                    fix = "it belongs to pass^K and pass@K" if spec is None else "its value is the mean over samples"
+                    self._add(self._place_of(index, place), message, f"remove it: {fix}")
+                    return None
+        if spec is None:
+            return self._find_column(key, columns, place)
+        named = dict.fromkeys(limit.of or spec.of for limit in limits)
+        if len(named) > 1 or (spec.of and spec.of not in named):
+            fix = f"give each a key of its own, such as '{replace(spec, of=None)} of {next(filter(None, named))}': 0.7"
+            self._add(place, f"the limits of {key} are about different metrics", fix)
+            return None
+        wanted = next(iter(named))
+        if wanted is None:
+            return str(spec)
+        try:
+            found = find_column(wanted, columns, self.finder.own)
+        except ValueError as error:
+            self._add(place, *split_fix(str(error)))
+            return None
+        if found is None:
+            self._add(place, f"no dataset computes {wanted}", near_miss(wanted, columns))
+            return None
+        return str(replace(spec, of=found))
 
     def _find_column(self, key: str, columns: Collection[str], place: Place) -> str | None:
         """Return the column that a key means: a computed one, else that of a metric which may be free to compute."""
@@ -188,6 +221,8 @@ class ThresholdFinder(Struct):
 
         A metric that needs only a reply (latency, error rate) is gated in all datasets, whichever list it.
         """
+        if parse_passes(name):
+            return [dataset for dataset in datasets if self._ensure(dataset, name, place)]
         listing = [dataset for dataset in datasets if name in dataset.listed]
         definition = METRICS.find(parse_metric_spec(name).base)
         everywhere = definition is not None and not definition.needs
@@ -202,8 +237,12 @@ class ThresholdFinder(Struct):
 
     def _ensure(self, dataset: PlannedDataset, name: str, place: Place) -> bool:
         """Return whether the dataset computes the metric. Add the metric if it is free to compute."""
-        if name in dataset.metrics:
+        if name in dataset.metrics or name in dataset.passes:
             return True
+        if passes := parse_passes(name):
+            if passes.of is None or passes.of in dataset.metrics:
+                dataset.passes[name] = PlannedPasses(passes, place)
+            return name in dataset.passes
         definition = METRICS.find(parse_metric_spec(name).base)
         if definition is None or not definition.implicit:
             return False
@@ -222,7 +261,7 @@ class ThresholdFinder(Struct):
         bound = [limit for limit in limits if not limit.lifts]
         for dataset in datasets:
             if any(dataset.identify(name, limit) not in dataset.decided for limit in bound):
-                self._warn_of_doubts(dataset.metrics[name], limits, place)
+                self._warn_of_doubts(dataset.find_metric(name), limits, place)
         for index, limit in enumerate(limits):
             where = self._place_of(index, place)
             if datasets and not any(dataset.survey.has_slice(limit.slice) for dataset in datasets):
@@ -230,8 +269,8 @@ class ThresholdFinder(Struct):
             for dataset in datasets:
                 if limit.lifts or dataset.identify(name, limit) in dataset.decided:
                     continue
-                self._check_range(dataset.metrics[name], limit, where)
-                self._check_confidence(dataset.metrics[name], limit, where)
+                self._check_range(dataset.find_metric(name), limit, where)
+                self._check_confidence(dataset.find_metric(name), limit, where)
             if not limit.lifts:
                 self._enforce(datasets, name, limit, where)
         self._refuse_looser(datasets, name, limits, place)
@@ -241,7 +280,7 @@ class ThresholdFinder(Struct):
         found = [
             dataset.record(
                 dataset.identify(name, limit),
-                to_threshold(dataset.metrics[name], limit, self._confidence),
+                to_threshold(dataset.find_metric(name), limit, self._confidence),
                 self._shown_place(place),
             )
             for dataset in datasets
@@ -256,7 +295,7 @@ class ThresholdFinder(Struct):
         """Reject a limit that another one of the same list implies, so that it can decide nothing."""
         for dataset in datasets:
             bound = [
-                (dataset.identify(name, limit), to_threshold(dataset.metrics[name], limit, self._confidence), index)
+                (dataset.identify(name, limit), to_threshold(dataset.find_metric(name), limit, self._confidence), index)
                 for index, limit in enumerate(limits)
                 if not limit.lifts
             ]
@@ -312,7 +351,7 @@ class ThresholdFinder(Struct):
 
 def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
     """Return the threshold for a limit. A bare number limits the worse side of the metric. `confidence`: the gate's."""
-    stated = {field: getattr(limit, field) for field in limit.model_fields_set - {"bound"}}
+    stated = {field: getattr(limit, field) for field in limit.model_fields_set - {"bound", "of"}}
     if limit.bound is not None:
         stated["min" if metric.definition.direction is Direction.HIGHER else "max"] = limit.bound
     return Threshold(metric.name, **({"confidence": confidence} | stated))

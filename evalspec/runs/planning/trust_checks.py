@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from evalspec.base.trust import Act, current_trust, explain
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, KeyCommand
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, KeyCommand, ModelConfig
 from evalspec.inputs.manifest.references import References, RefusedReference, UnresolvedReference
 from evalspec.inputs.manifest.yaml_source import Place, find_texts
 from evalspec.model import Need
@@ -22,8 +22,10 @@ from evalspec.runs.planning.services import (
     ENDPOINT_PLACE,
     ENVIRONMENT_PLACE,
     JUDGE_PLACE,
+    USER_PLACE,
     resolve_embeddings,
     resolve_judge,
+    resolve_user,
 )
 
 _DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
@@ -31,6 +33,7 @@ _USES: Mapping[Place, Act] = {
     (*API_PLACE, "url"): Act.CONNECT,
     (*JUDGE_PLACE, "baseUrl"): Act.CONNECT,
     (*JUDGE_PLACE, "panel", "baseUrl"): Act.CONNECT,
+    (*USER_PLACE, "baseUrl"): Act.CONNECT,
     (*EMBEDDINGS_PLACE, "baseUrl"): Act.CONNECT,
     (*RETRIEVERS_PLACE, "*", "url"): Act.CONNECT,
     (*RETRIEVERS_PLACE, "*", "http", "url"): Act.CONNECT,
@@ -60,13 +63,15 @@ def check_trust(draft: Draft) -> None:
         (*API_PLACE, "url"): asks_agent and draft.options.url is None,
         ENDPOINT_PLACE: asks_agent,
         JUDGE_PLACE: not draft.options.no_judge,
+        USER_PLACE: not draft.options.has_replies,
         EMBEDDINGS_PLACE: True,
         RETRIEVERS_PLACE: True,
         _DATASETS_PLACE: True,
         ENVIRONMENT_PLACE: not draft.options.has_replies,
     }
     evaluation = draft.loaded.manifest.spec.evaluation
-    for config, place in ((evaluation.judge, JUDGE_PLACE), (evaluation.embeddings, EMBEDDINGS_PLACE)):
+    models = ((evaluation.judge, JUDGE_PLACE), (evaluation.user, USER_PLACE), (evaluation.embeddings, EMBEDDINGS_PLACE))
+    for config, place in models:
         if config is not None and isinstance(config.api_key, KeyCommand) and sections[place]:
             _refuse(draft, Act.PRINT_KEY, " ".join(config.api_key.command), (*place, "apiKey"))
     scratch = References(draft.loaded.path.parent)
@@ -82,14 +87,16 @@ def check_services(draft: Draft, needs: Collection[Need]) -> None:
     evaluation = draft.loaded.manifest.spec.evaluation
     if Need.JUDGE in needs:
         _check_defaults(draft, evaluation.judge, resolve_judge(evaluation.judge), JUDGE_PLACE)
+    if evaluation.user is not None and not draft.options.has_replies:
+        _check_defaults(draft, evaluation.user, resolve_user(evaluation.user), USER_PLACE)
     if Need.EMBEDDINGS in needs and evaluation.embeddings.provider != "local":
         _check_defaults(draft, evaluation.embeddings, resolve_embeddings(evaluation.embeddings), EMBEDDINGS_PLACE)
 
 
 def _check_defaults(
     draft: Draft,
-    declared: JudgeConfig | EmbeddingsConfig | None,
-    found: JudgeConfig | EmbeddingsConfig | None,
+    declared: ModelConfig | EmbeddingsConfig | None,
+    found: ModelConfig | EmbeddingsConfig | None,
     place: Place,
 ) -> None:
     said = declared.model_fields_set if declared else frozenset[str]()

@@ -64,11 +64,10 @@ _LAG_SHARE = 0.1
 class RunMetadata(Struct, frozen=True):
     """Everything about a run except its scores.
 
-    `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own
-    lag during requests. `notes`: further notes for the report. `unfinished`: what is missing
-    of a run that was ended. `second`: results of second attempts, with their
-    outline, that confirm drops; or why there are none. `people`: what people say about the judge's scores.
-    `controls`: what the judge makes of control cases.
+    `fingerprint`: the inputs of the run. `baseline`: what to compare with. `own_lag_ms`: p95 of this process's own lag
+    during requests. `notes`: further notes for the report. `unfinished`: what is missing of a run that was ended.
+    `second`: results of second attempts, with their outline, that confirm drops; or why there are none. `people`: what
+    people say about the judge's scores. `controls`: what the judge makes of control cases.
     """
 
     fingerprint: Fingerprint = Fingerprint()
@@ -102,9 +101,8 @@ def conclude(
     )
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
-    regressions = tuple(
-        doubt_regression(one, run_metadata.controls) for one in _regressions(outline, datasets, run_metadata)
-    )
+    found = _regressions(outline, datasets, run_metadata)
+    regressions = tuple(doubt_regression(one, run_metadata.controls) for one in found)
     verdict = compute_verdict(
         datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
     )
@@ -143,7 +141,7 @@ def conclude(
         measurement=(*_list_changes(outline, datasets, run_metadata), *list_doubtful_measurements(datasets, outline)),
         fingerprint=public_part(run_metadata.fingerprint),
         judge_usage=run_metadata.judge_usage,
-        judge_costs=_price(run_metadata),
+        judge_costs=run_metadata.fingerprint.compute_costs(run_metadata.judge_usage),
         controls=run_metadata.controls,
         datasets=datasets,
     )
@@ -154,12 +152,6 @@ def _find_end(results: Sequence[Sequence[SampleResult]]) -> str | None:
     scores = (score for samples in results for sample in samples for score in sample.scores.values())
     ends = (one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.FAILED)
     return next((reason or "the run stopped before all scores" for reason in ends), None)
-
-
-def _price(run_metadata: RunMetadata) -> dict[str, float | None]:
-    """Return the cost of the judge by metric; None if it is unknown. Empty without a price."""
-    price = run_metadata.fingerprint.judge_price
-    return {} if price is None else {name: price.compute_cost(one) for name, one in run_metadata.judge_usage.items()}
 
 
 def _regressions(

@@ -1,15 +1,23 @@
 """One attempt at a sample: one request, or one for each turn of a conversation."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from contextlib import nullcontext
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.model import AgentReply, AgentTurn, Message, Sample
+from evalspec.model import AgentReply, AgentTurn, Message, Sample, World
 from evalspec.model.exchanges import join_turns
+from evalspec.scoring.metrics.end_state import compare_state
+
+if TYPE_CHECKING:
+    from evalspec.targets.worlds import EnvironmentAccess
+
 
 Ask = Callable[[Sample], Awaitable[AgentReply]]
 """Sends the request of a sample, again if it fails. Raises ServiceError if there is no reply."""
@@ -84,7 +92,7 @@ class Conversation:
         A killed conversation resumes where it was, if the agent gets the whole history and changes nothing. Otherwise
         it begins again: what the agent knows, and what it has done, cannot be seen.
         """
-        if not sample.turns:
+        if not sample.turns and sample.user is None:
             return await context.ask(replace(sample, session=sample.session or uuid4().hex))
         session, known = context.log.recall()
         if known and (self._is_stateful or sample.session is not None):
@@ -92,12 +100,18 @@ class Conversation:
             session, known = "", ()
         session = sample.session or session or uuid4().hex
         done, sample = list(known), replace(sample, session=session)
-        for place in range(len(done), len(sample.turns)):
+        while (text := await self.find_next(sample, done)) is not None:
+            place = len(done)
             said = [] if self._is_stateful and place else list_messages(sample.opening, done)
-            turn = AgentTurn(sample.turns[place].user, await context.ask(sample.at_turn(place, said)))
+            told = sample.as_told([*(turn.user for turn in done), text])
+            turn = AgentTurn(text, await context.ask(told.at_turn(place, said)))
             context.log.keep(session, turn)
             done.append(turn)
         return join_turns(done)
+
+    async def find_next(self, sample: Sample, done: Sequence[AgentTurn]) -> str | None:
+        """Return what the user says next; None at the end of the script."""
+        return sample.turns[len(done)].user if len(done) < len(sample.turns) else None
 
 
 PLAIN = Conversation()
@@ -107,3 +121,60 @@ def list_messages(opening: Sequence[Message], turns: Sequence[AgentTurn]) -> lis
     """Return a conversation so far: what opened it, and what was said in its turns."""
     pairs = ((Message("user", turn.user), Message("assistant", turn.reply.response)) for turn in turns)
     return [*opening, *(message for pair in pairs for message in pair)]
+
+
+_LOOK_SECONDS = 0.2
+"""How long to wait before the world is looked at again."""
+
+
+class Acting:
+    """Makes attempts in an environment. Those that share one world run one at a time.
+
+    `talk`: makes the requests of an attempt. `max_retries`: how often an attempt begins again after a request that may
+    have acted, and so cannot be sent again.
+    """
+
+    acts = True
+
+    def __init__(self, world: "EnvironmentAccess", talk: Performer, max_retries: int) -> None:
+        self.world, self._talk, self._max_retries = world, talk, max_retries
+        self._turn = None if world.config.isolated else asyncio.Lock()
+
+    async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:
+        """Return the reply of an attempt, with the world before and after it.
+
+        Raises:
+            ServiceError: the agent gave no reply.
+            EnvironmentFailed: the world could not be reset or looked at.
+        """
+        restarts_left = self._max_retries if self.world.config.reset else 0
+        async with self._turn or nullcontext():
+            while True:
+                try:
+                    return await self._attempt(replace(sample, session=uuid4().hex), context)
+                except ServiceError as error:
+                    if not (restarts_left and error.retryable) or error.is_refusal:
+                        raise
+                    restarts_left -= 1
+                    context.on_restart(error)
+
+    async def _attempt(self, sample: Sample, context: AttemptContext) -> AgentReply:
+        names = {"session": sample.session or "", "id": sample.id}
+        await self.world.reset(names)
+        expected = sample.expected_state
+        before = UNSET if expected is None else await self.world.read(names)
+        reply = await self._talk.perform(sample, context)
+        return reply if expected is None else replace(reply, world=World(before, await self._look(sample, names)))
+
+    async def _look(self, sample: Sample, names: dict[str, str]) -> Any:
+        """Return the state of the world as soon as it is the expected one, else what it is when the time is over."""
+        expected = sample.expected_state
+        if expected is None:
+            return UNSET
+        within = self.world.config.within if expected.within is None else expected.within
+        ends_at = monotonic() + within
+        while True:
+            state = await self.world.read(names)
+            if next(compare_state(expected, state), None) is None or monotonic() >= ends_at:
+                return state
+            await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, ends_at - monotonic())))

@@ -28,7 +28,7 @@ Place = tuple[int, int, int]
 
 
 class Decider:
-    """The scores of a run so far, of all its replies."""
+    """The scores of a run so far, of all its replies. A metric over attempts is unknown until the end."""
 
     def __init__(self, plan: Plan, outline: RunOutline, may_be_corrected: bool) -> None:
         """`may_be_corrected`: people's labels may take the place of the judge's scores."""
@@ -76,7 +76,7 @@ class Decider:
 
     def _combine(self, dataset: int, position: int) -> SampleResult:
         planned = self._plan.datasets[dataset]
-        unknown = dict.fromkeys(planned.metrics, _UNKNOWN)
+        unknown = {metric.name: _UNKNOWN for metric in self._outline.datasets[dataset].metrics}
         nothing = Attempt(SampleStatus.FAILED, scores=unknown)
         attempts = (
             self._attempts.get((dataset, position, number), nothing) for number in range(1, self._outline.repeats + 1)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, RetrieverError
 from evalspec.base.plural import counted
-from evalspec.model import JudgeUsage, Run
+from evalspec.model import Run, add_usage
 from evalspec.model.log import PeopleRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.services import API_PLACE
@@ -157,12 +157,12 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
 def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:
     """Return the budget of a run. Its log says what earlier sessions have used."""
     own = known.index if known is not None and known.is_own else None
-    used = sum(own.judge_usage.values(), JudgeUsage()) if own else JudgeUsage()
+    used = dict(own.judge_usage) if own else {}
     batches = plan.services.batches
     if batches is not None:
-        used += sum(batches.usage.values(), batches.reserved)
+        used = add_usage(used, batches.usage, {"": batches.reserved})
     seconds = own.milliseconds / 1000 if own else 0.0
-    return Budget(plan.services.usage, plan.limits, plan.price, used, seconds, plan.limit_names)
+    return Budget(plan.services.usage, plan.limits, plan.price, used, seconds, plan.limit_names, plan.user_price)
 
 
 async def _ask_again(session: Session, first: Execution, outline: RunOutline) -> Execution | str:

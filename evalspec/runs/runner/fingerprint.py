@@ -32,10 +32,13 @@ from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import (
     describe_embeddings,
     describe_judge,
+    describe_model,
     describe_retrievers,
     hash_module,
     identify_metric,
+    identify_passes,
 )
+from evalspec.runs.planning.passes import list_passes
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.runner.command_code import describe_code
 from evalspec.scoring.judge.budget import SpendingLimits
@@ -71,6 +74,8 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         judge=judge,
         judge_sha256=compute_digest(to_builtins(judge)),
         judge_price=plan.price,
+        user=None if plan.user is None else describe_model(plan.user),
+        user_price=plan.user_price,
         limits=describe_limits(options),
         embeddings=embeddings,
         embeddings_sha256=compute_digest(embeddings),
@@ -111,7 +116,10 @@ def _describe_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetDigest:
         selection_sha256=compute_digest(list(contents)),
         samples_sha256=compute_digest(list(contents.items())),
         metrics=tuple(dataset.metrics),
-        metric_identities={name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()},
+        metric_identities={
+            **{name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()},
+            **{str(one.spec): identify_passes(plan, dataset, one) for one in list_passes(dataset)},
+        },
         part=dataset.part,
     )
 
@@ -124,7 +132,10 @@ def _dump_spec(manifest: Manifest) -> dict[str, Any]:
     """
     read: Any = {"spec": {"api", "evaluation"}}
     ignored: Any = {
-        "spec": {"api": {"reuse", "headers", *UNUSED_API_KEYS}, "evaluation": {"limits": True, "judge": {"price"}}}
+        "spec": {
+            "api": {"reuse", "headers", *UNUSED_API_KEYS},
+            "evaluation": {"limits": True, "judge": {"price"}, "user": {"price"}},
+        }
     }
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)
 

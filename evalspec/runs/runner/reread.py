@@ -76,7 +76,7 @@ def _combine_all(
         if name in datasets:
             dataset, limits = datasets[name]
             attempts = _take_attempts(index, dataset, sample, range(after + 1, after + outline.repeats + 1))
-            results[name].append(combine_attempts(sample, attempts, limits))
+            results[name].append(combine_attempts(sample, attempts, limits, dataset.of_attempts))
     return [*results.values()]
 
 
@@ -108,5 +108,5 @@ def _take_attempt(index: LogIndex, dataset: DatasetOutline, key: AttemptKey) -> 
 
 
 def _complete(scores: Mapping[str, Score], dataset: DatasetOutline, reason: str) -> dict[str, Score]:
-    """Return a score for every metric, in order. Missing scores are failed with the reason."""
-    return {metric.name: scores.get(metric.name) or Score.failed(reason) for metric in dataset.metrics}
+    """Return a score for every metric of replies, in order. Missing scores are failed with the reason."""
+    return {metric.name: scores.get(metric.name) or Score.failed(reason) for metric in dataset.of_replies}

@@ -40,7 +40,8 @@ class Results:
         if len(done) == len(attempts):
             del self._attempts[dataset, position]
             add_slices(sample, self._limited[dataset])
-            self._results[dataset][position] = combine_attempts(sample, done, self._limits[dataset])
+            over = self._outline.datasets[dataset].of_attempts
+            self._results[dataset][position] = combine_attempts(sample, done, self._limits[dataset], over)
 
     def list(self) -> list[list[SampleResult]]:
         """Return the results of all samples, by dataset.

@@ -1,16 +1,18 @@
 """Score one exchange. This is the only place where an exception of a metric becomes a failed score."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
 
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, JudgeError, MetricError
 from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
-from evalspec.model import Cause, Exchange, Need, Score, ScoreStatus
+from evalspec.model import Cause, Direction, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
-from evalspec.runs.runner.turn_scores import applies, combine_turns, is_of_turns, list_turns
+from evalspec.runs.runner.conversing import list_messages
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
 from evalspec.scoring.judge.panel import Panel
@@ -35,7 +37,7 @@ async def score_exchange(
     other score arrives separately, with the scores derived from it. `known`: existing scores. `judge_repeats`: number
     of gradings per reply. `attempt`: name of the dataset and number of the attempt, so that results may be cached.
     """
-    scores = dict(known)
+    scores, exchange = dict(known), add_script(exchange)
 
     def add(new: Mapping[str, Score]) -> None:
         scores.update(new)
@@ -195,3 +197,61 @@ def _within_bounds(metric: Metric, score: Score) -> Score:
         return Score.failed(_name_plugin(metric, f"{metric.name} gave {score.value:g}, outside its range [{shown}]"))
     inside = min(max(score.value, score.value if low is None else low), score.value if high is None else high)
     return score if inside == score.value else replace(score, value=inside)  # a rounding error beyond the end
+
+
+def add_script(exchange: Exchange) -> Exchange:
+    """Return the exchange with what its simulated user said as the script of its sample."""
+    said = [turn.user for turn in exchange.reply.turns] if exchange.reply else []
+    told = exchange.sample.as_told(said)
+    return exchange if told is exchange.sample else replace(exchange, sample=told)
+
+
+def list_turns(exchange: Exchange) -> Iterator[Exchange]:
+    """Yield the turns of a scripted conversation, each as a sample of its own with its reply."""
+    sample, turns = exchange.sample, exchange.reply.turns if exchange.reply else ()
+    for place, turn in enumerate(turns):
+        asked = sample.at_turn(place, list_messages(sample.opening, turns[:place]))
+        yield replace(exchange, sample=replace(asked, id=f"{sample.id}#{place + 1}"), reply=turn.reply)
+
+
+def is_of_turns(metric: Metric, exchange: Exchange) -> bool:
+    """Return whether a metric scores each turn. Calls that the whole sample expects are those of all turns."""
+    is_script = bool(exchange.sample.turns and exchange.reply and exchange.reply.turns)
+    of_all = Need.EXPECTED_TOOLS in metric.needs and exchange.sample.expected_tools is not None
+    return is_script and not (metric.definition.is_of_whole or of_all)
+
+
+def applies(metric: Metric, turn: Exchange) -> bool:
+    """Return whether a turn says what is right, if the metric compares with that."""
+    lacks = {
+        Need.EXPECTED: not turn.sample.references,
+        Need.EXPECTED_TOOLS: turn.sample.expected_tools is None,
+        Need.CHECKS: not turn.sample.checks,
+    }
+    return not any(lacks.get(need) for need in metric.needs)
+
+
+def combine_turns(metric: Metric, scores: Sequence[Score | None]) -> Score:
+    """Return the score of a conversation: the mean over its turns, or the worst of them, as the metric says.
+
+    `scores`: of each turn; None: it says nothing of what is right. A turn that could not be scored fails the whole.
+    """
+    known = [(place, score) for place, score in enumerate(scores, 1) if score is not None]
+    odd = next(((p, s) for p, s in known if s.status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED)), None)
+    values = {place: score.value for place, score in known if score.value is not None}
+    if not known:
+        return Score.not_applicable("no turn says what is right", Cause.DATASET)
+    if odd is not None or not values:
+        place, score = odd or known[-1]
+        return replace(score.without_evidence(), reason=f"turn {place}: {score.reason}")
+    is_cost = metric.definition.direction is Direction.LOWER
+    worst = max(values, key=lambda place: values[place] if is_cost else -values[place])
+    reason = dict(known)[worst].reason
+    evidence = {"turns": [_describe(place, score) for place, score in known]}
+    value = values[worst] if metric.takes_worst_turn else fmean(values.values())
+    return Score.scored(value, None if reason is None else f"turn {worst}: {reason}", evidence)
+
+
+def _describe(place: int, score: Score) -> Mapping[str, Any]:
+    said = {"turn": place, "value": score.value, "reason": score.reason, "evidence": score.evidence_or_none}
+    return {key: value for key, value in said.items() if value is not None}

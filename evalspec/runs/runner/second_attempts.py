@@ -42,7 +42,10 @@ def outline_second(outline: RunOutline, run: Run) -> RunOutline | None:
     for one in doubted:
         dataset = next(dataset for dataset in outline.datasets if dataset.name == one.dataset)
         limited = {limit.metric for limit in dataset.thresholds}
-        wanted.setdefault(one.dataset, set()).update(limited if one.metric is None else {one.metric})
+        named = limited if one.metric is None else {one.metric}
+        rules = [metric.passes for metric in dataset.metrics if metric.passes and metric.name in named]
+        deciding = (limited if rule.of is None else {rule.of} for rule in rules)
+        wanted.setdefault(one.dataset, set()).update(named, *deciding)
     return replace(
         outline,
         datasets=tuple(

@@ -50,7 +50,7 @@ _OF_JUDGE = (
     "judge_cached",
     "judge_drifts",
 )
-_FREE_TO_CHANGE = ("judge_price", "limits", "no_cache", "fresh")
+_FREE_TO_CHANGE = ("judge_price", "user_price", "limits", "no_cache", "fresh")
 """Fields of the fingerprint that change no measurement, so that a run is resumed with new ones."""
 _MOST_LEARNED = 100
 """Names of models of one judge. More are of an endpoint that makes them up."""

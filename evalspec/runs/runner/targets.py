@@ -1,6 +1,7 @@
 """The targets of a run: the agent for its datasets. retriever_targets.py has those of the other datasets."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
@@ -114,30 +115,43 @@ def open_agent(
 
     target, route = plan.target, choose_route(plan.target.url)
     retries = target.endpoint.max_retries
-    performer, surround = _open_performer(plan, Conversation(is_stateful=target.endpoint.is_stateful), retries)
+    performer, surround = _open_performer(plan, target.endpoint.is_stateful, retries, progress)
     pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log)
     return JobTarget(name, pool, jobs, surround)
 
 
 def _open_performer(
-    plan: Plan, conversation: Conversation, retries: int
+    plan: Plan, is_stateful: bool, retries: int, progress: ProgressListener
 ) -> tuple[Performer, Callable[[JobTarget[Job]], Awaitable[None]] | None]:
-    """Return what makes attempts, and what surrounds all of them: the environment, if the plan has one."""
-    config = plan.environment
-    if config is None:
-        return conversation, None
-    from evalspec.runs.runner.acting import Acting
-    from evalspec.targets.worlds import EnvironmentAccess
+    """Return what makes attempts, and what surrounds all of them: the environment and the simulated user, if any."""
+    performer: Performer = Conversation(is_stateful=is_stateful)
+    closing: list[Callable[[], Awaitable[None]]] = []
+    if plan.user is not None:
+        from evalspec.runs.runner.playing import Player, open_client, speak_through
 
-    world = EnvironmentAccess(config, plan.loaded.path.parent)
+        client = open_client(plan, progress.judge_waits)
+        closing.append(client.aclose)
+        performer = Player(speak_through(client), is_stateful=is_stateful)
+    config = plan.environment
+    if config is not None:
+        from evalspec.runs.runner.conversing import Acting
+        from evalspec.targets.worlds import EnvironmentAccess
+
+        world = EnvironmentAccess(config, plan.loaded.path.parent)
+        closing.append(world.aclose)
+        performer = Acting(world, performer, retries)
+    if plan.user is not None:
+        from evalspec.runs.runner.playing import Retaken
+
+        performer = Retaken(performer, may_repeat=config is None or config.reset is not None)
 
     async def ask_and_close(target: JobTarget[Job]) -> None:
-        try:
+        async with AsyncExitStack() as opened:
+            for close in closing:
+                opened.push_async_callback(close)
             await target.ask()
-        finally:
-            await world.aclose()
 
-    return Acting(world, conversation, retries), ask_and_close
+    return performer, ask_and_close if closing else None
 
 
 def _open_own_agent(
@@ -161,7 +175,7 @@ def _open_own_agent(
             for notice in () if is_complete else agent.notices:
                 progress.say(notice)  # there is no report
 
-    performer, surround = _open_performer(plan, Conversation(is_stateful=False), 0)
+    performer, surround = _open_performer(plan, False, 0, progress)
     pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log)
     return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 

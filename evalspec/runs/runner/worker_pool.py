@@ -7,10 +7,11 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable
+from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable, UserFailed
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
 from evalspec.model.exchanges import FailureCause
 from evalspec.runs.runner.conversing import PLAIN, AttemptContext, NoTurnLog, Performer, TurnLog
+from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
 from evalspec.verdict.stats import compute_statistic
@@ -23,6 +24,13 @@ _RAMP_SECONDS = 0.02
 together, and each would wait until all others are read."""
 
 _INTERVAL_SECONDS = 0.02
+
+_CAUSES = {
+    EnvironmentFailed: FailureCause.ENVIRONMENT,
+    UserFailed: FailureCause.USER,
+    BudgetSpent: FailureCause.STOPPED,
+}
+"""What an error blames; others blame the reply."""
 
 Job = TypeVar("Job")
 
@@ -140,6 +148,7 @@ class WorkerPool(Generic[Job]):
         if end := self._breaker.down or self._find_end():
             return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True)
         failed: list[ServiceError] = []
+        user_failed: list[ServiceError] = []
 
         async def ask(one: Sample) -> AgentReply:
             return await persist(
@@ -149,15 +158,25 @@ class WorkerPool(Generic[Job]):
                 may_repeat=lambda error: error.is_refusal or not self._performer.acts,
             )
 
+        def note(error: ServiceError) -> None:
+            (user_failed if isinstance(error, UserFailed) else failed).append(error)
+
         try:
-            reply = await self._performer.perform(sample, AttemptContext(ask, failed.append, self._open_log(job)))
+            reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
         except ServiceError as error:
             self._breaker.saw_failure(error)
-            cause = FailureCause.ENVIRONMENT if isinstance(error, EnvironmentFailed) else FailureCause.REPLY
-            unreachable = error.unreachable and cause is FailureCause.REPLY
-            return Exchange(sample, error=str(error), unreachable=unreachable, retries=len(failed), cause=cause)
+            cause = next((known for kind, known in _CAUSES.items() if isinstance(error, kind)), FailureCause.REPLY)
+            is_stopped = cause is FailureCause.STOPPED
+            return Exchange(
+                sample,
+                error=f"{NOT_ASKED}{error}" if is_stopped else str(error),
+                unreachable=is_stopped or (error.unreachable and cause is FailureCause.REPLY),
+                retries=len(failed),
+                cause=cause,
+                user_errors=len(user_failed) + (cause is FailureCause.USER),
+            )
         self._breaker.saw_reply()
-        return Exchange(sample, reply=reply, retries=len(failed))
+        return Exchange(sample, reply=reply, retries=len(failed), user_errors=len(user_failed))
 
     async def _attempt(self, agent: Agent, sample: Sample) -> AgentReply:
         try:

@@ -169,11 +169,7 @@ class RunLog:
             self._write(self._encode(kept, self._number + 1))
 
     def append_turn(self, record: TurnRecord) -> None:
-        """Append a turn of a conversation that is under way. Without texts it could not be resumed.
-
-        Raises:
-            StoreError: The record cannot be written.
-        """
+        """Append a turn of a conversation, as `append` does. Without texts it could not be resumed."""
         if self._texts:
             self._write(self._encode(record, self._number + 1))
 

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from evalspec.base.errors import JudgeError
 from evalspec.model import JudgePrice, JudgeUsage, Usage
+from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.scoring.judge.usage import UsageLedger
 
 _MILLISECONDS = 1000
@@ -48,9 +49,9 @@ class BudgetSpent(JudgeError):
 class Budget:
     """The limits of a run, and what is used of them.
 
-    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used. `names`:
-    what sets each limit, if it is not its option. `limit`: that which ended the run, a field of `SpendingLimits`; None:
-    none did.
+    `ledger`: counts what this session uses. `before`, `seconds_before`: what earlier sessions of the run used, by
+    metric. `user_price`: of the model that plays the users. `names`: what sets each limit, if it is not its option.
+    `limit`: that which ended the run, a field of `SpendingLimits`; None: none did.
     """
 
     def __init__(
@@ -58,15 +59,18 @@ class Budget:
         ledger: UsageLedger | None = None,
         limits: SpendingLimits | None = None,
         price: JudgePrice | None = None,
-        before: JudgeUsage | None = None,
+        before: Mapping[str, JudgeUsage] | None = None,
         seconds_before: float = 0.0,
         names: Mapping[str, str] | None = None,
+        user_price: JudgePrice | None = None,
     ) -> None:
         self._ledger = ledger or UsageLedger()
         self._limits = limits or SpendingLimits()
-        self._price = price
-        self._spent = before or JudgeUsage()
-        self._reserved = JudgeUsage()
+        self._prices = {False: price, True: user_price}
+        self._spent = _Used()
+        for metric, used in (before or {}).items():
+            self._spent += _Used.of(metric, used)
+        self._reserved = _Used()
         self._settled = asyncio.Event()
         self._seconds_before = seconds_before
         self._started = self._taken = time.monotonic()
@@ -99,8 +103,8 @@ class Budget:
             BudgetSpent: the budget has no room for it.
         """
         reservation = _estimate(body, answers)
-        self._refuse_exceeding(reservation)
-        self._spent += reservation
+        self._refuse_exceeding(_Used(reservation))
+        self._spent += _Used(reservation)
         return reservation
 
     def take_milliseconds(self) -> int:
@@ -166,16 +170,16 @@ class Budget:
 
         async def hold() -> None:
             nonlocal held
-            await self._reserve(reservation)
+            await self._reserve(_Used.of(metric, reservation))
             held = reservation
 
         def release(used: JudgeUsage) -> None:
             nonlocal held
             if held == JudgeUsage():  # there was no room to send it again
                 return
-            self._reserved -= held
+            self._reserved -= _Used.of(metric, held)
             held = JudgeUsage()
-            self._spent += used
+            self._spent += _Used.of(metric, used)
             self._ledger.count_request(metric, used)
             self._settled.set()
             self._settled = asyncio.Event()
@@ -196,14 +200,14 @@ class Budget:
             release(used)
         return reply
 
-    async def _reserve(self, reservation: JudgeUsage) -> None:
+    async def _reserve(self, reservation: "_Used") -> None:
         self._refuse_exceeding(reservation)
         while self._find_exceeded(self._spent + reservation + self._reserved) is not None:
             await self._settled.wait()
             self._refuse_exceeding(reservation)
         self._reserved += reservation
 
-    def _refuse_exceeding(self, reservation: JudgeUsage) -> None:
+    def _refuse_exceeding(self, reservation: "_Used") -> None:
         """Raise BudgetSpent if the run has ended, or ends because the budget has no room for a request."""
         self.check()
         exceeded = self._find_exceeded(self._spent + reservation)
@@ -211,26 +215,49 @@ class Budget:
             self._stop(exceeded, self._explain(exceeded, reservation))
             self.check()
 
-    def _find_exceeded(self, usage: JudgeUsage) -> str | None:
+    def _find_exceeded(self, usage: "_Used") -> str | None:
         """Return the name of a limit that a usage exceeds, or None."""
         return next((name for name, used, limit in self._measure(usage) if used > limit), None)
 
-    def _measure(self, usage: JudgeUsage) -> Iterator[tuple[str, float, float]]:
+    def _measure(self, usage: "_Used") -> Iterator[tuple[str, float, float]]:
         """Yield the name of each limit, how much a usage has of its amount at most, and the limit."""
         limits = self._limits
         if limits.max_judge_calls is not None:
-            yield "max_judge_calls", usage.requests, limits.max_judge_calls
+            yield "max_judge_calls", usage.total.requests, limits.max_judge_calls
         if limits.max_tokens is not None:
-            yield "max_tokens", usage.most_tokens, limits.max_tokens
-        if limits.max_cost is not None and self._price is not None:
-            yield "max_cost", self._price.compute_most(usage), limits.max_cost
+            yield "max_tokens", usage.total.most_tokens, limits.max_tokens
+        if limits.max_cost is not None and any(self._prices.values()):
+            parts = {False: usage.judge, True: usage.user}
+            cost = sum(price.compute_most(parts[is_user]) for is_user, price in self._prices.items() if price)
+            yield "max_cost", cost, limits.max_cost
 
-    def _explain(self, name: str, reservation: JudgeUsage) -> str:
+    def _explain(self, name: str, reservation: "_Used") -> str:
         used, limit = next((used, limit) for one, used, limit in self._measure(self._spent) if one == name)
         more = next(used for one, used, _ in self._measure(reservation) if one == name)
         next_one = "" if name == "max_judge_calls" else f", and the next request may need {_render(more)}"
         stated = f"{self._names.get(name, name_option(name))} {_render(limit)}"
         return f"the run stopped at {stated}: {_render(used)} used{next_one} ({_advise(name)})"
+
+
+class _Used(Struct, frozen=True):
+    """What the judge has used, and what the model has that plays the user, whose price is another."""
+
+    judge: JudgeUsage = JudgeUsage()
+    user: JudgeUsage = JudgeUsage()
+
+    @classmethod
+    def of(cls, metric: str, used: JudgeUsage) -> "_Used":
+        return cls(user=used) if metric == SIMULATED_USER else cls(used)
+
+    @property
+    def total(self) -> JudgeUsage:
+        return self.judge + self.user
+
+    def __add__(self, other: "_Used") -> "_Used":
+        return _Used(self.judge + other.judge, self.user + other.user)
+
+    def __sub__(self, other: "_Used") -> "_Used":
+        return _Used(self.judge - other.judge, self.user - other.user)
 
 
 def _estimate(body: Mapping[str, Any], answers: int) -> JudgeUsage:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_path import type_name
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, ModelConfig
 from evalspec.inputs.manifest.redaction import Redaction
 from evalspec.scoring.judge.keys import KeyPlace, KeySource
 from evalspec.scoring.judge.refusals import lacks_model
@@ -63,7 +63,7 @@ class Endpoint:
         name: str,
         setting: str,
         wire: JudgeWire | str,
-        config: JudgeConfig | EmbeddingsConfig,
+        config: ModelConfig | EmbeddingsConfig,
         concurrency: int,
         keys: KeyPlace | None = None,
         pace: Pace | None = None,
@@ -252,7 +252,7 @@ def _read_wire(wire: JudgeWire | str) -> tuple[str, Mapping[str, str], Callable[
     return (wire, {}, build_bearer) if isinstance(wire, str) else (wire.path, wire.headers, wire.build_headers)
 
 
-def _name_credentials(config: JudgeConfig | EmbeddingsConfig) -> str:
+def _name_credentials(config: ModelConfig | EmbeddingsConfig) -> str:
     """Return the keys of the manifest that may hold the wrong credentials."""
     if not config.headers:
         return "apiKey"

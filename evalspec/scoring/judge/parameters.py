@@ -6,7 +6,7 @@ from typing import Any
 
 from evalspec.base.errors import ServiceError
 from evalspec.base.text import strip_userinfo
-from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, JudgeConfig
+from evalspec.inputs.manifest.judge_schema import LIMIT_KEYS, EmbeddingsConfig, ModelConfig
 from evalspec.scoring.judge.refusals import list_refused, refuses_system_role
 from evalspec.scoring.judge.wire import JudgeQuestion, find_judge_wire
 
@@ -24,13 +24,13 @@ _SYSTEM_ROLE = "system role"
 _CREDENTIALS = {"authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"}
 
 
-def identify_model(config: JudgeConfig | EmbeddingsConfig) -> list[Any]:
+def identify_model(config: ModelConfig | EmbeddingsConfig) -> list[Any]:
     """Return all that may decide which model answers: its name, the address, and the headers without credentials."""
     headers = sorted((name.lower(), text) for name, text in config.headers.items() if name.lower() not in _CREDENTIALS)
     return [config.model, strip_userinfo(config.base_url), headers]
 
 
-def compute_effective_parameters(config: JudgeConfig) -> dict[str, Any]:
+def compute_effective_parameters(config: ModelConfig) -> dict[str, Any]:
     """Return the parameters of the first request besides model and messages, without a temperature that is rejected.
 
     The JSON Schema of `json_schema` is left out, because it differs from request to request.
@@ -49,7 +49,7 @@ class JudgeParameters:
     everything that was refused, in this order.
     """
 
-    def __init__(self, config: JudgeConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         """Raise a JudgeError if there is no such wire."""
         self._wire = find_judge_wire(config.wire)
         self._model = config.model

@@ -12,6 +12,7 @@ If a step fails, `ascore` meets the same failure. Independent steps of ragas 0.4
 - AnswerCorrectness breaks down two texts before it compares them.
 - FactualCorrectness breaks down and verifies two texts.
 - NoiseSensitivity breaks down two texts, and then checks both against each context.
+- TopicAdherence asks about each topic, and which of them are allowed.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from ragas.embeddings.base import BaseRagasEmbedding
 from ragas.llms.base import InstructorBaseRagasLLM
+from ragas.messages import AIMessage, HumanMessage, ToolCall, ToolMessage
 from ragas.metrics import DiscreteMetric, collections
 from ragas.metrics.collections.answer_relevancy.util import AnswerRelevanceInput, AnswerRelevanceOutput
 from ragas.metrics.collections.context_precision.util import ContextPrecisionInput, ContextPrecisionOutput
@@ -165,10 +167,28 @@ async def grade(
         NothingStated: as in ScoreJudge.
     """
     grading = CURRENT.get() or Grading()
+    if not isinstance(fields.get("user_input", ""), str):
+        fields = {**fields, "user_input": list(_read_messages(fields["user_input"]))}
     await ask_ahead(_create(ragas_class, ScoreJudge(client, metric, grading), embeddings), fields)
     judge = ScoreJudge(client, metric, grading)
     result = await _create(ragas_class, judge, embeddings).ascore(**fields)
     return Graded(float(result.value), tuple(judge.verdicts))
+
+
+def _read_messages(messages: Iterable[Mapping[str, Any]]) -> Iterable[Any]:
+    """Yield messages as ragas has them, which knows no others. A line of a text cannot pass for a message."""
+    for one in messages:
+        role, text = one["role"], one["content"].replace("\n", "\n  ")
+        calls = [
+            ToolCall(name=" ".join(name.split()), args=given if isinstance(given, dict) else {"arguments": given})
+            for name, given in one.get("calls", ())
+        ]
+        if role == "user":
+            yield HumanMessage(content=text)
+        elif role == "tool":
+            yield ToolMessage(content=text)
+        elif role == "assistant":
+            yield AIMessage(content=text, tool_calls=calls or None)
 
 
 def _create(ragas_class: str, judge: ScoreJudge, embeddings: RagasEmbeddings | None) -> Any:
@@ -270,10 +290,20 @@ async def _check_statements(metric: Any, fields: Fields) -> None:
     await _together(*(metric._evaluate_statement_faithfulness(*pair) for pair in pairs))
 
 
+async def _sort_topics(metric: Any, fields: Fields) -> None:
+    talk = metric._format_conversation(fields["user_input"])
+    topics = await _together(metric._extract_topics(talk))
+    if topics is None or not topics[0]:
+        return
+    asked = (metric._check_topics_answered(talk, [topic]) for topic in topics[0])
+    await _together(metric._classify_topics(fields["reference_topics"], topics[0]), *asked)
+
+
 _STEPS: Mapping[str, Callable[[Any, Fields], Awaitable[None]]] = {
     "AnswerRelevancy": _ask_for_questions,
     "ContextPrecision": _ask_about_contexts,
     "AnswerCorrectness": _break_down_texts,
     "FactualCorrectness": _verify_claims,
     "NoiseSensitivity": _check_statements,
+    "TopicAdherence": _sort_topics,
 }

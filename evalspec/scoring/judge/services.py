@@ -138,7 +138,7 @@ class JudgeServices:
             NothingStated: the judge found no statement in a text to give verdicts on.
             InvalidInput: ragas is missing or broken.
         """
-        from evalspec.scoring.judge.cached_results import ask_for_score
+        from evalspec.scoring.judge.cached_answers import ask_for_score
 
         async def ask() -> "Graded":
             chat = await self._open_judge()
@@ -162,7 +162,7 @@ class JudgeServices:
             JudgeError: the judge failed.
             InvalidInput: ragas is missing or broken.
         """
-        from evalspec.scoring.judge.cached_results import ask_for_label
+        from evalspec.scoring.judge.cached_answers import ask_for_label
 
         async def ask() -> tuple[str, str]:
             chat = await self._open_judge()
@@ -246,7 +246,7 @@ class JudgeServices:
             NothingStated: the judge found no statement.
             InvalidInput: ragas is missing or broken.
         """
-        from evalspec.scoring.judge.cached_results import ask_for_statements
+        from evalspec.scoring.judge.cached_answers import ask_for_statements
 
         async def ask() -> list[str]:
             chat = await self._open_judge()
@@ -265,7 +265,7 @@ class JudgeServices:
             JudgeError: the judge failed.
             InvalidInput: ragas is missing or broken.
         """
-        from evalspec.scoring.judge.cached_results import ask_about_claims
+        from evalspec.scoring.judge.cached_answers import ask_about_claims
 
         async def ask() -> list[tuple[str, str, str]]:
             chat = await self._open_judge()

@@ -169,8 +169,29 @@ def _settle_correctness(given: Given, answer: Answer) -> Answer:
     }
 
 
-def _settle_label(_given: Given, answer: Answer) -> Answer:
-    """Return the answer: labels are part of the response model's schema, which is validated before."""
+def _settle_outcome(_given: Given, answer: Answer) -> Answer:
+    if not (answer["user_goal"].strip() and answer["end_state"].strip()):
+        raise UnusableVerdict("its user_goal or its end_state is blank")
+    return answer
+
+
+def _settle_topics(_given: Given, answer: Answer) -> Answer:
+    """Check the topics. Each is asked about, so that none may occur twice."""
+    topics = [simplify(topic) for topic in answer["topics"]]
+    if not all(topics) or len(set(topics)) < len(topics):
+        raise UnusableVerdict("one of its topics is blank or occurs twice")
+    return answer
+
+
+def _settle_classes(given: Given, answer: Answer) -> Answer:
+    """Check that each topic has a class: ragas fills in missing ones, and drops what is too much."""
+    if len(answer["classifications"]) != len(given["topics"]):
+        raise UnusableVerdict(f"it classifies {len(answer['classifications'])} of {len(given['topics'])} topics")
+    return answer
+
+
+def _settle_as_is(_given: Given, answer: Answer) -> Answer:
+    """Return the answer, whose values are limited by its schema."""
     return answer
 
 
@@ -256,5 +277,10 @@ _SETTLE: Mapping[str, Callable[[Given, Answer], Answer]] = {
     "ContextPrecisionOutput": _settle_precision,
     "AnswerRelevanceOutput": _settle_question,
     "ClassificationWithReason": _settle_correctness,
-    FREE_TEXT: _settle_label,
+    "WorkflowOutput": _settle_outcome,
+    "CompareOutcomeOutput": _settle_as_is,
+    "TopicExtractionOutput": _settle_topics,
+    "TopicRefusedOutput": _settle_as_is,
+    "TopicClassificationOutput": _settle_classes,
+    FREE_TEXT: _settle_as_is,
 }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from evalspec.base.registry import Registry, near_miss
-from evalspec.model import STAGES, Direction, Exchange, JudgePrice, Need, Score
+from evalspec.model import STAGES, Direction, Exchange, JudgePrice, Need, Sample, Score
 from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class MetricDefinition(Struct, frozen=True):
     """Scores outside these bounds fail, and thresholds outside are errors."""
     is_binary: bool = False
     """Whether every reply scores 0 or 1."""
+    explain_expected: Callable[[Sample], str | None] | None = None
+    """Returns why the expected answers of a sample cannot be compared with, and a fix; None: any text can."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
     is_of_whole: bool = False

@@ -14,6 +14,26 @@ Explain = Callable[["Graded"], Explanation]
 _LONGEST_QUOTE = 120
 
 
+def explain_goal(graded: "Graded") -> Explanation:
+    """Explain agent_goal_accuracy by the goal and the end that the judge sees, and what it says of the difference."""
+    (seen,), (compared,) = graded.answers("WorkflowOutput"), graded.answers("CompareOutcomeOutput")
+    reason = None if graded.value else f"the conversation ends otherwise: {quote_text(seen['end_state'])}"
+    return reason, {**seen, "reason": compared["reason"]}
+
+
+def explain_topics(graded: "Graded") -> tuple[list[dict[str, Any]], str | None]:
+    """Return the topics that the judge found, whether each was answered and may be, and what is wrong in a sentence."""
+    topics = [topic for answer in graded.answers("TopicExtractionOutput") for topic in answer["topics"]]
+    refused = {one.given["topic"]: one.answer["refused_to_answer"] for one in graded.verdicts if "topic" in one.given}
+    allowed = [flag for answer in graded.answers("TopicClassificationOutput") for flag in answer["classifications"]]
+    found = [
+        {"topic": topic, "answered": not refused[topic], "allowed": flag}
+        for topic, flag in zip(topics, allowed, strict=True)
+    ]
+    wrong = [str(one["topic"]) for one in found if one["answered"] != one["allowed"]]
+    return found, _count(wrong, len(found), "topic", "answered or declined wrongly")
+
+
 def explain_support(graded: "Graded") -> Explanation:
     """Explain faithfulness by the statements with their verdicts."""
     statements = [item for answer in graded.answers("NLIStatementOutput") for item in answer["statements"]]

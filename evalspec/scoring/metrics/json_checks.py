@@ -150,9 +150,6 @@ JSON_SCHEMA = MetricDefinition(
 )
 
 
-JSON_FIELDS = "json_fields"
-
-
 def explain_no_fields(sample: Sample) -> str | None:
     """Return why json_fields cannot compare with the expected answers of a sample, and a fix."""
     for text in sample.references:
@@ -166,7 +163,7 @@ def explain_no_fields(sample: Sample) -> str | None:
     return None
 
 
-@metric(needs={Need.EXPECTED}, parameters=(_WITHIN,), reads_at_most=LONG_TEXTS)
+@metric(needs={Need.EXPECTED}, parameters=(_WITHIN,), reads_at_most=LONG_TEXTS, explain_expected=explain_no_fields)
 def json_fields(exchange: Exchange, *, within: Within = "answer") -> Score:
     """Share of the fields of the expected JSON that are right in the answer's; others do not count."""
     references, problem = read_needed(exchange, Need.EXPECTED), explain_no_fields(exchange.sample)

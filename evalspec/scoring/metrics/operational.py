@@ -114,6 +114,33 @@ def retry_rate(exchange: Exchange) -> Score:
     return Score.scored(exchange.retries / (exchange.retries + 1))
 
 
+@metric(
+    direction=Direction.LOWER,
+    implicit=True,
+    scores_failures=True,
+    scores_answers=False,
+    is_of_whole=True,
+    usual_limits=(None, 0.5),
+)
+def user_error_rate(exchange: Exchange) -> Score:
+    """Share of the attempts that were void or failed because of the simulated user. Each beginning counts."""
+    reply = exchange.reply
+    if exchange.sample.user is None:
+        return Score.not_applicable("nobody simulates the user", Cause.DATASET)
+    if exchange.unreachable:
+        return Score.failed(exchange.error or "", Cause(exchange.cause))
+    if exchange.retries is None:
+        return Score.not_applicable("the conversation was recorded elsewhere", Cause.DATASET)
+    errors = exchange.user_errors
+    if reply is not None and errors == 0:
+        return Score.scored(0.0, evidence={"ended": reply.ended, "turns": len(reply.turns)})
+    is_failed = exchange.cause is FailureCause.USER
+    begun = errors + (not is_failed)
+    reason = exchange.error if is_failed else f"the simulated user failed {errors} of {begun} attempts"
+    ended = {"ended": reply.ended, "turns": len(reply.turns)} if reply else {}
+    return Score.scored(errors / begun, reason if errors else None, evidence={"userErrors": errors, **ended})
+
+
 @metric(aliases=("tokens",), direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
 def tokens_mean(exchange: Exchange) -> Score:
     """Input and output tokens of a reply, as the agent counts them."""

@@ -17,6 +17,7 @@ from evalspec.reports.markup.shown import Layout, lay_out
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import LONGEST
 from evalspec.reports.rows import AttemptRow
+from evalspec.reports.transcript import ShownCall, read_turns
 from evalspec.reports.view.parts import Role
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.service.access import Access
@@ -70,6 +71,7 @@ class ShownFlip(Struct, frozen=True):
     baseline: tuple[TextPiece, ...] | None
     candidate: tuple[TextPiece, ...] | None
     errors: tuple[str | None, str | None]
+    calls: tuple[tuple[ShownCall, ...], tuple[ShownCall, ...]]
     scores: tuple[ScoreMove, ...]
     moves: str
     attempt: str
@@ -96,7 +98,7 @@ def _show(before: Path | None, after: Path | None, flips: Sequence[Flip]) -> Ite
         old = None if before is None else find_sample(before, flip.dataset, flip.id)
         new = None if after is None else find_sample(after, flip.candidate_dataset, flip.id)
         if old is None or new is None or not old.attempts or not new.attempts:
-            yield ShownFlip(flip, None, None, None, (None, None), (), "", "")
+            yield ShownFlip(flip, None, None, None, (None, None), ((), ()), (), "", "")
         else:
             yield _show_pair(flip, old, new)
 
@@ -117,6 +119,7 @@ def _show_pair(flip: Flip, old: SampleDetails, new: SampleDetails) -> ShownFlip:
         marked[0],
         marked[1],
         (one.attempt.error, other.attempt.error),
+        (_list_calls(one), _list_calls(other)),
         tuple(_list_scores(one, other)),
         render_moves(moves) if moves else "",
         f"attempt {number} of {len(new.attempts)}" if several else "",
@@ -133,6 +136,10 @@ def _choose_attempts(old: SampleDetails, new: SampleDetails) -> tuple[AttemptRow
 
 def _answer_of(row: AttemptRow) -> str | None:
     return row.exchange.reply.response if row.exchange is not None and row.exchange.reply is not None else None
+
+
+def _list_calls(row: AttemptRow) -> tuple[ShownCall, ...]:
+    return tuple(call for turn in read_turns(row) for call in turn.calls or ())
 
 
 def _list_scores(one: AttemptRow, other: AttemptRow) -> list[ScoreMove]:

@@ -22,7 +22,7 @@ from evalspec.curation.gold.wording import (
     list_answers,
     list_shown_metadata,
 )
-from evalspec.reports.markup.evidence import render_data
+from evalspec.reports.rows import render_data
 from evalspec.service.gold_api import MOST_WORDS
 from evalspec.service.places import hide_folder
 from evalspec.service.settings import Project

@@ -14,9 +14,18 @@ from markupsafe import Markup, escape
 from evalspec import __version__
 from evalspec.base.foreign_text import cut, encodable, visible
 from evalspec.base.plural import counted
+from evalspec.reports.markup.calls import draw_calls
 from evalspec.reports.markup.elements import Element, Nodes, chip, group
 from evalspec.reports.markup.run import draw_keys
-from evalspec.reports.markup.samples import draw_documents, draw_question, draw_references, draw_sample, draw_score
+from evalspec.reports.markup.samples import (
+    draw_documents,
+    draw_question,
+    draw_references,
+    draw_sample,
+    draw_score,
+    draw_tool_calls,
+    draw_turns,
+)
 from evalspec.reports.markup.views import LONGEST, draw_about, draw_cell, draw_line_words, draw_part, draw_words
 from evalspec.reports.view.parts import TONES, Role
 from evalspec.service.pages.assets import link_asset
@@ -79,6 +88,7 @@ def _load_environment() -> "Environment":
         "counted": counted,
         "draw_chip": chip,
         "draw_about": draw_about,
+        "draw_calls": draw_calls,
         "draw_cell": _as_element(draw_cell),
         "draw_documents": draw_documents,
         "draw_keys": draw_keys,
@@ -87,6 +97,8 @@ def _load_environment() -> "Environment":
         "draw_question": _as_element(draw_question),
         "draw_references": draw_references,
         "draw_sample": _as_element(draw_sample),
+        "draw_tool_calls": _as_element(draw_tool_calls),
+        "draw_turns": draw_turns,
         "draw_score": _as_element(draw_score),
         "draw_words": _as_element(draw_words),
         "grouped": "{:,}".format,

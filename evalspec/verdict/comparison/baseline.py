@@ -6,7 +6,6 @@ so that many small drops cannot pass one by one.
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from pydantic import ValidationError
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.json_text import compute_digest, render_line
-from evalspec.base.output_files import is_stream
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     DatasetResult,
@@ -27,8 +25,9 @@ from evalspec.model import (
 )
 from evalspec.model.base import Number, Record
 from evalspec.model.fingerprints import Fingerprint, PooledRun
-from evalspec.model.typed_json import check_version, convert, malformed, parse_document, read_bytes
+from evalspec.model.typed_json import check_version, convert, malformed
 from evalspec.verdict.comparison.stored_scores import StoredDataset, from_stored, to_stored
+from evalspec.verdict.kept_documents import find_kept
 
 KIND = "evalspec baseline"
 FOLDER = Path("evals") / "baselines"
@@ -89,17 +88,6 @@ class Baseline(Struct, frozen=True):
 def baseline_path(manifest_folder: Path, name: str) -> Path:
     """Return the path of a baseline: `evals/baselines/<name>.json` beside the manifest."""
     return find_kept(manifest_folder, FOLDER, name)
-
-
-def find_kept(manifest_folder: Path, folder: Path, name: str) -> Path:
-    """Return the path of a document that git keeps: `<folder>/<name>.json` beside the manifest.
-
-    A name with a path separator, or that ends with .json, is a path relative to the manifest's folder.
-    """
-    separators = {os.sep, os.altsep or os.sep, "/"}
-    if name.endswith(".json") or any(separator in name for separator in separators):
-        return manifest_folder / name
-    return manifest_folder / folder / f"{name}.json"
 
 
 def render_baseline(baseline: Baseline) -> str:
@@ -211,23 +199,6 @@ def refuse_missing(path: Path) -> InvalidInput:
     return InvalidInput(
         Problem("there is no such baseline", f"create it with `evalspec runs promote RUN --as {path.stem}`", str(path))
     )
-
-
-def refuse_other_file(path: Path, kind: str = KIND, what: str = "a promoted baseline") -> None:
-    """Check that a document that git keeps overwrites only another of its kind.
-
-    Raises:
-        InvalidInput: the file exists and is of another kind; it may be a report.
-    """
-    if is_stream(path) or not path.exists():
-        return
-    try:
-        found = parse_document(read_bytes(path), str(path)).get("kind")
-    except InvalidInput:
-        found = None
-    if found != kind:
-        fix = "choose another name, or move the file away"
-        raise InvalidInput(Problem(f"this file exists and is not {what}", fix, str(path), field="--as"))
 
 
 def _keep_comparable(run: Run) -> Fingerprint:

@@ -77,11 +77,21 @@ def list_metric_mismatches(
     old, new = digest_parts(before), digest_parts(after)
     shared = [part for part in new if part in old and old[part] != new[part]]
     changes = [_describe_change(part, before[part], after[part]) for part in shared]
+    changes += _list_user_mismatches(baseline, candidate, dataset, candidate_dataset or dataset)
     if "judge" in before and "judge" in after:
         changes += _list_refusal_mismatches(baseline, candidate)
         changes += () if "judge" in shared else list_model_mismatches(baseline, candidate)
         changes += _list_drift_mismatches(baseline, candidate, (dataset, candidate_dataset or dataset), metric)
     return changes
+
+
+def _list_user_mismatches(baseline: Run, candidate: Run, before: str, after: str) -> Iterator[str]:
+    """Yield a phrase if another model played the users of a dataset, which makes other conversations."""
+    old, new = baseline.fingerprint.user, candidate.fingerprint.user
+    both = ((baseline, before), (candidate, after))
+    is_played = all(identity_of(run, dataset, "user_error_rate") for run, dataset in both)
+    if is_played and old is not None and new is not None and old != new:
+        yield f"the simulated user: model, address or parameters differ ({old.model} and {new.model})"
 
 
 def _list_stopped(baseline: Run, candidate: Run, names: tuple[str, str], metric: str) -> list[str]:

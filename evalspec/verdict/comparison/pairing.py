@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
+from evalspec.inputs.manifest.metric_spec import parse_passes
 from evalspec.model import DatasetResult, Direction, SampleResult, Score, ScoreStatus
 from evalspec.model.comparisons import Delta
 from evalspec.verdict.stats import compute_statistic
@@ -135,7 +136,9 @@ def is_edited(old: SampleResult, new: SampleResult) -> bool:
 
 def has_all_attempts(sample: SampleResult) -> bool:
     """Return whether the scores of all attempts are known. Some files have only means."""
-    return bool(sample.attempts) and sample.attempts[0].scores.keys() == sample.scores.keys()
+    if not sample.attempts:
+        return False
+    return all(parse_passes(metric) for metric in sample.scores.keys() ^ sample.attempts[0].scores.keys())
 
 
 def pair_scores(pairs: Sequence[Pair], metric: str) -> ScoreColumns:
@@ -199,7 +202,7 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
         sign=sign_of(after.metrics[metric].direction),
         unpaired=len(list_unpaired(scores)),
         attempts=_list_attempts(members, metric),
-        own=min((len(new.attempts) or 1 for _, new in members), default=1),
+        own=min((len(_values(new, metric)) for _, new in members), default=1),
     )
 
 
@@ -222,7 +225,7 @@ def _list_attempts(members: Sequence[Pair], metric: str) -> list[list[float]]:
     An attempt without a value has the mean of the sample's other values, in whichever run: a stand-in must not depend
     on the run, because the test exchanges the runs. Empty too if a file has only means.
     """
-    counts = [min((len(sample.attempts) or 1 for sample in side), default=1) for side in zip(*members, strict=True)]
+    counts = [min((len(_values(sample, metric)) for sample in side), default=1) for side in zip(*members, strict=True)]
     if max(counts, default=1) == 1 or not all(map(_knows_attempts, (one for pair in members for one in pair))):
         return []
     rows = []
@@ -238,7 +241,7 @@ def _knows_attempts(sample: SampleResult) -> bool:
 
 
 def _values(sample: SampleResult, metric: str) -> list[float | None]:
-    return [attempt.scores[metric].value for attempt in sample.attempts] or [sample.scores[metric].value]
+    return [score.value for score in sample.list_scores(metric)]
 
 
 def _lie_within(bounds: tuple[float, float], *columns: Sequence[float]) -> bool:

@@ -32,8 +32,8 @@ from evalspec.verdict.comparison.pairing import (
 )
 from evalspec.verdict.comparison.stored_scores import (
     StoredSample,
-    StoredValue,
     from_stored,
+    pool_values,
     to_stored,
     to_stored_sample,
 )
@@ -143,9 +143,7 @@ def _pool_sample(one: StoredSample, other: StoredSample) -> StoredSample:
         one,
         status=SampleStatus.FAILED if SampleStatus.FAILED in (one.status, other.status) else one.status,
         pass_rate=None if None in passes else passes.count(True) / len(passes),
-        scores={
-            metric: (*_list_values(value), *_list_values(other.scores[metric])) for metric, value in one.scores.items()
-        },
+        scores={metric: pool_values(metric, value, other.scores[metric]) for metric, value in one.scores.items()},
         passes=tuple(passes),
     )
 
@@ -154,7 +152,3 @@ def _list_passes(sample: StoredSample) -> Sequence[bool | None]:
     if isinstance(sample.passes, tuple):
         return sample.passes
     return [None if sample.pass_rate is None else sample.pass_rate == 1]
-
-
-def _list_values(score: StoredValue | tuple[StoredValue, ...]) -> tuple[StoredValue, ...]:
-    return score if isinstance(score, tuple) else (score,)

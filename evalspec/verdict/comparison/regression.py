@@ -109,7 +109,7 @@ def _ask_people(
 
     Each has an equal part of the significance level of all.
     """
-    from evalspec.verdict.correction.differences import correct_difference
+    from evalspec.verdict.correction.people import correct_difference
 
     old, new = ({(one.dataset, one.metric): one for one in side} for side in (before, after))
     asked = [one for family in families for one in family if (one.after.name, one.metric) in old.keys() & new.keys()]

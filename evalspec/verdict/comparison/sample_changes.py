@@ -19,6 +19,7 @@ from evalspec.model.comparisons import (
     ScoreChange,
     SideBySide,
 )
+from evalspec.model.tool_calls import render_call
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.pairing import SamplePairs
 
@@ -169,7 +170,7 @@ def _key(stored_exchange: StoredExchange) -> tuple[str, str]:
 
 
 def compare_texts(before: Exchange, after: Exchange) -> SideBySide:
-    """Return the answers to a sample in two runs, and the relevant documents that moved."""
+    """Return the answers and calls of tools for a sample in two runs, and the relevant documents that moved."""
     question = before.sample if before.sample.user_input else after.sample
     qrels = after.sample.qrels or before.sample.qrels or {}
     old, new = before.ranking, after.ranking
@@ -180,4 +181,9 @@ def compare_texts(before: Exchange, after: Exchange) -> SideBySide:
             if ranks[0] != ranks[1]:
                 moves.append(RankMove(document, ranks[0], ranks[1]))
     texts = [(exchange.reply.response or None) if exchange.reply else None for exchange in (before, after)]
-    return SideBySide(question.question if question.user_input else "", texts[0], texts[1], tuple(moves))
+    calls = [
+        tuple(map(render_call, (exchange.reply.tool_calls if exchange.reply else None) or ()))
+        for exchange in (before, after)
+    ]
+    asked = question.question if question.user_input else ""
+    return SideBySide(asked, texts[0], texts[1], tuple(moves), baseline_calls=calls[0], candidate_calls=calls[1])

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
+from evalspec.inputs.manifest.metric_spec import parse_passes
 from evalspec.model import (
     Attempt,
     DatasetResult,
@@ -25,6 +26,8 @@ _WITHHELD = "not kept in a baseline"
 
 StoredValue = Number | ScoreStatus
 """A score's value, or its status if it has none."""
+
+_Stored = StoredValue | tuple[StoredValue, ...]
 
 
 class _Metric(Record, frozen=True):
@@ -86,7 +89,7 @@ def to_stored_sample(sample: SampleResult) -> StoredSample:
 
 
 def _describe_score(sample: SampleResult, metric: str) -> StoredValue | tuple[StoredValue, ...]:
-    if sample.attempts:
+    if sample.attempts and parse_passes(metric) is None:
         return tuple(_value(attempt.scores.get(metric)) for attempt in sample.attempts)
     return _value(sample.scores[metric])
 
@@ -95,6 +98,12 @@ def _value(score: Score | None) -> StoredValue:
     if score is None:
         return ScoreStatus.FAILED
     return score.status if score.value is None else score.value
+
+
+def pool_values(metric: str, one: _Stored, other: _Stored) -> _Stored:
+    """Return the scores of the attempts of two runs; of a metric over attempts, the mean of what each run says."""
+    values = tuple(value for score in (one, other) for value in (score if isinstance(score, tuple) else (score,)))
+    return values if parse_passes(metric) is None else _value(_build_score(values))
 
 
 def from_stored(dataset: StoredDataset) -> DatasetResult:

@@ -14,7 +14,7 @@ from evalspec.base.json_text import render_lines
 from evalspec.base.output_files import write_file
 from evalspec.model.calibrations import JudgeAnchors, JudgeCalibration
 from evalspec.model.typed_json import SCHEMA_VERSION, check_version, convert, parse_document, read_bytes
-from evalspec.verdict.comparison.baseline import find_kept, refuse_other_file
+from evalspec.verdict.kept_documents import find_kept, refuse_other_file
 
 T = TypeVar("T", JudgeCalibration, JudgeAnchors)
 

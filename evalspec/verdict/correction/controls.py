@@ -11,6 +11,7 @@ from math import comb
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted
+from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import Basis, Controls, DatasetResult, RegressionOutcome, Score, Threshold, VerdictStatus
 from evalspec.model.fingerprints import JudgeDigest
 from evalspec.model.scores import WITHOUT
@@ -71,7 +72,8 @@ def doubt_regression(outcome: RegressionOutcome, controls: Sequence[Controls]) -
 
 def _find_failed(dataset: str, metric: str | None, controls: Sequence[Controls]) -> Controls | None:
     failed = (one for one in controls if one.distinguishes is False)
-    return next((one for one in failed if (one.dataset, one.metric) == (dataset, metric)), None)
+    judged = metric and find_scored(metric)
+    return next((one for one in failed if (one.dataset, one.metric) == (dataset, judged)), None)
 
 
 def explain_failure(found: Controls) -> str:

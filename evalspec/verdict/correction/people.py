@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, pluralize
+from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
     Basis,
     Correction,
@@ -31,6 +32,7 @@ from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.gate_schema import CiGate, JudgePolicy
+
 
 LEAST_ALPHA = 0.6
 """Krippendorff's alpha below which people do not agree on what they say about a metric."""
@@ -164,7 +166,7 @@ def consult(
 def _list_doubts(
     found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
 ) -> Iterator[str]:
-    metric = shlex.quote(found.metric)
+    metric = shlex.quote(find_scored(found.metric))
     label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
         why = agreement.reason if agreement else NO_LABELS
@@ -236,3 +238,66 @@ def _follow_sequence(
 
 def _say_few(count: int) -> str:
     return f"{counted(count, 'blind random label')} {pluralize(count, 'is', 'are')} too few" if count else NO_LABELS
+
+
+Pair = tuple[SampleResult, SampleResult]
+
+
+def correct_difference(
+    pairs: Sequence[Pair],
+    metric: str,
+    reach: tuple[float, float],
+    said: tuple[PeopleScores, PeopleScores],
+    cluster: str | None,
+    confidence: float,
+) -> Corrected | str:
+    """Return the mean of new minus old as people see it, over all pairs; or why it cannot be known.
+
+    Each pair is a reply whose score is its difference: strata are the differences of the judge, and labels are those of
+    samples that both runs have labels of. Two random draws have a random part in common, whether they share a seed or
+    not. Replies that did not change are a part of their own. `said`: of the old run and of the new one. `reach`: the
+    range of the scores.
+    """
+    if any(len(sample.attempts) > 1 for pair in pairs for sample in pair):
+        return "labels of repeated attempts are not paired"
+    if any(one.draw.kind is not DrawKind.RANDOM for side in said for one in side.scores):
+        return "only labels of --random are paired"
+    old, new = ({one.id: one for one in side.scores} for side in said)
+    rows = [pair for pair in pairs if not any(_score(one, metric).status is _ABSENT for one in pair)]
+    people = [_subtract(old.get(before.id), new.get(after.id)) for before, after in rows]
+    unchanged = frozenset(said[1].unchanged)
+    count = sum(one is not None for one in people)
+    if count < FEWEST:
+        return f"people have scored {counted(count, 'sample')} in both runs, and {FEWEST} are needed"
+    width = reach[1] - reach[0]
+    opinions = Opinions(
+        judged=[_difference(_score(before, metric).value, _score(after, metric).value) for before, after in rows],
+        people=people,
+        bounds=(-width, width),
+        units=[find_cluster(after, cluster) for _, after in rows],
+        groups=[(after.id, 1) in unchanged for _, after in rows],
+        unanswered=[
+            one is None and all(_was_drawn(side, sample.id) for side, sample in zip(said, pair, strict=True))
+            for one, pair in zip(people, rows, strict=True)
+        ],
+    )
+    return correct(opinions, confidence) or "too few samples have labels in both runs"
+
+
+_ABSENT = ScoreStatus.NOT_APPLICABLE
+
+
+def _score(sample: SampleResult, metric: str) -> Score:
+    return sample.scores.get(metric) or Score.skipped("not in this run")
+
+
+def _subtract(old: PeopleScore | None, new: PeopleScore | None) -> float | None:
+    return _difference(old.value if old else None, new.value if new else None)
+
+
+def _difference(old: float | None, new: float | None) -> float | None:
+    return None if old is None or new is None else new - old
+
+
+def _was_drawn(side: PeopleScores, id: str) -> bool:
+    return any(one.id == id for one in side.scores) or (id, 1) in side.unanswered

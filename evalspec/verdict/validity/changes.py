@@ -8,6 +8,7 @@ computed for the same test at its adjusted level.
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cached_property
+from itertools import chain
 from statistics import NormalDist
 
 from msgspec import Struct
@@ -64,6 +65,11 @@ class PairedScores(Struct, frozen=True, dict=True):
     def is_binary(self) -> bool:
         """Whether all scores are 0 or 1."""
         return {*self.baseline, *self.candidate} <= {0, 1}
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        """The number of attempts of the baseline and of the candidate: a metric over attempts has one score of all."""
+        return (len(self.attempts[0]) - self.own, self.own) if self.attempts else (1, 1)
 
     @property
     def reach(self) -> Bounds | None:
@@ -217,14 +223,18 @@ class Evidence(Struct, frozen=True, dict=True):
 def weigh(families: Sequence[Sequence[PairedScores]], rules: SignificanceRules) -> list[list[Evidence]]:
     """Return the evidence of all metrics, by family. The metrics of a family have the same samples.
 
+    Those with as many scores of each sample are exchanged together, and others separately, which is conservative.
     Metrics without pairs are not tested. Tests of no change are adjusted by maxT, and tests of a margin by Holm (1979).
     If there are both, each group has a share of alpha in proportion to its number of tests.
     """
     found = [[_test(scores, rules) for scores in family] for family in families]
     tested = [one for family in found for one in family if one.p_value is not None]
-    exchanged = [[one.scores for one in family if _is_exchanged(one)] for family in found]
+    exchanged = [(number, one.scores) for number, family in enumerate(found) for one in family if _is_exchanged(one)]
+    groups: dict[Hashable, list[int]] = {}
+    for place, (number, scores) in enumerate(exchanged):
+        groups.setdefault((number, scores.sides), []).append(place)
     joint = compute_max_t(
-        [_to_family(family) for family in exchanged],
+        [_to_family([exchanged[place][1] for place in places]) for places in groups.values()],
         rules.alpha,
         two_sided=rules.two_sided,
         resamples=rules.resamples,
@@ -232,7 +242,9 @@ def weigh(families: Sequence[Sequence[PairedScores]], rules: SignificanceRules) 
     )
     margins = adjust_by_holm([one.p_value for one in tested if one.p_value is not None and not _is_exchanged(one)])
     shares = [len(tested) / max(1, len(group)) for group in (joint.adjusted, margins)]
-    adjusted = iter(value * shares[0] for value in joint.adjusted), iter(value * shares[1] for value in margins)
+    of_places = dict(zip(chain.from_iterable(groups.values()), joint.adjusted, strict=True))
+    ordered = (of_places[place] for place in range(len(exchanged)))
+    adjusted = iter(value * shares[0] for value in ordered), iter(value * shares[1] for value in margins)
     return [[_adjust(one, adjusted, len(tested), joint.critical) for one in family] for family in found]
 
 
@@ -285,7 +297,8 @@ def _to_family(family: Sequence[PairedScores]) -> Family:
     for scores in family:
         for unit in scores.units:
             numbers.setdefault(unit, len(numbers))
-    count, own = (len(family[0].attempts[0]), family[0].own) if family and family[0].attempts else (2, 1)
+    others, own = family[0].sides if family else (1, 1)
+    count = others + own
     columns = np.zeros((len(numbers), count, len(family)))
     for column, scores in enumerate(family):
         places = np.fromiter((numbers[unit] for unit in scores.units), dtype=np.intp)

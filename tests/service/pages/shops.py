@@ -81,6 +81,7 @@ def run_shop(folder: Path, wrong: int = 4, **options: Any) -> Run:
             "retrieved_context_ids": [f"d{number}" if number % wrong else "d42", "d99", "d7"],
             "usage": {"input_tokens": 812, "output_tokens": 19},
             "finish_reason": "stop",
+            "tool_calls": [{"name": "look_up", "arguments": {"days": 14 if number % wrong == 0 else 30}, "result": []}],
         }
 
     return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec", **options)
@@ -122,6 +123,7 @@ def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
             "context": [text],
             "reference_contexts": [text],
             "relevant": {f"{encodable(text)}{number}": 1, f"{encodable(text)}lost": 2},
+            "expected_tools": [{"name": encodable(text) or "x", "arguments": {encodable(text): "another"}}],
             "tags": [encodable(text)],
             "metadata": {"key": text, "level": number % 2},
         }
@@ -130,7 +132,7 @@ def write_hostile_shop(folder: Path, texts: dict[str, str]) -> Path:
     _write_lines(folder / "answers.jsonl", samples)
     _write_lines(folder / "one.jsonl", [{"id": "one", "input": "Which name?", "expected": "This name."}])
     (folder / "own_metrics.py").write_text(_SCORER)
-    metrics = ["rouge", {"name": "cites", "scorer": "own_metrics:cites"}, "Recall@5"]
+    metrics = ["rouge", {"name": "cites", "scorer": "own_metrics:cites"}, "Recall@5", "tool_calls_exact"]
     dataset = {"name": "answers", "path": "$file:answers.jsonl", "metrics": metrics, "thresholds": {"rouge": 1.0}}
     names = dict.fromkeys(encodable(text).replace("\0", "") for text in texts.values())
     others = [{"name": name, "path": "$file:one.jsonl", "metrics": ["rouge"]} for name in names]
@@ -152,6 +154,9 @@ def run_hostile_shop(folder: Path, *, other: str = "", **options: Any) -> Run:
             "retrieved_contexts": [text, text],
             "retrieved_context_ids": [text or "x", f"{text}2"],
             "finish_reason": text,
+            "tool_calls": [
+                {"name": text or "x", "arguments": {text: text, "other": other}, "result": text, "error": text}
+            ],
         }
 
     store = folder / ".evalspec"

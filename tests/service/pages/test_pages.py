@@ -9,6 +9,7 @@ from contextlib import closing
 from html import unescape
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 import evalspec
@@ -26,6 +27,7 @@ from evalspec.service.tokens import Scope, create_token
 from reporters.sample_run import sample_run
 from servers.service import wait_for, write_project
 from service.pages.shops import change_shop, run_shop, write_shop
+from service.pages.visitors import Visitor, text_of
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 MOST_BYTES = 200_000
@@ -447,6 +449,45 @@ def test_long_texts_are_cut_with_a_link_to_the_whole(client, projects):
     assert "more characters" in page
     answered = client.get(whole, headers=BROWSER)
     assert unescape(answered.text).count(text) == 1
+
+
+TALK = [
+    {"user": "To Paris", "expected": "When?"},
+    {"user": "In May", "expected": "Booked", "expected_tools": [{"name": "book", "arguments": {"month": 5}}]},
+]
+
+
+@only_sqlite
+def test_a_conversation_is_shown_as_turns_on_each_page(client, engine, projects):
+    folder = write_shop(projects["shop"])
+    (folder / "answers.jsonl").write_text(json.dumps({"id": "trip", "turns": TALK}))
+    manifest = yaml.safe_load((folder / "agent.yaml").read_text())
+    dataset = manifest["spec"]["evaluation"]["datasets"][0] | {"metrics": ["string_match", "tool_calls_exact"]}
+    manifest["spec"]["evaluation"]["datasets"] = [dataset | {"thresholds": {"tool_calls_exact": 1}}]
+    (folder / "agent.yaml").write_text(yaml.safe_dump(manifest))
+
+    def evaluate(month):
+        def answer(messages):
+            if len(messages) == 1:
+                return {"response": "When?", "tool_calls": []}
+            return {
+                "response": "Booked",
+                "tool_calls": [{"name": "book", "arguments": {"month": month}, "error": "full"}],
+            }
+
+        return evalspec.evaluate(folder / "agent.yaml", agent=answer, store=folder / ".evalspec").id
+
+    right, wrong = evaluate(5), evaluate(6)
+    sample = Visitor(client, engine).get(f"/runs/{wrong}/sample?at=0")
+    words = text_of(sample)
+    assert words.index("Turn 1") < words.index("To Paris") < words.index("When?") < words.index("Turn 2")
+    assert "string_match 1.000" in words
+    assert words.index("In May") < words.index("book(month: 6)") < words.index("Booked")
+    assert "✗ other arguments ! error" in words and "month 5 6" in words
+    labelled = text_of(Visitor(client, engine, scopes=(Scope.REVIEW,)).get(f"/runs/{wrong}/label"))
+    assert "book(month: 6)" in labelled and "string_match 1.000" not in labelled, "scores could sway a person"
+    compared = text_of(Visitor(client, engine).get(f"/compare?baseline={right}&candidate={wrong}"))
+    assert compared.index("book(month: 5) ✓ as expected") < compared.index("book(month: 6) ✗ other arguments")
 
 
 @only_sqlite

@@ -225,6 +225,7 @@ def test_a_comparison_shows_flips_first_with_the_words_that_differ(opened, shops
         flip = found.page.locator(".entries > li").first
         expect(flip.locator("h3")).to_contain_text("billing-3")
         expect(flip.locator(".values")).to_contain_text("exact_match 1.000 → 0.000")
+        assert flip.locator(".calls summary").all_text_contents() == ["look_up(days: 30)", "look_up(days: 14)"]
         assert flip.locator("mark").all_text_contents() == ["30", "Write to the help desk", "14", "Ask a friend"]
         expect(found.page.get_by_role("table", name="the metrics of answers")).to_contain_text("undecided")
         found.check()

@@ -1,0 +1,48 @@
+"""Calls of tools as elements: each is one line that unfolds to its arguments, differences and result."""
+
+from collections.abc import Iterator, Sequence
+
+from evalspec.reports.markup.elements import Element, Nodes, chip, el, folded, group, name
+from evalspec.reports.markup.text_budget import TextBudget
+from evalspec.reports.markup.views import data_cell, frame_table, head_cell, row_head
+from evalspec.reports.transcript import ArgumentDifference, ShownCall
+
+_LONGEST = 4000
+_LONGEST_DIFFERENCE = 300
+
+
+def draw_calls(calls: Sequence[ShownCall], room: TextBudget) -> Element:
+    """Return calls in their order. Only those that differ from the expected ones are unfolded."""
+    items, more = room.items(calls, lambda call: el("li", _draw_call(call, room)))
+    return group(el("ol", items, class_="calls", aria_label="Tool calls"), more)
+
+
+def _draw_call(call: ShownCall, room: TextBudget) -> Element:
+    said: list[Nodes] = [
+        el("span", name(f"{room.clip(call.name)}({call.brief})"), class_="data"),
+        call.outcome and chip(*call.outcome),
+        chip("fail", "!", "error") if call.error else None,
+        el("small", f"step {call.step}", class_="muted") if call.step else None,
+    ]
+    return folded(el("span", said, class_="score"), _draw_details(call, room), is_open=bool(call.differences))
+
+
+def _draw_details(call: ShownCall, room: TextBudget) -> Iterator[Nodes]:
+    if call.differences:
+        head = [head_cell(title) for title in ("argument", "expected", "made")]
+        rows = [_draw_difference(one, room) for one in call.differences]
+        yield frame_table(f"Arguments of {room.clip(call.name)} that differ", head, rows, "tight")
+    if call.error:
+        yield room.prose(call.error, "error", _LONGEST)
+    texts = {"Arguments": call.arguments, "Result": call.result}
+    for title, text in texts.items():
+        if text is not None:
+            yield el("div", el("p", title, class_="subheading"), room.prose(text, "data", _LONGEST), class_="block")
+
+
+def _draw_difference(one: ArgumentDifference, room: TextBudget) -> Element:
+    sides = [
+        data_cell("none" if text is None else room.prose(text, "data", _LONGEST_DIFFERENCE), title)
+        for title, text in (("expected", one.expected), ("made", one.actual))
+    ]
+    return el("tr", row_head(name(room.clip(one.place))), sides, role="row")

@@ -1,0 +1,36 @@
+"""Documents that git keeps beside a manifest: baselines, calibrations of judges, anchors."""
+
+import os
+from pathlib import Path
+
+from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.output_files import is_stream
+from evalspec.model.typed_json import parse_document, read_bytes
+
+
+def find_kept(manifest_folder: Path, folder: Path, name: str) -> Path:
+    """Return the path of a document that git keeps: `<folder>/<name>.json` beside the manifest.
+
+    A name with a path separator, or that ends with .json, is a path relative to the manifest's folder.
+    """
+    separators = {os.sep, os.altsep or os.sep, "/"}
+    if name.endswith(".json") or any(separator in name for separator in separators):
+        return manifest_folder / name
+    return manifest_folder / folder / f"{name}.json"
+
+
+def refuse_other_file(path: Path, kind: str, what: str) -> None:
+    """Check that a document that git keeps overwrites only another of its kind.
+
+    Raises:
+        InvalidInput: the file exists and is of another kind; it may be a report.
+    """
+    if is_stream(path) or not path.exists():
+        return
+    try:
+        found = parse_document(read_bytes(path), str(path)).get("kind")
+    except InvalidInput:
+        found = None
+    if found != kind:
+        fix = "choose another name, or move the file away"
+        raise InvalidInput(Problem(f"this file exists and is not {what}", fix, str(path), field="--as"))
