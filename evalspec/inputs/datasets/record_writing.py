@@ -53,8 +53,8 @@ class Writer(Struct, frozen=True):
     `columns`: by field, the column to write if it is not the first of the form, or a dotted path for nested objects.
     The field `metadata` with the column `*` makes a column of each key. `omits`: fields of the form that are not
     written. `complete`: makes a record whole. `has_many_answers`, `has_conversations`: whether the columns of the
-    answer and the question take lists. `arguments_key`: the name of the arguments of a call. `list_key`: writes one JSON document with the records under this key. `suffix`:
-    of files whose name has another or none.
+    answer and the question take lists. `arguments_key`: the name of the arguments of a call. `list_key`: writes one
+    JSON document with the records under this key. `suffix`: of files whose name has another or none.
     """
 
     form: RecordForm
