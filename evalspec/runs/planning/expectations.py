@@ -7,7 +7,7 @@ from msgspec import Struct, field
 from evalspec.base.errors import Problem
 from evalspec.base.plural import counted, pluralize
 from evalspec.base.registry import near_miss
-from evalspec.model import Check, Need, Sample
+from evalspec.model import Check, Need, Sample, Turn
 from evalspec.scoring.metrics.base import METRICS, Metric, MetricDefinition
 
 _NAMES_SHOWN = 10
@@ -67,11 +67,15 @@ class Expectations(Struct):
 
 
 def _list_names(sample: Sample) -> Iterator[tuple[str, str]]:
-    for side in (sample, *sample.turns):
+    for side in _list_sides(sample):
         yield from (("expected_tools", call.name) for call in side.expected_tools or ())
     yield from (("forbidden_tools", name) for name in sample.forbidden_tools or ())
 
 
 def _list_checks(sample: Sample) -> Iterator[Check]:
-    for side in (sample, *sample.turns):
+    for side in _list_sides(sample):
         yield from side.checks
+
+
+def _list_sides(sample: Sample) -> tuple[Sample | Turn, ...]:
+    return (sample, *sample.turns)
