@@ -185,7 +185,7 @@ def test_a_score_says_what_is_missing_and_what_is_extra():
         [ExpectedCall("find", {"q": "Paris", "n": 2}), ExpectedCall("book")],
         [ToolCall("find", {"q": "Rome", "n": 2}), ToolCall("find", {"q": "Oslo"})],
     )
-    assert (found.value, found.reason) == (0, "not called as expected: find, book; not expected: find ×2")
+    assert (found.value, found.reason) == (0, "other arguments: find (q); not called: book; not expected: find")
     assert found.evidence["expected"][0] == {
         "name": "find",
         "arguments": {"q": "Paris", "n": 2},
@@ -194,6 +194,22 @@ def test_a_score_says_what_is_missing_and_what_is_extra():
     }
     assert found.evidence["expected"][1] == {"name": "book", "made": None, "share": 0.0}
     assert found.evidence["extra"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ([ToolCall("pay", {}), ToolCall("book", {"n": 2})], "the expected calls, in another order"),
+        ([ToolCall("book", {"n": 2})] * 2, "not called: pay; not expected: book"),
+        ([ToolCall("book", {"n": "2", "x": 1}), ToolCall("pay", {})], "other arguments: book (n, x)"),
+        ([ToolCall("book", "no", problem="the arguments are no JSON")], "not called: pay"),
+    ],
+)
+def test_a_score_says_which_arguments_are_other_ones(made, reason):
+    made = [ToolCall(one.name, one.arguments, problem=one.problem, step=step) for step, one in enumerate(made)]
+    found = score(tools.tool_calls_exact, [ExpectedCall("book", {"n": 2}), ExpectedCall("pay")], made)
+    assert found.value == 0 and reason in found.reason
+    assert not made[0].problem or "other arguments: book (the arguments are no JSON)" in found.reason
 
 
 TOOLS = [

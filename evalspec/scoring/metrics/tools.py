@@ -6,16 +6,24 @@ times overlap, have no order among themselves. An agent whose reply does not sho
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from msgspec import to_builtins
 
-from evalspec.base.json_matching import compute_value_digest
+from evalspec.base.json_matching import compute_value_digest, list_differences
 from evalspec.base.plural import counted
-from evalspec.model import Cause, Direction, Exchange, Need, Score, ToolCall
+from evalspec.model import Cause, Direction, Exchange, ExpectedCall, Need, Score, ToolCall
 from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
-from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import (
+    CallComparison,
+    CallPair,
+    are_exact,
+    are_in_order,
+    count_pairs,
+    pair_by_arguments,
+)
 
 _COMPARES_CALLS: dict[str, Any] = {
     "needs": {Need.EXPECTED_TOOLS},
@@ -27,6 +35,7 @@ _UNSEEN = Score.not_applicable("the reply does not show which tools were called"
 _NOTHING_EXPECTED = Score.not_applicable("the sample expects no calls", Cause.DATASET)
 _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
 _NAMED = 5
+_DIFFERENCES_READ = 100
 
 
 def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Score:
@@ -49,24 +58,37 @@ def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Sc
         ],
         "extra": [place for place in range(len(made)) if place not in taken],
     }
-    return Score.scored(found.value, found.reason or _explain(compared, found.value), evidence)
+    return Score.scored(found.value, found.reason or _explain(compared, pairs, found.value), evidence)
 
 
 def _calls(exchange: Exchange) -> tuple[ToolCall, ...] | None:
     return exchange.reply.tool_calls if exchange.reply else None
 
 
-def _explain(compared: CallComparison, value: float) -> str | None:
+def _explain(compared: CallComparison, pairs: Sequence[CallPair], value: float) -> str | None:
+    """Return which expected calls were made with other arguments or not at all, and which calls are not expected."""
     if value == 1:
         return None
-    missing = [call.name for row, call in enumerate(compared.expected) if not compared.fits[row].any()]
-    extra = [call.name or "?" for place, call in enumerate(compared.made) if not compared.fits[:, place].any()]
-    parts = [
-        f"{what} {_list_names(names)}"
-        for what, names in (("not called as expected:", missing), ("not expected:", extra))
-        if names
-    ]
-    return "; ".join(parts) or "the expected calls, in another order or number"
+    wrong, missing = [], []
+    for row, (call, pair) in enumerate(zip(compared.expected, pairs, strict=True)):
+        if pair.made is None:
+            missing.append(call.name)
+        elif not compared.fits[row, pair.made]:
+            wrong.append(f"{call.name} ({_name_differences(call, compared.made[pair.made])})")
+    taken = {pair.made for pair in pairs}
+    extra = [call.name or "?" for place, call in enumerate(compared.made) if place not in taken]
+    said = {"other arguments": wrong, "not called": missing, "not expected": extra}
+    parts = [f"{what}: {_list_names(names)}" for what, names in said.items() if names]
+    return "; ".join(parts) or "the expected calls, in another order"
+
+
+def _name_differences(expected: ExpectedCall, made: ToolCall) -> str:
+    """Return the names of the arguments that are not as expected, or why the arguments cannot be read."""
+    if made.problem is not None:
+        return made.problem
+    found = list_differences(expected.arguments, made.arguments)
+    names = list(dict.fromkeys(str(one.path[0]) for one in islice(found, _DIFFERENCES_READ) if one.path))
+    return ", ".join(names[:_NAMED]) + (" and others" if len(names) > _NAMED else "") or "all of them"
 
 
 def _list_names(names: Sequence[str]) -> str:
