@@ -67,6 +67,31 @@ def test_the_chunks_of_a_stream_are_one_message(messages):
     assert 0 < reply.trace.timings_ms[FIRST_TOKEN] <= reply.latency_ms
 
 
+def test_a_graph_shows_its_calls_results_and_steps_since_the_users_last_message(messages):
+    def call(name, number):
+        return [{"name": name, "args": {"to": "Paris"}, "id": number}]
+
+    answered = {
+        "messages": [
+            messages.HumanMessage("Hi"),
+            messages.AIMessage("", tool_calls=call("old", "0")),
+            messages.ToolMessage("?", tool_call_id="0"),
+            messages.HumanMessage("Book it."),
+            messages.AIMessage([{"type": "tool_use", "id": "1", "name": "find"}], tool_calls=call("find", "1")),
+            messages.ToolMessage("AF12", tool_call_id="1"),
+            messages.AIMessage("", tool_calls=call("pay", "2")),
+            messages.ToolMessage("no money", tool_call_id="2", status="error"),
+            messages.AIMessage("Not paid."),
+        ]
+    }
+    reply = ask(lambda _: answered)
+    assert (reply.response, reply.steps) == ("Not paid.", 3)
+    assert reply.tool_calls == (
+        ToolCall("find", {"to": "Paris"}, "1", result="AF12", step=0),
+        ToolCall("pay", {"to": "Paris"}, "2", error="no money", step=1),
+    )
+
+
 def test_a_graph_gets_messages_and_answers_with_the_last_one(messages):
     graphs = pytest.importorskip("langgraph.graph")
 

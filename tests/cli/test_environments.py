@@ -180,13 +180,15 @@ def test_a_conversation_is_compared_with_the_world_after_its_last_turn(acting, d
     assert [kind for kind, _ in desk.events] == ["reset", "state", "chat", "chat", "state"]
 
 
-def test_the_end_state_needs_an_environment(acting, desk):
+def test_metrics_of_the_world_and_of_tools_need_their_declaration(acting, desk):
     del acting.evaluation["environment"]
     acting.evaluation["datasets"][0]["metrics"] = ["end_state", "tool_schema_valid", "tool_hallucination"]
     for refused in (acting.validate(), acting.evaluate()):
         assert refused.code == 2
         said = refused.err + refused.out
         assert "datasets[0].metrics[0]: end_state needs spec.evaluation.environment" in said
+        assert "metrics[1]: tool_schema_valid needs spec.evaluation.tools" in said
+        assert "metrics[2]: tool_hallucination needs spec.evaluation.tools" in said
     assert not desk.events
 
 
@@ -209,7 +211,7 @@ def test_an_untrusted_manifest_names_no_world(acting, desk):
         ({"bookings": 1}, "'bookings' is no JSONPath query"),
         ({"$.a[": 1}, "$.a["),
         ({"$.a": {"near": 1}}, "near needs a tolerance"),
-        ({"$.a": 1, "within": "soon"}, "within is a time, such as 5s"),
+        ({"$.a": 1, "within": "soon"}, "within is a time, and 'soon' is none"),
         ({"$.a": 1, "nothing_else": "yes"}, "nothing_else is true or false"),
         ({"$.a": 1, "nothing_els": True}, "did you mean 'nothing_else'?"),
         ({"$.a": 1, "ignore": "$.b"}, "ignore is a list"),

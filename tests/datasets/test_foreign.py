@@ -16,7 +16,7 @@ from evalspec.base.errors import InvalidInput
 from evalspec.cli.main import run
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent, Source
 from evalspec.inputs.datasets.load import load_dataset
-from evalspec.model import Message, Sample
+from evalspec.model import ExpectedCall, Message, Sample
 
 FOREIGN = Path(__file__).parent / "foreign"
 SHIP, RETURN = "How fast do orders ship?", "How long are returns free?"
@@ -176,6 +176,17 @@ HELD = {
     "promptfoo": {"retrieved_contexts", "tags", "metadata"},
     "csv": {"retrieved_contexts", "reference_contexts", "qrels", "tags", "metadata"},
 }
+
+
+@pytest.mark.parametrize(("name", "key"), [("deepeval", "input_parameters"), ("ragas", "args")])
+def test_expected_calls_are_written_as_the_system_spells_them_and_read_again(name, key, tmp_path):
+    book, pay = ExpectedCall("book", {"city": "Paris"}), ExpectedCall("pay")
+    samples = [Sample("q1", "Book it.", ("ok",), expected_tools=(book, pay)), Sample("q2", "Hi", ("ok",))]
+    target, path = DATASETS.find(name), tmp_path / "d.json"
+    assert not target.list_losses(DatasetContent(samples[:1]))
+    target.write(DatasetContent(samples), path)
+    assert f'"{key}": {{"city": "Paris"}}' in path.read_text()
+    assert [one.expected_tools for one in load_dataset(Source(path, path.name), name).samples] == [(book, pay), None]
 
 
 @pytest.mark.parametrize("name", HELD)

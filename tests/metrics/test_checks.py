@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from evalspec.base import patterns
-from evalspec.model import AgentReply, Cause, Exchange, JudgePrice, Sample, ScoreStatus, Usage
+from evalspec.model import AgentReply, Cause, Check, Exchange, JudgePrice, Sample, ScoreStatus, Usage
+from evalspec.scoring.metrics import sample_checks
 from evalspec.scoring.metrics.base import METRICS, BuildContext
 from evalspec.scoring.metrics.number_checks import read_number
 from evalspec.scoring.metrics.text import list_numbers
@@ -385,3 +386,11 @@ def test_the_numbers_of_the_reference_are_those_of_the_metrics():
         assert values == list(map(float, found)), answer
     for expected, answer, found, _ in list_rows("json_fields"):
         assert score("json_fields", answer, expected=[expected]).value == float(found), answer
+
+
+def test_checks_import_what_they_need_before_the_first_request(monkeypatch):
+    imported = []
+    monkeypatch.setattr(sample_checks, "import_module", imported.append)
+    context = BuildContext(None, Path(), None)
+    sample_checks.build_check(Check("tool_calls_exact"), context)
+    assert imported == ["scipy.optimize", "scipy.sparse.csgraph"]

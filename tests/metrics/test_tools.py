@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from fractions import Fraction
 from itertools import permutations, product
 
@@ -191,7 +193,7 @@ def test_a_score_says_what_is_missing_and_what_is_extra():
         [ExpectedCall("find", {"q": "Paris", "n": 2}), ExpectedCall("book")],
         [ToolCall("find", {"q": "Rome", "n": 2}), ToolCall("find", {"q": "Oslo"})],
     )
-    assert (found.value, found.reason) == (0, "not called as expected: find, book; not expected: find ×2")
+    assert (found.value, found.reason) == (0, "other arguments: find (q); not called: book; not expected: find")
     assert found.evidence["expected"][0] == {
         "name": "find",
         "arguments": {"q": "Paris", "n": 2},
@@ -200,6 +202,22 @@ def test_a_score_says_what_is_missing_and_what_is_extra():
     }
     assert found.evidence["expected"][1] == {"name": "book", "made": None, "share": 0.0}
     assert found.evidence["extra"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        ([ToolCall("pay", {}), ToolCall("book", {"n": 2})], "the expected calls, in another order"),
+        ([ToolCall("book", {"n": 2})] * 2, "not called: pay; not expected: book"),
+        ([ToolCall("book", {"n": "2", "x": 1}), ToolCall("pay", {})], "other arguments: book (n, x)"),
+        ([ToolCall("book", "no", problem="the arguments are no JSON")], "not called: pay"),
+    ],
+)
+def test_a_score_says_which_arguments_are_other_ones(made, reason):
+    made = [ToolCall(one.name, one.arguments, problem=one.problem, step=step) for step, one in enumerate(made)]
+    found = score(tools.tool_calls_exact, [ExpectedCall("book", {"n": 2}), ExpectedCall("pay")], made)
+    assert found.value == 0 and reason in found.reason
+    assert not made[0].problem or "other arguments: book (the arguments are no JSON)" in found.reason
 
 
 TOOLS = [
@@ -254,3 +272,29 @@ def test_a_bad_line_has_file_line_and_field(line, message, project):
     project.dataset("trips", [{}, line], metrics=["string_match"])
     found = project.validate()
     assert found.code == 2 and f"trips.jsonl:2: {message}" in found.err + found.out
+
+
+_SCORE_ALL = """
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from evalspec.model import AgentReply, Exchange, ExpectedCall, Sample, ToolCall
+from evalspec.scoring.metrics import tools
+from evalspec.scoring.metrics.base import METRICS, BuildContext
+
+calls = [ToolCall("book", {"seats": [2, 1], "city": "Paris"}, step=1), ToolCall("book", {"seats": 3}, step=1)]
+expected = [ExpectedCall("book", {"seats": {"unordered": [1, 2]}, "city": "Rome"}), ExpectedCall("book")]
+sample = Sample("book", "", expected_tools=tuple(expected))
+for definition in [one for one in METRICS if one.build and one.name.startswith("tool_call")]:
+    for module in definition.imports:
+        import_module(module)
+    known = set(sys.modules)
+    definition.build(BuildContext(None, Path("."), None))(Exchange(sample, AgentReply("", tool_calls=tuple(calls))))
+    print(definition.name, sorted(name for name in set(sys.modules) - known if not name.startswith("evalspec")))
+"""
+
+
+def test_nothing_is_imported_while_latency_is_measured():
+    said = subprocess.run([sys.executable, "-c", _SCORE_ALL], capture_output=True, text=True, check=True).stdout
+    assert said.splitlines() and [line for line in said.splitlines() if not line.endswith(" []")] == []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
@@ -53,8 +53,8 @@ class Writer(Struct, frozen=True):
     `columns`: by field, the column to write if it is not the first of the form, or a dotted path for nested objects.
     The field `metadata` with the column `*` makes a column of each key. `omits`: fields of the form that are not
     written. `complete`: makes a record whole. `has_many_answers`, `has_conversations`: whether the columns of the
-    answer and the question take lists. `list_key`: writes one JSON document with the records under this key. `suffix`:
-    of files whose name has another or none.
+    answer and the question take lists. `arguments_key`: the name of the arguments of a call. `list_key`: writes one
+    JSON document with the records under this key. `suffix`: of files whose name has another or none.
     """
 
     form: RecordForm
@@ -63,6 +63,7 @@ class Writer(Struct, frozen=True):
     complete: Callable[[Record, Sample], Record] = lambda record, _: record
     has_many_answers: bool = False
     has_conversations: bool = False
+    arguments_key: str = "arguments"
     list_key: str = ""
     suffix: str = ".jsonl"
 
@@ -102,6 +103,7 @@ class Writer(Struct, frozen=True):
         record: Record = {}
         columns = {**{field: names[0] for field, names in self.form.columns.items()}, **self.columns}
         values = list_fields(sample) | {"relevant": self._spell_relevant(sample)}
+        values["expected_tools"] = self._spell_calls(sample)
         if not self.has_conversations:
             values["input"] = sample.question
         if not self.has_many_answers:
@@ -114,6 +116,12 @@ class Writer(Struct, frozen=True):
     def can_hold(self, sample: Sample) -> bool:
         """Return whether a reader would accept the record of a sample."""
         return self._read_back(sample, is_cells=False) is not None
+
+    def _spell_calls(self, sample: Sample) -> list[Record] | None:
+        if sample.expected_tools is None:
+            return None
+        calls = map(to_builtins, sample.expected_tools)
+        return [{self.arguments_key if key == "arguments" else key: call[key] for key in call} for call in calls]
 
     def _spell_relevant(self, sample: Sample) -> Any:
         if sample.groups is not None:

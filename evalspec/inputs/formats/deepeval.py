@@ -143,6 +143,7 @@ DEEPEVAL = make_format(
     Writer(
         _FORM,
         complete=lambda record, _: {"actual_output": None, **record},
+        arguments_key="input_parameters",
         suffix=".json",
     ),
     read=_read,

@@ -60,5 +60,5 @@ RAGAS = make_format(
     "ragas: user_input, reference, retrieved_contexts (or question, ground_truth, contexts)",
     _FORM,
     _recognises,
-    Writer(_FORM, {"metadata": "*"}),
+    Writer(_FORM, {"metadata": "*"}, arguments_key="args"),
 )

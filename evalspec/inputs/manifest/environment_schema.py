@@ -14,9 +14,17 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, None: 1.0}
 
 
 def read_duration(value: Any) -> Any:
-    """Return seconds: a number, or a text such as 5s or 500ms. What is neither is returned as it is."""
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    return float(found[1]) * _UNITS[found[2]] if found else value
+    """Return seconds: a number, or a text such as 5s or 500ms. What is no text is returned as it is.
+
+    Raises:
+        ValueError: the text is no time.
+    """
+    if not isinstance(value, str):
+        return value
+    found = _DURATION.fullmatch(value)
+    if found is None:
+        raise ValueError(f"within is a time, and '{value}' is none; write 5s, 500ms or a number of seconds")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 Duration = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False), BeforeValidator(read_duration)]

@@ -137,7 +137,14 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
 
 def _plain(expectation: str) -> str:
     """Return an expectation of pydantic in the words of YAML: mapping instead of dictionary, true instead of True."""
-    words = {"valid dictionary": "mapping", "dictionary": "mapping", "valid ": "", "True": "true", "False": "false"}
+    words = {
+        "a valid integer": "an integer",
+        "valid dictionary": "mapping",
+        "dictionary": "mapping",
+        "valid ": "",
+        "True": "true",
+        "False": "false",
+    }
     for python, plain in words.items():
         expectation = expectation.replace(python, plain)
     return expectation.split(" or instance of")[0]

@@ -160,7 +160,8 @@ def _read_tool(
         tool = DeclaredTool.model_validate(entry)
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            add(find_place(details["loc"], entry), *explain_error(details, DeclaredTool))
+            missing = details["loc"][-1:] if details["type"] == "missing" else ()
+            add((*find_place(details["loc"], entry), *missing), *explain_error(details, DeclaredTool))
         return None
     for steps, message in find_schema_problems(tool.parameters):
         add(("parameters", *steps), message)

@@ -51,6 +51,7 @@ from evalspec.runs.planning.survey import check_needs, describe_others
 from evalspec.runs.planning.thresholds import ThresholdFinder
 from evalspec.runs.planning.trust_checks import check_services, check_trust
 from evalspec.targets.agents.request_template import list_metadata_keys
+from evalspec.targets.agents.wire import DEFAULT_WIRE, WIRES, ToolPart
 from evalspec.verdict.summary import reply_limits
 
 DATASETS_PLACE: Place = ("spec", "evaluation", "datasets")
@@ -180,6 +181,8 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         if dataset.retriever is not None or dataset.config.retriever is None or draft.options.has_replies:
             _check_needs(draft, dataset)
         _check_keys(draft, dataset)
+        if dataset.retriever is None:
+            _check_expectations(draft, dataset)
     for dataset in datasets:
         dataset.retriever = plan_asking(draft, dataset)
         dataset.files = find_files(draft, dataset)
@@ -245,6 +248,25 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
         place = ("spec", "api", "chatEndpoint", "response", "contextIds")
         message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of the retrieved documents"
         draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
+
+
+def _check_expectations(draft: Draft, dataset: PlannedDataset) -> None:
+    """Warn about expectations that nothing can compare, and about calls that replies do not show."""
+    expectations, file = dataset.survey.expectations, dataset.file
+    draft.warnings.extend(expectations.find_unread(dataset.computed, file, dataset.available))
+    if draft.tools is not None:
+        draft.warnings.extend(expectations.find_undeclared(list(draft.tools), file))
+    endpoint = draft.loaded.manifest.spec.api.chat_endpoint
+    wire, mapping = WIRES.find(endpoint.protocol or DEFAULT_WIRE), endpoint.response
+    blind = [metric.name for metric in dataset.computed if metric.definition.reads_calls]
+    shows_calls = (
+        wire is None or ToolPart.CALLS in wire.shows or (mapping is not None and mapping.tool_calls is not None)
+    )
+    if draft.needs_url and blind and not shows_calls:
+        verb = pluralize(len(blind), "needs", "need")
+        message = f"{', '.join(blind)} of dataset '{dataset.name}' {verb} the calls of tools, which no reply shows"
+        place = (*ENDPOINT_PLACE, "response", "toolCalls")
+        draft.warn(place, message, "map toolCalls, for example: toolCalls: $.messages")
 
 
 def _check_users(draft: Draft, dataset: PlannedDataset) -> None:

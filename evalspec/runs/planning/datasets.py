@@ -184,7 +184,8 @@ def _find_spellings(evaluation: EvaluationConfig) -> dict[str, str]:
 def _sensible(survey: Survey, planned: PlannedRetriever | None, spellings: Mapping[str, str]) -> list[MetricEntry]:
     """Return metrics for the expected answers and judgements of the samples. None needs a judge."""
     names = _RETRIEVAL_METRICS if planned or survey.has_judgements else ()
-    if (planned is None and survey.has_answers) or not (names or survey.has_checks):
+    has_answers = survey.has_answers and not (survey.has_only_checks and survey.lacks(Need.EXPECTED))
+    if (planned is None and has_answers) or not (names or survey.has_checks):
         names = (*_TEXT_METRICS, *names)
     if survey.has_checks:
         names = (*names, CHECKS.name, CHECKS_ALL.name)

@@ -140,9 +140,18 @@ class MetricFinder(Struct):
             return None
         if known.reads_environment and self.environment is None:
             fix = "declare how to see the state of the world, or remove the metric"
-            self._add(place, f"{known.name} needs spec.evaluation.environment", fix)
+            self._refuse(place, known.name, "spec.evaluation.environment", fix)
+            return None
+        if known.reads_tools and self.tools is None and Need.CHECKS not in known.needs:
+            fix = "declare the tools of the agent, or remove the metric"
+            self._refuse(place, known.name, "spec.evaluation.tools", fix)
             return None
         return known
+
+    def _refuse(self, place: Place, name: str, need: str, fix: str) -> None:
+        """Report a metric that lacks something. Its thresholds have no other problem."""
+        self.unusable.add(name)
+        self._add(place, f"{name} needs {need}", fix)
 
     def _read_values(
         self, entry: MetricEntry, spec: MetricSpec, definition: MetricDefinition, place: Place

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic.alias_generators import to_camel
 
-from evalspec.base.errors import Problem
+from evalspec.base.errors import Problem, split_fix
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.manifest.environment_schema import SESSION
@@ -221,9 +221,7 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
     texts = {("path",): endpoint.path} | {("headers", name): text for name, text in endpoint.headers.items()}
     for key, text in texts.items():
         problems += [loaded.problem((*ENDPOINT_PLACE, *key), message) for message in check_header(text)]
-    if endpoint.session_mode == "stateless" and endpoint.thread_id_header:
-        message = "no session id is sent with sessionMode: stateless"
-        warnings.append(loaded.problem((*ENDPOINT_PLACE, "threadIdHeader"), message, "remove one of the two"))
+    _check_session(loaded, warnings)
     for field, message in check_mapping(endpoint.response) if endpoint.response else ():
         problems.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message))
     for field, text in list_queries(endpoint.response).items() if endpoint.response else ():
@@ -232,17 +230,42 @@ def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: li
             warnings.append(loaded.problem((*ENDPOINT_PLACE, "response", field), message, _NO_ROOT_FILTER))
 
 
+def _check_session(loaded: LoadedManifest, warnings: list[Problem]) -> None:
+    """Warn about keys of the session that have no effect."""
+    api = loaded.manifest.spec.api
+    endpoint = api.chat_endpoint
+    if endpoint.session_mode == "stateless" and endpoint.thread_id_header:
+        message = "no session id is sent with sessionMode: stateless"
+        warnings.append(loaded.problem((*ENDPOINT_PLACE, "threadIdHeader"), message, "remove one of the two"))
+    if api.python is not None and endpoint.session_mode == "stateful":
+        message = "it has no effect: an agent in Python gets the whole conversation with each turn"
+        warnings.append(loaded.problem((*ENDPOINT_PLACE, "sessionMode"), message, "remove it"))
+
+
 def check_environment(loaded: LoadedManifest, problems: list[Problem]) -> None:
-    """Check that the agent knows which attempt a request belongs to, if each has a world of its own."""
+    """Check the functions of the environment, and that the agent knows the world of an attempt if each has its own."""
     spec = loaded.manifest.spec
     config, endpoint = spec.evaluation.environment, spec.api.chat_endpoint
-    if config is None or not config.isolated or endpoint.session_header is not None:
+    if config is None:
         return
-    if "session" in list_placeholders([endpoint.path, *endpoint.headers.values(), endpoint.request]):
+    for name, call in (("state", config.state), ("reset", config.reset)):
+        for text in check_target(loaded.path.parent, call.python) if call is not None and call.python else ():
+            problems.append(loaded.problem((*ENVIRONMENT_PLACE, name, "python"), *split_fix(text)))
+    if not config.isolated or _carries_session(endpoint, is_python=spec.api.python is not None):
         return
     message = f"isolated needs {SESSION} in the agent's requests"
     fix = "add it to chatEndpoint.path, headers or request, or remove isolated"
+    if spec.api.python is not None:
+        message, fix = f"isolated needs {SESSION} in requests, and an agent in Python gets none", "remove isolated"
     problems.append(loaded.problem((*ENVIRONMENT_PLACE, "isolated"), message, fix))
+
+
+def _carries_session(endpoint: ChatEndpoint, *, is_python: bool) -> bool:
+    """Return whether each request says which attempt it belongs to."""
+    if is_python:
+        return False
+    placeholders = list_placeholders([endpoint.path, *endpoint.headers.values(), endpoint.request])
+    return endpoint.session_header is not None or "session" in placeholders
 
 
 def check_tools(loaded: LoadedManifest, tools: Tools | None, problems: list[Problem]) -> None:

@@ -10,6 +10,7 @@ from evalspec.inputs.manifest.metric_schema import WithThresholds
 from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.model import Check, Need, Sample, Turn
 from evalspec.runs.planning.copies import CopyFinder
+from evalspec.runs.planning.expectations import Expectations
 from evalspec.scoring.metrics.base import BuildContext, Metric
 from evalspec.scoring.metrics.columns import ParameterError, find_definition
 from evalspec.scoring.metrics.sample_checks import build_check
@@ -58,6 +59,7 @@ class Survey(Struct):
     `tags`, `keys`: all tags and metadata keys. `copies`: finds equal samples. `has_judgements`: whether a sample has a
     judged document. `lowest_best`: the minimum over judged samples of their highest grade (0 without documents).
     `conversations`: the samples that are more than a question. `users`: those whose user is simulated.
+    `expectations`: what an agent should do.
     """
 
     sought: frozenset[str] = frozenset()
@@ -70,6 +72,7 @@ class Survey(Struct):
     has_judgements: bool = False
     lowest_best: int | None = None
     conversations: Lacking = field(default_factory=Lacking)
+    expectations: Expectations = field(default_factory=Expectations)
     users: Lacking = field(default_factory=Lacking)
 
     def watch(self, samples: Iterable[Sample]) -> Iterator[Sample]:
@@ -77,6 +80,7 @@ class Survey(Struct):
         for sample in samples:
             self.count += 1
             self.copies.add(sample)
+            self.expectations.add(sample)
             for need, has in _HAS.items():
                 if not (has(sample) or any(map(has, sample.turns))):
                     self.lacking[need].add(sample)
@@ -111,6 +115,15 @@ class Survey(Struct):
     def has_checks(self) -> bool:
         """Return whether a sample has checks."""
         return self.lacking[Need.CHECKS].count < self.count
+
+    @property
+    def has_only_checks(self) -> bool:
+        """Return whether each sample has checks."""
+        return self.count > 0 and not self.lacks(Need.CHECKS)
+
+    def lacks(self, need: Need) -> bool:
+        """Return whether a sample lacks what a metric may need."""
+        return self.lacking[need].count > 0
 
     def has_slice(self, name: str | None) -> bool:
         """Return whether a sought slice has a sample; None is the slice of all samples."""

@@ -99,6 +99,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether it scores a conversation as a whole, not turn by turn."""
     reads_environment: bool = False
     """Whether scores depend on what the manifest says about the environment."""
+    reads_calls: bool = False
+    """Whether it reads the calls of tools in the reply."""
     reads_tools: bool = False
     """Whether scores depend on the declared tools."""
     reads_price: bool = False

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Mapping
+from importlib import import_module
 from typing import Any
 
 from msgspec import Struct
@@ -74,6 +75,8 @@ def build_check(check: Check, context: BuildContext) -> BuiltCheck:
         raise ParameterError("threshold", f"no reply has the best {definition.name}; add the most that is right")
     with METRICS.attribute_errors(definition.name):
         scorer = build(replace(context, parameters=values))
+    for module in definition.imports:  # before latency is measured
+        import_module(module)
     needs = definition.needs_of(values) if definition.needs_of else definition.needs
     return BuiltCheck(str(name_column(definition, spec, values)), definition, needs, scorer, check, threshold)
 

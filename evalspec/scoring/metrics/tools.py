@@ -6,22 +6,37 @@ times overlap, have no order among themselves. An agent whose reply does not sho
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
 
 from msgspec import to_builtins
 
-from evalspec.base.json_matching import compute_value_digest
+from evalspec.base.json_matching import compute_value_digest, list_differences
 from evalspec.base.plural import counted
-from evalspec.model import Cause, Direction, Exchange, Need, Score, ToolCall
+from evalspec.model import Cause, Direction, Exchange, ExpectedCall, Need, Score, ToolCall
 from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
-from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import (
+    CallComparison,
+    CallPair,
+    are_exact,
+    are_in_order,
+    count_pairs,
+    pair_by_arguments,
+)
 
-_EXPECTED = {Need.EXPECTED_TOOLS}
+_COMPARES_CALLS: dict[str, Any] = {
+    "needs": {Need.EXPECTED_TOOLS},
+    "scores_answers": False,
+    "reads_calls": True,
+    "imports": ("scipy.optimize", "scipy.sparse.csgraph"),
+}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
 _NOTHING_EXPECTED = Score.not_applicable("the sample expects no calls", Cause.DATASET)
 _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
 _UNNAMED = Score.failed("a call of the reply has no name, so it may be of a forbidden tool; map toolCalls", Cause.REPLY)
 _NAMED = 5
+_DIFFERENCES_READ = 100
 
 
 def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Score:
@@ -44,24 +59,37 @@ def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Sc
         ],
         "extra": [place for place in range(len(made)) if place not in taken],
     }
-    return Score.scored(found.value, found.reason or _explain(compared, found.value), evidence)
+    return Score.scored(found.value, found.reason or _explain(compared, pairs, found.value), evidence)
 
 
 def _calls(exchange: Exchange) -> tuple[ToolCall, ...] | None:
     return exchange.reply.tool_calls if exchange.reply else None
 
 
-def _explain(compared: CallComparison, value: float) -> str | None:
+def _explain(compared: CallComparison, pairs: Sequence[CallPair], value: float) -> str | None:
+    """Return which expected calls were made with other arguments or not at all, and which calls are not expected."""
     if value == 1:
         return None
-    missing = [call.name for row, call in enumerate(compared.expected) if not compared.fits[row].any()]
-    extra = [call.name or "?" for place, call in enumerate(compared.made) if not compared.fits[:, place].any()]
-    parts = [
-        f"{what} {_list_names(names)}"
-        for what, names in (("not called as expected:", missing), ("not expected:", extra))
-        if names
-    ]
-    return "; ".join(parts) or "the expected calls, in another order or number"
+    wrong, missing = [], []
+    for row, (call, pair) in enumerate(zip(compared.expected, pairs, strict=True)):
+        if pair.made is None:
+            missing.append(call.name)
+        elif not compared.fits[row, pair.made]:
+            wrong.append(f"{call.name} ({_name_differences(call, compared.made[pair.made])})")
+    taken = {pair.made for pair in pairs}
+    extra = [call.name or "?" for place, call in enumerate(compared.made) if place not in taken]
+    said = {"other arguments": wrong, "not called": missing, "not expected": extra}
+    parts = [f"{what}: {_list_names(names)}" for what, names in said.items() if names]
+    return "; ".join(parts) or "the expected calls, in another order"
+
+
+def _name_differences(expected: ExpectedCall, made: ToolCall) -> str:
+    """Return the names of the arguments that are not as expected, or why the arguments cannot be read."""
+    if made.problem is not None:
+        return made.problem
+    found = list_differences(expected.arguments, made.arguments)
+    names = list(dict.fromkeys(str(one.path[0]) for one in islice(found, _DIFFERENCES_READ) if one.path))
+    return ", ".join(names[:_NAMED]) + (" and others" if len(names) > _NAMED else "") or "all of them"
 
 
 def _list_names(names: Sequence[str]) -> str:
@@ -70,13 +98,13 @@ def _list_names(names: Sequence[str]) -> str:
     return ", ".join(counts[:_NAMED]) + more
 
 
-@metric(needs=_EXPECTED, is_binary=True, scores_answers=False)
+@metric(**_COMPARES_CALLS, is_binary=True)
 def tool_calls_exact(exchange: Exchange) -> Score:
     """1 if the agent made the expected calls and no others, in their order; calls of one message have none."""
     return _compare(exchange, lambda compared: Score.scored(are_exact(compared)))
 
 
-@metric(needs=_EXPECTED, is_binary=True, scores_answers=False)
+@metric(**_COMPARES_CALLS, is_binary=True)
 def tool_calls_in_order(exchange: Exchange) -> Score:
     """1 if the agent made the expected calls in their order; others may come between them."""
     return _compare(
@@ -84,7 +112,7 @@ def tool_calls_in_order(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, is_binary=True, scores_answers=False)
+@metric(**_COMPARES_CALLS, is_binary=True)
 def tool_calls_any_order(exchange: Exchange) -> Score:
     """1 if the agent made all expected calls, in any order; each made call counts once."""
     return _compare(
@@ -95,7 +123,7 @@ def tool_calls_any_order(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_call_precision(exchange: Exchange) -> Score:
     """Share of the made calls that are expected ones; each expected call counts once."""
     return _compare(
@@ -104,7 +132,7 @@ def tool_call_precision(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_call_recall(exchange: Exchange) -> Score:
     """Share of the expected calls that were made; each made call counts once."""
     return _compare(
@@ -115,13 +143,13 @@ def tool_call_recall(exchange: Exchange) -> Score:
     )
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_call_f1(exchange: Exchange) -> Score:
     """Twice the number of expected calls that were made, over the number of expected and made calls."""
     return _compare(exchange, lambda compared: _compute_f1(count_pairs(compared), compared))
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_name_f1(exchange: Exchange) -> Score:
     """F1 as in tool_call_f1, of the names of the calls alone."""
 
@@ -137,7 +165,7 @@ def _compute_f1(shared: int, compared: CallComparison) -> Score:
     return Score.scored(2 * shared / every) if every else _NOTHING_EXPECTED
 
 
-@metric(needs=_EXPECTED, scores_answers=False)
+@metric(**_COMPARES_CALLS)
 def tool_argument_accuracy(exchange: Exchange) -> Score:
     """Mean share of right arguments in the expected calls, each compared with the nearest made call of its name."""
 
@@ -148,7 +176,7 @@ def tool_argument_accuracy(exchange: Exchange) -> Score:
     return _compare(exchange, score)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)
 def forbidden_tool_calls(exchange: Exchange) -> Score:
     """Number of calls of tools that the sample forbids."""
     forbidden = exchange.sample.forbidden_tools
@@ -161,7 +189,7 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
     return found
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)
 def redundant_tool_calls(exchange: Exchange) -> Score:
     """Number of calls that repeat an earlier one, with the same arguments, that did not fail."""
     seen: set[tuple[str, str]] = set()
@@ -183,7 +211,7 @@ def _count(exchange: Exchange, flags: Sequence[bool], what: str) -> Score:
     return Score.scored(len(places), reason, {what: places})
 
 
-@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True, reads_calls=True)
 def tool_error_rate(exchange: Exchange) -> Score:
     """Share of the calls with a result that failed."""
     made = _calls(exchange)
@@ -218,7 +246,9 @@ def steps_within_limit(exchange: Exchange) -> Score:
     return Score.scored(count.value <= most, None if count.value <= most else f"{count.value:g} steps of {most}")
 
 
-@metric(is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
+@metric(
+    is_binary=True, scores_answers=False, is_of_whole=True, reads_calls=True, reads_tools=True, imports=("jsonschema",)
+)
 def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the arguments of every call of a declared tool are valid by its schema."""
     made, declared = _calls(exchange), context.tools
@@ -234,7 +264,14 @@ def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     return Score.scored(not wrong, reason or None, {"invalid": {str(place): text for place, text in wrong.items()}})
 
 
-@metric(direction=Direction.LOWER, is_binary=True, scores_answers=False, is_of_whole=True, reads_tools=True)
+@metric(
+    direction=Direction.LOWER,
+    is_binary=True,
+    scores_answers=False,
+    is_of_whole=True,
+    reads_calls=True,
+    reads_tools=True,
+)
 def tool_hallucination(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the agent called a tool that does not exist."""
     made, declared = _calls(exchange), context.tools

@@ -1,13 +1,13 @@
 """What the user's agent returns, as a reply: text, a dict, or an answer of LangChain or LlamaIndex."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.inputs.tool_calls import read_tool_calls
+from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
 from evalspec.inputs.user_code.calls import describe_exception, read_passage
 from evalspec.model import AgentReply
 from evalspec.model.base import built
@@ -21,6 +21,9 @@ ANSWER_KEYS = (RESPONSE, *_CHAIN_KEYS)
 _CONTEXT_KEYS = ("context", "source_documents", "documents")
 _REASON_KEYS = ("finish_reason", "stop_reason", "done_reason")
 _MESSAGES = "messages"
+_ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "tool": "tool", "system": "system"}
+"""The roles of LangChain's messages by their types."""
+_OF_USER = ("user", "human")
 
 
 def read_result(result: Any, source: str) -> AgentReply:
@@ -103,11 +106,32 @@ def _read_chain(result: dict[Any, Any], source: str) -> AgentReply:
         where = f"{_MESSAGES}[-1]" if key is None else key
         raise ServiceError(f"{source} has a value of type {type(answer).__name__} as {where}, not text")
     reply = _read(answer, source)
+    if key is None:
+        reply = _add_calls(reply, result[_MESSAGES])
     found = next((result[key] for key in _CONTEXT_KEYS if result.get(key) is not None), None)
     if found is None:
         return reply
     texts, ids = _read_contexts([found] if isinstance(found, str) else found, source)
     return replace(reply, retrieved_contexts=texts, retrieved_context_ids=ids)
+
+
+def _add_calls(reply: AgentReply, messages: Sequence[Any]) -> AgentReply:
+    """Return the reply of a graph with the calls, results and steps since the user's last message."""
+    spoken = [_describe_message(message) for message in messages]
+    of_user = [place for place, one in enumerate(spoken) if one["role"] in _OF_USER]
+    made = spoken[of_user[-1] + 1 :] if of_user else spoken
+    return replace(reply, tool_calls=read_tool_calls(made), steps=count_model_calls(made))
+
+
+def _describe_message(message: Any) -> dict[str, Any]:
+    """Return the role of a message, and its calls or its result. Calls may also be blocks of a content: not twice."""
+    if isinstance(message, Mapping):
+        return {"role": "", **message}
+    role = _ROLES.get(getattr(message, "type", ""), "")
+    if role == "tool":
+        keys = ("content", "tool_call_id", "name", "status")
+        return {"role": role, **{key: getattr(message, key, None) for key in keys}}
+    return {"role": role, "tool_calls": list(getattr(message, "tool_calls", None) or ())}
 
 
 def _read_contexts(items: Any, source: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
