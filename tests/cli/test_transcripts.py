@@ -97,7 +97,8 @@ def test_a_conversation_is_shown_as_turns_with_each_call_beside_the_expected_one
         "expected  Booked for *3* nights",
         "got       Booked for *2* nights",
         "score     string_match 0.000: does not contain 'Booked for 3 nights'",
-        "score     tool_calls_exact 0.000: other arguments: book (month, guests, late); not called: pay; not expected: smile",
+        "score     tool_calls_exact 0.000: other arguments: book (month, guests, late); not called: pay; "
+        "not expected: smile",
     ]
     trip, whole = read_page().opened_samples()
     assert elements(trip, "div", "said") == ["userTo Paris", "userIn May"]
