@@ -99,7 +99,10 @@ def test_an_agent_in_python_gets_no_session(acting):
 def test_messages_name_the_key_and_the_form(acting):
     expect(acting, "end_state", max_steps="3", expected_state={"$.a": 1})
     acting.evaluation["environment"] = {"state": "http://127.0.0.1:9", "within": "5 sec"}
-    assert "environment.within: within is a time, and '5 sec' is none. write 5s, 500ms or a number of seconds" in validate(acting, 2)
+    assert (
+        "environment.within: within is a time, and '5 sec' is none. write 5s, 500ms or a number of seconds"
+        in validate(acting, 2)
+    )
     del acting.evaluation["environment"]["within"]
     acting.evaluation["tools"] = [{"nme": "book"}]
     said = validate(acting, 2)

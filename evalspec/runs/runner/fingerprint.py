@@ -257,8 +257,8 @@ def _digest_endpoint(plan: Plan) -> str | None:
 
 def _describe_played(plan: Plan) -> dict[str, Any]:
     """Return the tools that evalspec plays, and the code of tools and of the world: others would be another agent."""
-    desk, world = plan.target and plan.target.desk, plan.environment
-    played = [*desk.tools.values()] if desk else []
+    player, world = plan.target and plan.target.player, plan.environment
+    played = [*player.tools.values()] if player else []
     tools = {tool.name: tool.model_dump(mode="json", exclude_unset=True) for tool in played}
     named = [tool.python for tool in played]
     named += [call.python for call in (world.state, world.reset) if call] if world else []
