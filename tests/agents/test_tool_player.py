@@ -172,8 +172,7 @@ def test_arguments_that_cannot_be_checked_fail_their_sample_alone(model, agent, 
 @pytest.mark.parametrize("change", ["tools.json", "desk.py"])
 def test_a_run_does_not_go_on_with_other_tools(model, agent, change):
     """The first samples would have been answered by another agent than the rest."""
-    add: object = {"name": "add", **TOOLS["add"]}
-    tools = [{"name": "weather", "result": 1}, add]
+    tools = [{"name": "weather", "result": 1}, {"name": "add", "python": "desk:add"}]
     (model.folder / "tools.json").write_text(json.dumps(tools))
     model.evaluation["tools"] = "$file:tools.json"
     agent.says = [{"content": None, "tool_calls": [call("weather", "{}")]}]
