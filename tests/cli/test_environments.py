@@ -8,6 +8,7 @@ import pytest
 
 from cli.test_conversations import wait_until
 from servers.booking_desk import BookingDesk
+from servers.ports import find_free_port
 
 BOOKED = {"$.bookings[1]": {"city": {"contains": "Paris"}, "status": "confirmed"}}
 
@@ -257,3 +258,14 @@ def test_a_reset_that_ends_too_late_wipes_no_world_of_another_attempt(acting, de
     acting.evaluation["environment"] = {"state": {"python": "wiped:state"}, "reset": reset}
     expect(acting, {"$.looks": 2}, 2)
     assert values(measure(acting, "-j", "1")) == [None, 1]
+
+
+def test_a_world_that_is_down_is_no_agent_that_is_down(acting, desk):
+    acting.evaluation["environment"] = {"state": f"http://127.0.0.1:{find_free_port()}/state"}
+    lines = [{"id": f"s{n}", "input": "Paris", "expected": ""} for n in range(3)]
+    lines[0]["expected_state"] = BOOKED
+    (acting.folder / "trips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = acting.evaluate("--json", "-j", "1")
+    assert not any("is down" in note for note in outcome.document["notes"])
+    errors = [one["error"] for one in outcome.document["datasets"][0]["samples"]]
+    assert errors[0].startswith("environment.state: cannot connect") and errors[1:] == [None, None]

@@ -152,8 +152,9 @@ class WorkerPool(Generic[Job]):
         try:
             reply = await self._performer.perform(sample, AttemptContext(ask, failed.append, self._open_log(job)))
         except ServiceError as error:
-            self._breaker.saw_failure(error)
             cause = FailureCause.ENVIRONMENT if isinstance(error, EnvironmentFailed) else FailureCause.REPLY
+            if cause is FailureCause.REPLY:  # a world that is down says nothing about the agent
+                self._breaker.saw_failure(error)
             unreachable = error.unreachable and cause is FailureCause.REPLY
             return Exchange(sample, error=str(error), unreachable=unreachable, retries=len(failed), cause=cause)
         self._breaker.saw_reply()
