@@ -11,7 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.patterns import CannotCheck
+from evalspec.base.patterns import CannotCheck, sharing_limit
 from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.model import AgentReply, ExpectedState, Sample, World
 from evalspec.runs.runner.conversing import AttemptContext, Performer
@@ -25,8 +25,9 @@ _LOOK_SECONDS = 0.2
 def _is_settled(expected: ExpectedState, world: World, config: EnvironmentConfig) -> bool:
     """Return whether to look no further: the state is the expected one, or it cannot be compared, as the score says."""
     try:
-        differences = chain(compare_state(expected, world.after), list_side_effects(expected, world, config))
-        return next(differences, None) is None
+        with sharing_limit():
+            differences = chain(compare_state(expected, world.after), list_side_effects(expected, world, config))
+            return next(differences, None) is None
     except (CannotCheck, ServiceError):
         return True
 
