@@ -28,6 +28,8 @@ _IDS = ("call_id", "tool_call_id", "tool_use_id", "toolCallId", "id")
 """Keys of the id that a call and its result share. With another key beside it, `id` is that of the item alone."""
 _RESULTS = ("result", "output", "response", "content")
 _OF_RESULTS = ("function_call_output", "tool_result", "tool-result", "mcp_call_output")
+_RESPONSES = ("functionResponse", "function_response")
+_BLOCKS = ("content", "parts")
 _OF_USERS = ("user", "human")
 _FAILURES = ("is_error", "isError")
 _TIMES = (("start", "end"), ("start_time", "end_time"), ("startTime", "endTime"), ("started_at", "finished_at"))
@@ -119,9 +121,19 @@ def _add_results(message: Mapping[str, Any], calls: list[ToolCall]) -> None:
     """Give the calls the results in a message: all of it, if its role is tool, or some of its blocks."""
     if message["role"] in ("tool", "function"):
         _add_result(message, calls)
-    for item in message["content"] if isinstance(message.get("content"), list) else ():
-        if isinstance(item, Mapping) and item.get("type") in _OF_RESULTS:
-            _add_result(item, calls)
+    for key in _BLOCKS:
+        for item in message[key] if isinstance(message.get(key), list) else ():
+            if isinstance(item, Mapping) and (result := _find_result(item)) is not None:
+                _add_result(result, calls)
+
+
+def _find_result(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the result in a block of a message; None if it is none. Gemini has an error within the response."""
+    inner = next((block[key] for key in _RESPONSES if isinstance(block.get(key), Mapping)), None)
+    if inner is None:
+        return block if block.get("type") in _OF_RESULTS else None
+    response = inner.get("response")
+    return {**inner, "error": response["error"]} if isinstance(response, Mapping) and "error" in response else inner
 
 
 def _add_result(item: Mapping[str, Any], calls: list[ToolCall]) -> None:

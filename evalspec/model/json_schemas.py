@@ -1,11 +1,12 @@
 """The JSON Schemas of records, for the documents of commands and of the service."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from msgspec import Struct
 
+from evalspec.model.base import Record
 from evalspec.model.fingerprints import Fingerprint
 
 
@@ -22,12 +23,19 @@ def describe_records(records: Iterable[type[Struct]], places: str) -> dict[str, 
     if Fingerprint.__name__ in found:  # what it says may change at any time
         found[Fingerprint.__name__] = {"title": Fingerprint.__name__, "type": "object"}
     found = _keep_parts(found, asked, places)
+    brief = {record.__name__ for record in _list_kinds(Record) if record.__struct_config__.omit_defaults}
     for name, definition in found.items():
-        if name not in asked or not asked[name].__struct_config__.omit_defaults:
+        if name not in brief:
             _require_what_is_written(definition)
         if "description" in definition:
             definition["description"] = " ".join(definition["description"].partition("\n\n")[0].split())
     return found
+
+
+def _list_kinds(record: type[Record]) -> Iterator[type[Record]]:
+    yield record
+    for kind in record.__subclasses__():
+        yield from _list_kinds(kind)
 
 
 def _keep_parts(found: dict[str, Any], names: Iterable[str], places: str) -> dict[str, Any]:

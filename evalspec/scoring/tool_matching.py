@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 
 from evalspec.base.json_matching import compute_value_digest, find_matcher, has_matchers, matches, pair_up
+from evalspec.base.patterns import sharing_limit
 from evalspec.model import ExpectedCall, ToolCall
 
 if TYPE_CHECKING:
@@ -46,13 +47,14 @@ class CallComparison:
         readable = np.array([call.problem is None for call in made], dtype=bool)
         wanted, named = (np.array([call.name for call in calls], dtype=object) for calls in (expected, made))
         comparable = (wanted[:, None] == named[None, :]).astype(bool) & readable
-        right, every = _count_arguments(expected, made)
-        full = right == every
-        for row, call in enumerate(expected):
-            if call.arguments is UNSET:
-                full[row] = True
-            elif find_matcher(call.arguments) not in (None, _PARTIAL):
-                full[row] = [matches(call.arguments, other.arguments) for other in made]
+        with sharing_limit():
+            right, every = _count_arguments(expected, made)
+            full = right == every
+            for row, call in enumerate(expected):
+                if call.arguments is UNSET:
+                    full[row] = True
+                elif find_matcher(call.arguments) not in (None, _PARTIAL):
+                    full[row] = [matches(call.arguments, other.arguments) for other in made]
         self.fits: NDArray[np.bool_] = full & comparable
         self.shares: NDArray[np.float64] = np.where(self.fits, 1.0, right / np.maximum(every, 1)) * comparable
 

@@ -1,8 +1,9 @@
 """The world that an agent acts on: reset before an attempt, and looked at."""
 
 import asyncio
+import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ class EnvironmentAccess:
 
     def __init__(self, config: EnvironmentConfig, folder: Path) -> None:
         self.config = config
-        self._state = _Call("state", config.state, folder, "GET")
-        self._reset = None if config.reset is None else _Call("reset", config.reset, folder, "POST")
+        is_shared = not config.isolated
+        self._state = _Call("state", config.state, folder, "GET", is_shared=is_shared)
+        self._reset = _Call("reset", config.reset, folder, "POST", is_shared=is_shared) if config.reset else None
 
     async def reset(self, names: Mapping[str, str]) -> None:
         """Bring the world to its beginning. `names`: values of placeholders, `session` and `id`.
@@ -57,9 +59,11 @@ class EnvironmentAccess:
 
 
 class _Call:
-    """One call: a request, or a function of the project."""
+    """One call: a request, or a function of the project. `is_shared`: all attempts have the same world."""
 
-    def __init__(self, kind: str, call: WorldCall, folder: Path, method: str) -> None:
+    def __init__(self, kind: str, call: WorldCall, folder: Path, method: str, *, is_shared: bool) -> None:
+        self._is_shared = is_shared
+        self._late: asyncio.Future[Any] | None = None
         self._kind, self._call, self._method = kind, call, call.method or method
         self._code = UserCode(call.python or "", folder, ServiceError)
         self._service = ServiceNames("the environment", f"environment.{kind}")
@@ -84,12 +88,28 @@ class _Call:
         function = await self._code.load_aside()
         try:
             async with asyncio.timeout(self._call.timeout_seconds):
-                result = await self._code.call(function, names["session"])
+                if self._late is not None:
+                    await asyncio.wait([self._late])
+                result = await self._call_function(function, names["session"])
             return json.loads(json.dumps(result, allow_nan=False))
         except TimeoutError as error:
             raise ServiceError(f"the function took longer than {self._call.timeout_seconds:g} s") from error
         except (TypeError, ValueError, RecursionError) as error:
             raise ServiceError(f"the function returned what is no JSON: {error}") from error
+
+    async def _call_function(self, function: Callable[..., Any], session: str) -> Any:
+        """Return what a function returns. A thread cannot be ended, so the world of all has to wait for its end.
+
+        Otherwise a late reset would wipe the world of another attempt.
+        """
+        call = self._code.call(function, session)
+        if inspect.iscoroutinefunction(function) or not self._is_shared:
+            return await call
+        self._late = asyncio.ensure_future(call)
+        self._late.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody may wait for it
+        result = await asyncio.shield(self._late)
+        self._late = None
+        return result
 
     async def _send(self, names: Mapping[str, str], *, is_read: bool) -> Any:
         call = self._call

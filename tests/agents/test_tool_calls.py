@@ -134,3 +134,14 @@ def test_calls_before_the_question_are_of_earlier_turns():
     for thread in ([said, book], [book, said], [said, book, result], [book, result, said], [book], []):
         assert leave_out_earlier(thread, "yes") == thread, "nothing was asked before"
     assert leave_out_earlier([said, book], "no") == [said, book], "the question is not among them"
+
+
+@pytest.mark.parametrize("role", ["user", "function"])
+def test_gemini_tells_results_in_parts(role):
+    calls = {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}} for name in "ab"]}
+    responses = [
+        {"functionResponse": {"name": "b", "response": {"error": "down"}}},
+        {"functionResponse": {"name": "a", "response": {"output": 3}}},
+    ]
+    first, second = read_tool_calls([calls, {"role": role, "parts": responses}])
+    assert (first.result, first.error, second.error) == ({"output": 3}, None, "down")

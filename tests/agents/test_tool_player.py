@@ -181,3 +181,9 @@ def test_a_run_does_not_go_on_with_other_tools(model, agent, change):
     changed.write_text(changed.read_text().replace("1", "7").replace("a + b", "a - b"))
     resumed = model.evaluate("--resume", "--retry-errors")
     assert resumed.code == 2 and "or a file or code of spec.evaluation.tools" in resumed.err
+
+
+def test_what_a_model_says_beside_its_last_calls_is_no_answer(model, agent):
+    agent.says = [{"content": "It may be clear.", "tool_calls": [call("weather", '{"city": "Paris"}')]}] * 30
+    found = scores(model)
+    assert (found["steps"], found["string_match"]) == (25, None)

@@ -113,3 +113,13 @@ def test_as_many_as_possible_are_paired(compatible):
         default=0,
     )
     assert len(taken) == most
+
+
+def test_patterns_of_a_comparison_share_one_time_limit(monkeypatch):
+    monkeypatch.setattr(patterns, "PATTERN_SECONDS", 0.2)
+    slow, texts = {"contains": {"matches": "^(a|aa)+$"}}, ["a" * 24 + "b"] * 1_000
+    with patterns.sharing_limit(), pytest.raises(patterns.PatternTooSlow):
+        matches(slow, texts)
+    with patterns.sharing_limit():
+        assert not matches(slow, texts[:1])
+    assert patterns.has_pattern("b$", texts[0])

@@ -8,6 +8,7 @@ import pytest
 
 from cli.test_conversations import wait_until
 from servers.booking_desk import BookingDesk
+from servers.ports import find_free_port
 
 BOOKED = {"$.bookings[1]": {"city": {"contains": "Paris"}, "status": "confirmed"}}
 
@@ -247,3 +248,26 @@ def test_what_changes_only_for_a_moment_has_time_too(acting, desk):
     acting.evaluation["environment"] = {"state": {"python": "moment:state"}, "nothingElse": True, "within": "2s"}
     expect(acting, {"$.x": 1})
     assert values(measure(acting)) == [1]
+
+
+def test_a_reset_that_ends_too_late_wipes_no_world_of_another_attempt(acting, desk):
+    """The function of the first reset is still running when it has timed out."""
+    code = "import time\nresets, seen = [], []\ndef reset(session):\n    resets.append(1)\n"
+    code += "    time.sleep(0.7 if len(resets) == 1 else 0)\n    seen.clear()\n"
+    code += "def state(session):\n    seen.append(1)\n    time.sleep(0.4)\n    return {'looks': len(seen)}\n"
+    (acting.folder / "wiped.py").write_text(code)
+    reset = {"python": "wiped:reset", "timeoutSeconds": 0.5}
+    acting.evaluation["environment"] = {"state": {"python": "wiped:state"}, "reset": reset}
+    expect(acting, {"$.looks": 2}, 2)
+    assert values(measure(acting, "-j", "1")) == [None, 1]
+
+
+def test_a_world_that_is_down_is_no_agent_that_is_down(acting, desk):
+    acting.evaluation["environment"] = {"state": f"http://127.0.0.1:{find_free_port()}/state"}
+    lines = [{"id": f"s{n}", "input": "Paris", "expected": ""} for n in range(3)]
+    lines[0]["expected_state"] = BOOKED
+    (acting.folder / "trips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    outcome = acting.evaluate("--json", "-j", "1")
+    assert not any("is down" in note for note in outcome.document["notes"])
+    errors = [one["error"] for one in outcome.document["datasets"][0]["samples"]]
+    assert errors[0].startswith("environment.state: cannot connect") and errors[1:] == [None, None]

@@ -252,3 +252,19 @@ def test_an_erased_sample_takes_no_verdict_of_people_with_it(rated):
     assert erase(Path(), (), [("qa", "s3")]).runs
     limit, correction = tone(rated("report", "latest", "--json"))
     assert (limit["status"], limit["basis"], correction["labels"]) == ("FAIL", "people", 30)
+
+
+@pytest.mark.parametrize("count", [9, 20])
+def test_a_few_labels_that_agree_with_the_judge_turn_no_drop_into_a_pass(rated, count):
+    rated.evaluation |= {"thresholds": {}, "ciGate": {"baseline": "main", "maxDrop": {"tone": 0.05}}}
+    run(rated)
+    label(count, lambda _: 1)
+    rated("rescore", "latest", "agent.yaml")
+    assert rated("runs", "promote", "latest", "--as", "main").code == 0
+    worse = {name: int(name[1:]) % 4 == 0 for name in rated.replies}
+    rated.replies = {name: f"New {text}{' [grade: rude]' * worse[name]}" for name, text in rated.replies.items()}
+    run(rated)
+    label(count, lambda number: number % 4 > 0)
+    (found,) = rated("rescore", "latest", "agent.yaml", "--json").document["regressions"]
+    assert (found["status"], found["basis"]) == ("INCOMPLETE", "people")
+    assert "the judge's drop is no noise" in found["reason"]

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.base.patterns import CannotCheck
+from evalspec.base.patterns import CannotCheck, sharing_limit
 from evalspec.model import AgentReply, AgentTurn, ExpectedState, Message, Sample, World
 from evalspec.model.exchanges import join_turns
 from evalspec.scoring.metrics.end_state import compare_state, list_side_effects
@@ -133,8 +133,9 @@ _LOOK_SECONDS = 0.2
 def _is_settled(expected: ExpectedState, world: World, config: "EnvironmentConfig") -> bool:
     """Return whether to look no further: the state is the expected one, or it cannot be compared, as the score says."""
     try:
-        differences = chain(compare_state(expected, world.after), list_side_effects(expected, world, config))
-        return next(differences, None) is None
+        with sharing_limit():
+            differences = chain(compare_state(expected, world.after), list_side_effects(expected, world, config))
+            return next(differences, None) is None
     except (CannotCheck, ServiceError):
         return True
 

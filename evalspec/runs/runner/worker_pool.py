@@ -164,8 +164,9 @@ class WorkerPool(Generic[Job]):
         try:
             reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
         except ServiceError as error:
-            self._breaker.saw_failure(error)
             cause = next((known for kind, known in _CAUSES.items() if isinstance(error, kind)), FailureCause.REPLY)
+            if cause is not FailureCause.ENVIRONMENT:  # a world that is down says nothing about the agent
+                self._breaker.saw_failure(error)
             is_stopped = cause is FailureCause.STOPPED
             return Exchange(
                 sample,

@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from evalspec.base.json_matching import JsonDifference, Path, equal, list_differences
 from evalspec.base.json_path import locate_values, render_location, select_values
+from evalspec.base.patterns import sharing_limit
 from evalspec.model import Cause, Exchange, ExpectedState, Need, Score, World
 from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
@@ -27,7 +28,8 @@ def end_state(exchange: Exchange, context: BuildContext) -> Score:
         return Score.not_applicable("the sample expects no state", Cause.DATASET)
     if world is None:
         return Score.not_applicable("nobody looked at the world after the attempt", Cause.REPLY)
-    found = [*compare_state(expected, world.after), *list_side_effects(expected, world, context.environment)]
+    with sharing_limit():
+        found = [*compare_state(expected, world.after), *list_side_effects(expected, world, context.environment)]
     shown = [_describe(one) for one in found]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return Score.scored(not found, "; ".join(shown[:_SHOWN]) + more or None, {"differences": shown})

@@ -13,6 +13,7 @@ from evalspec.base.errors import InvalidInput, MetricError, Problem
 from evalspec.base.json_matching import find_matcher, list_bad_matchers, matches
 from evalspec.base.json_schema import Place, build_matcher, find_schema_problems
 from evalspec.base.jsonl import MAX_DEPTH, parse_json_prefix, parse_shallow_json
+from evalspec.base.patterns import sharing_limit
 from evalspec.base.trust import Act, explain
 from evalspec.model import Cause, Exchange, Need, Sample, Score
 from evalspec.scoring.metrics.base import LONG_TEXTS, BuildContext, MetricDefinition, Scorer
@@ -175,7 +176,8 @@ def json_fields(exchange: Exchange, *, within: Within = "answer") -> Score:
 
 def _score_best(pairs: list[tuple[Any, Any]]) -> Score:
     """Return the best score of pairs of an expected and an actual value."""
-    compared = [list(_compare(*pair)) for pair in pairs]
+    with sharing_limit():
+        compared = [list(_compare(*pair)) for pair in pairs]
     fields = max(compared, key=lambda one: sum(is_right for _, is_right in one) / len(one))
     wrong = [_name(path) or "the value" for path, is_right in fields if not is_right]
     more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""

@@ -100,8 +100,10 @@ async def answer_until_done(
         except ServiceError as error:
             error.acted = error.acted or (player.acts and bool(replies))
             raise
-        if not reply.tool_calls or len(replies) + 1 == MOST_STEPS:
+        if not reply.tool_calls:
             return join_replies([*replies, replace(reply, steps=1)])
+        if len(replies) + 1 == MOST_STEPS:  # what it says beside its calls is no answer
+            return join_replies([*replies, replace(reply, steps=1, response="")])
         calls = [await player.answer(call) for call in reply.tool_calls]
         replies.append(replace(reply, tool_calls=tuple(calls), steps=1))
         request = add_results(request, reply, calls)

@@ -63,7 +63,7 @@ class Matched(Struct, frozen=True):
 class Held(Struct, frozen=True):
     """A metric of a dataset and its limit. `blocked`: why it cannot be decided, if this is known in advance.
 
-    `people`: the difference as people see it, which then takes the place of the scores.
+    `people`: the difference as people see it, which then takes the place of the scores. `judged`: those scores.
     """
 
     baseline: Run
@@ -77,6 +77,7 @@ class Held(Struct, frozen=True):
     paired: PairedScores | None = None
     evidence: Evidence | None = None
     people: "Corrected | None" = None
+    judged: PairedScores | None = None
 
     @property
     def after(self) -> DatasetResult:
@@ -222,7 +223,17 @@ def _weigh_people(one: Held, people: "Corrected", policy: CiGate) -> _Decision:
         return _Decision(PASS, f"{said}; a larger one than {one.limit:g} is excluded", proven=True)
     if policy.regression is RegressionRule.NOT_WORSE:
         return _Decision(INCOMPLETE, f"{said}; maxDrop {one.limit:g} is not excluded")
+    if drop > one.limit + _ROUNDING and _is_sure(one, policy):
+        few = "the judge's drop is no noise, and the labels are too few to refute it: label more replies of both runs"
+        return _Decision(INCOMPLETE, f"{said}; {few}")
     return _Decision(PASS, f"{said}; not beyond maxDrop {one.limit:g} with confidence")
+
+
+def _is_sure(one: Held, policy: CiGate) -> bool:
+    """Return whether the judge's scores alone would break the limit."""
+    if one.judged is None or policy.alpha is None or one.drop <= one.limit + _ROUNDING:
+        return False
+    return weigh([[one.judged]], SignificanceRules(policy.alpha, two_sided=False))[0][0].is_significant
 
 
 def _weigh(one: Held, evidence: Evidence, policy: CiGate, broken: str | None) -> _Decision:

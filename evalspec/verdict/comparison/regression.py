@@ -126,7 +126,7 @@ def _ask_people(
             said = correct_difference(
                 one.dataset.pairs.both, one.metric, bounds, (old[key], new[key]), one.after.cluster, confidence
             )
-            kept.append(one if isinstance(said, str) else replace(one, people=said, paired=None))
+            kept.append(one if isinstance(said, str) else replace(one, people=said, paired=None, judged=one.paired))
         found.append(kept)
     return found
 
