@@ -127,3 +127,12 @@ def test_samples_that_have_only_checks_need_no_right_answer(acting):
     acting.evaluation["thresholds"] = {"checks_all": 0.5}
     assert "evalspec computes checks, checks_all" in validate(acting, 0)
     assert list(acting.evaluate("--json").document["datasets"][0]["metrics"]) == ["checks", "checks_all"]
+
+
+def test_a_caution_names_the_metric_that_few_samples_have(acting):
+    lines = [{"id": str(n), "input": f"{n}?", "expected": "ok"} for n in range(3)]
+    lines[0] |= {"expected_tools": []}
+    expect(acting, "string_match", "tool_calls_exact")
+    (acting.folder / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = "d: 1 independent sample of tool_calls_exact says little: see the intervals"
+    assert said in acting.evaluate("--json").document["notes"]
