@@ -17,6 +17,7 @@ exactly its keys:
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -181,7 +182,15 @@ def _contains(expected: Mapping[str, Any], actual: Any) -> bool:
 
 
 def _is_near(expected: Mapping[str, Any], actual: Any) -> bool:
-    return _is_number(actual) and abs(actual - expected["near"]) <= expected["tolerance"]
+    if not _is_number(actual):
+        return False
+    value, near, tolerance = map(_read_decimal, (actual, expected["near"], expected["tolerance"]))
+    return abs(value - near) <= tolerance
+
+
+def _read_decimal(number: float) -> Fraction:
+    """Return a number as it is written: 3.1 is exactly 0.1 away from 3. No number is too large."""
+    return Fraction(number if isinstance(number, int) else repr(number))
 
 
 def _has_same_items(expected: Mapping[str, Any], actual: Any) -> bool:
@@ -192,7 +201,8 @@ def _has_same_items(expected: Mapping[str, Any], actual: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return is_whole or (isinstance(value, float) and math.isfinite(value))
 
 
 def _needs(key: str, kind: type, name: str) -> Callable[[Mapping[str, Any]], str | None]:

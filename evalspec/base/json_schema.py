@@ -21,7 +21,7 @@ Found = tuple[Place, str]
 Matcher = Callable[[Mapping[str, Any]], Found | None]
 """Returns why an input does not match, None if it does.
 
-It raises CannotCheck if a pattern takes too long, or the schema refers to itself without end.
+It raises CannotCheck if a pattern takes too long, a number is too large, or the schema refers to itself without end.
 """
 
 
@@ -53,6 +53,8 @@ def build_matcher(schema: Mapping[str, Any]) -> Matcher:
             error = best_match(validator.iter_errors(value))
         except RecursionError as error:
             raise CannotCheck("the schema refers to itself without end") from error
+        except OverflowError as error:
+            raise CannotCheck("a number is too large for the schema's multipleOf") from error
         return None if error is None else (tuple(error.absolute_path), _shorten(error.message))
 
     return find_mismatch

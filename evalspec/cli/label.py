@@ -98,7 +98,8 @@ def command(context: click.Context, /, run: str, person: str | None, as_json: bo
       evalspec label latest --sample refund --metric faithfulness \\
         --verdict disagree --value 1 --note "The block says so." --json
       evalspec label latest --metric faithfulness --random 50 --json
-      evalspec label latest --metric faithfulness --random 50 --sample refund --verdict rated --value 0.5
+      evalspec label latest --metric faithfulness --random 50 \\
+        --sample refund --verdict rated --value 0.5
     """
     given_here = {
         name

@@ -27,6 +27,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--batch",
         "--no-cache",
         "--fresh",
+        "--allow-actions",
     ),
     "Limits": ("--max-cost", "--max-judge-calls", "--max-tokens", "--max-time", "--fail-fast"),
     "Stored runs": ("--resume", "--retry-errors", "--no-content"),

@@ -28,6 +28,7 @@ _IDS = ("call_id", "tool_call_id", "tool_use_id", "toolCallId", "id")
 """Keys of the id that a call and its result share. With another key beside it, `id` is that of the item alone."""
 _RESULTS = ("result", "output", "response", "content")
 _OF_RESULTS = ("function_call_output", "tool_result", "tool-result", "mcp_call_output")
+_OF_USERS = ("user", "human")
 _FAILURES = ("is_error", "isError")
 _TIMES = (("start", "end"), ("start_time", "end_time"), ("startTime", "endTime"), ("started_at", "finished_at"))
 _PARALLEL = ("tool_calls", "content", "output", "parts")
@@ -79,6 +80,26 @@ def count_model_calls(items: Sequence[Any]) -> int | None:
     return sum(role in ("assistant", "model") for role in roles) if roles else None
 
 
+def leave_out_earlier(items: Sequence[Any], question: str) -> Sequence[Any]:
+    """Return what follows a question in a list of messages that begins with earlier ones; otherwise all of it.
+
+    Many agents return their whole thread. The calls of earlier turns in it were made for other questions.
+    """
+    said = [(place, text) for place, item in enumerate(items) if (text := _read_said(item))]
+    last = next((place for place, text in reversed(said) if text == question.strip()), None)
+    return items if last is None or last == said[0][0] else items[last + 1 :]
+
+
+def _read_said(item: Any) -> str:
+    """Return the text of a message of the user; nothing for any other item, such as results of tools."""
+    if not _is_message(item) or item["role"] not in _OF_USERS:
+        return ""
+    content = item.get("content", item.get("parts"))
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in parts]
+    return "".join(text for text in texts if isinstance(text, str)).strip()
+
+
 def _is_message(item: Any) -> bool:
     return isinstance(item, Mapping) and isinstance(item.get("role"), str)
 
@@ -104,13 +125,16 @@ def _add_results(message: Mapping[str, Any], calls: list[ToolCall]) -> None:
 
 
 def _add_result(item: Mapping[str, Any], calls: list[ToolCall]) -> None:
-    """Give a result to the call with its id; without an id, to the first of its name that has none."""
+    """Give a result to the first call without one that has its id, or if it has none, its name.
+
+    Some models count ids from the beginning in each message, so a call that has a result keeps it.
+    """
     result, error = _read_outcome(item)
     wanted = next((item[key] for key in _IDS if isinstance(item.get(key), str)), None)
     name = item.get("name")
     for place, call in enumerate(calls):
-        is_open = not call.is_answered and (name is None or call.name == name)
-        if call.call_id == wanted if wanted is not None else is_open:
+        is_its = (name is None or call.name == name) if wanted is None else call.call_id == wanted
+        if is_its and not call.is_answered:
             calls[place] = replace(call, result=result, error=error)
             return
 
@@ -209,6 +233,10 @@ def _read_span(item: Any) -> tuple[float, float] | None:
 def _read_time(value: Any) -> float | None:
     """Return a number in any unit, or a date and time of ISO 8601 in seconds; None if it is neither."""
     if isinstance(value, str):
-        with suppress(ValueError):
+        with suppress(ValueError, OverflowError):
             return datetime.fromisoformat(value).timestamp()
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    with suppress(OverflowError):  # a number of hundreds of digits is no time
+        return float(value)
+    return None

@@ -194,7 +194,7 @@ class World(Record, frozen=True):
     after: Any | UnsetType = UNSET
 
 
-class AgentReply(Record, frozen=True):
+class AgentReply(Record, frozen=True, omit_defaults=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.

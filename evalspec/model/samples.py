@@ -99,7 +99,7 @@ class ExpectedState(Record, frozen=True, omit_defaults=True):
     within: float | None = None
 
 
-class Sample(Record, frozen=True):
+class Sample(Record, frozen=True, omit_defaults=True):
     """One question of a dataset with its ground truth.
 
     `references`: right answers; the first one is `expected`. `qrels`: {document id: grade}; grade 0 is judged not

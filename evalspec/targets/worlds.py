@@ -88,7 +88,7 @@ class _Call:
             return json.loads(json.dumps(result, allow_nan=False))
         except TimeoutError as error:
             raise ServiceError(f"the function took longer than {self._call.timeout_seconds:g} s") from error
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ServiceError(f"the function returned what is no JSON: {error}") from error
 
     async def _send(self, names: Mapping[str, str], *, is_read: bool) -> Any:

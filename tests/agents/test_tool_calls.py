@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from evalspec.inputs.tool_calls import MOST_CHARACTERS, count_model_calls, read_expected_calls, read_tool_calls
+from evalspec.inputs.tool_calls import (
+    MOST_CHARACTERS,
+    count_model_calls,
+    leave_out_earlier,
+    read_expected_calls,
+    read_tool_calls,
+)
 from evalspec.model import ExpectedCall, ToolCall
 
 FIND = ToolCall("find", {"q": "x"})
@@ -102,3 +108,29 @@ def test_calls_whose_times_overlap_are_parallel():
 def test_a_failed_call_has_an_error(item, error):
     (call,) = read_tool_calls([{"name": "book"} | item])
     assert (call.error, call.is_answered) == (error, True)
+
+
+def test_ids_that_begin_anew_in_each_message_move_no_result():
+    call = {"id": "call_0", "function": {"name": "find", "arguments": "{}"}}
+    asked, result = {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "call_0"}
+    failed = result | {"content": "down", "is_error": True}
+    first, second = read_tool_calls([asked, failed, asked, result | {"content": "found"}])
+    assert (first.error, second.result, second.error) == ("down", "found", None)
+
+
+@pytest.mark.parametrize("start", [10**400, "0001-01-01T00:00:00", "9999-12-31T23:59:59"])
+def test_an_impossible_time_is_none(start):
+    calls = read_tool_calls([{"name": name, "start": start, "end": start} for name in "ab"])
+    assert [call.name for call in calls] == ["a", "b"]
+
+
+def test_calls_before_the_question_are_of_earlier_turns():
+    book = {"role": "assistant", "tool_calls": [{"name": "book"}]}
+    said = {"role": "user", "content": "yes"}
+    assert leave_out_earlier([said, book, {"role": "human", "parts": [{"text": " yes\n"}]}, {"x": 1}], "yes") == [
+        {"x": 1}
+    ]
+    result = {"role": "user", "content": [{"type": "tool_result", "content": "yes"}]}
+    for thread in ([said, book], [book, said], [said, book, result], [book, result, said], [book], []):
+        assert leave_out_earlier(thread, "yes") == thread, "nothing was asked before"
+    assert leave_out_earlier([said, book], "no") == [said, book], "the question is not among them"

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from servers.faulty_agent import status, throttled
+
 TOOLS = {
     "weather": {"parameters": {"type": "object", "required": ["city"]}, "result": {"sky": "clear"}},
     "add": {"description": "Adds.", "python": "desk:add"},
@@ -137,3 +139,45 @@ def test_every_wire_of_models_tells_the_results(model, agent, protocol):
     assert (found["string_match"], found["steps"]) == (1, 2)
     assert {tool.get("name") or tool["function"]["name"] for tool in agent.requests[0].body["tools"]} == set(TOOLS)
     assert find(agent.requests[1].body) == result
+
+
+@pytest.mark.parametrize("failure", [throttled(0), status(503), "drop"], ids=["429", "503", "dropped"])
+def test_a_tool_that_may_have_acted_is_not_called_again_by_a_retry(model, agent, failure):
+    """The model would begin anew and book the same flight twice."""
+    acts = model.folder / "acts"
+    code = f"with open({str(acts)!r}, 'a') as file:\n        file.write('x')"
+    (model.folder / "desk.py").write_text(f"def add(a, b):\n    {code}\n    return a + b\n")
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}] * 3
+    agent.script = ["ok", failure]
+    outcome = model.evaluate("--json")
+    assert outcome.code == 3
+    assert len(agent.requests) == 2 and acts.read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    "schema, argument, reason",
+    [
+        ({"pattern": "^(a|aa)+$"}, f'"{"a" * 60}b"', "takes longer than 1 s"),
+        ({"multipleOf": 0.1}, f"1{'0' * 400}", "too large"),
+    ],
+)
+def test_arguments_that_cannot_be_checked_fail_their_sample_alone(model, agent, schema, argument, reason):
+    model.evaluation["tools"] = {"find": {"parameters": {"properties": {"q": schema}}, "result": 1}}
+    agent.says = [{"content": None, "tool_calls": [call("find", f'{{"q": {argument}}}')]}]
+    outcome = model.evaluate("--json")
+    assert outcome.code == 3, outcome.err
+    assert reason in outcome.document["datasets"][0]["samples"][0]["error"]
+
+
+@pytest.mark.parametrize("change", ["tools.json", "desk.py"])
+def test_a_run_does_not_go_on_with_other_tools(model, agent, change):
+    """The first samples would have been answered by another agent than the rest."""
+    tools = [{"name": "weather", "result": 1}, {"name": "add", "python": "desk:add"}]
+    (model.folder / "tools.json").write_text(json.dumps(tools))
+    model.evaluation["tools"] = "$file:tools.json"
+    agent.says = [{"content": None, "tool_calls": [call("weather", "{}")]}]
+    assert model.evaluate().code == 3, "the second request has no answer"
+    changed = model.folder / change
+    changed.write_text(changed.read_text().replace("1", "7").replace("a + b", "a - b"))
+    resumed = model.evaluate("--resume", "--retry-errors")
+    assert resumed.code == 2 and "or a file or code of spec.evaluation.tools" in resumed.err

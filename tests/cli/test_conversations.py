@@ -226,3 +226,27 @@ def test_checks_are_about_the_last_answer(asked):
     outcome = asked.evaluate("--json")
     assert outcome.code == 0, outcome.err
     assert scores_of(outcome)["checks"] == (1, None)
+
+
+@pytest.mark.parametrize("is_stateful", [False, True])
+def test_calls_of_earlier_turns_in_a_thread_stand_for_none_of_a_later_one(asked, agent, is_stateful):
+    """The agent returns its whole thread, and books only once."""
+    book = {"id": "1", "function": {"name": "book", "arguments": "{}"}}
+    first = [{"role": "user", "content": "Book."}, {"role": "assistant", "tool_calls": [book]}]
+    threads = [first, [*first, {"role": "user", "content": "Once more."}, {"role": "assistant", "content": "Done."}]]
+    agent.reply = lambda _body: {"answer": "Done.", "calls": threads.pop(0)}
+    asked.api["chatEndpoint"] |= {"sessionMode": "stateful"} if is_stateful else {}
+    expected = [{"name": "book", "arguments": {}}]
+    turns = [{"user": text, "expected": "Done", "expected_tools": expected} for text in ("Book.", "Once more.")]
+    write(asked, {"id": "twice", "turns": turns})
+    assert scores_of(asked.evaluate("--json"))["tool_calls_exact"][0] == 0.5
+
+
+def test_a_turn_that_shows_no_calls_made_none_if_another_shows_some(asked, agent):
+    """As in the whole conversation. Otherwise the agent could leave out the turns that it fails."""
+    book = [{"name": "book", "arguments": {}}]
+    replies = [{"answer": "Done", "calls": book}, {"answer": "Done"}]
+    agent.reply = lambda _body: replies.pop(0)
+    turns = [{"user": text, "expected": "Done", "expected_tools": book} for text in ("Book.", "Once more.")]
+    write(asked, {"id": "twice", "turns": turns})
+    assert scores_of(asked.evaluate("--json"))["tool_calls_exact"] == (0.5, "turn 2: not called as expected: book")

@@ -221,3 +221,29 @@ def test_a_bad_state_has_file_line_and_field(acting, state, message):
     expect(acting, state)
     found = acting.validate()
     assert found.code == 2 and "trips.jsonl:1: expected_state: " in found.out and message in found.out
+
+
+@pytest.mark.parametrize(
+    "expected, state, reason",
+    [
+        ({"$.x": {"near": 3, "tolerance": 1}}, "{'x': 10**400}", "expected"),
+        ({"$.x": {"matches": "^(a|aa)+$"}}, "{'x': 'a' * 60 + 'b'}", "takes longer than 1 s"),
+        ({"$.x[?search(@, '^(a|aa)+$')]": 1}, "{'x': ['a' * 60 + 'b']}", "takes longer than 1 s"),
+        ({"$.x": 1}, "nest({}, 100_000)", "no JSON"),
+    ],
+)
+def test_a_world_that_cannot_be_compared_fails_its_sample_alone(acting, desk, expected, state, reason):
+    code = "def nest(value, depth):\n    for _ in range(depth):\n        value = [value]\n    return value\n"
+    (acting.folder / "hostile.py").write_text(f"{code}def state(session):\n    return {state}\n")
+    acting.evaluation["environment"] = {"state": {"python": "hostile:state"}}
+    expect(acting, expected)
+    (sample,) = measure(acting)
+    assert reason in sample["scores"]["end_state"]["reason"]
+
+
+def test_what_changes_only_for_a_moment_has_time_too(acting, desk):
+    code = "looks = []\ndef state(session):\n    looks.append(1)\n    return {'x': 1, 'busy': len(looks) in (2, 3)}\n"
+    (acting.folder / "moment.py").write_text(code)
+    acting.evaluation["environment"] = {"state": {"python": "moment:state"}, "nothingElse": True, "within": "2s"}
+    expect(acting, {"$.x": 1})
+    assert values(measure(acting)) == [1]

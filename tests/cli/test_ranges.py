@@ -4,7 +4,7 @@ import pytest
 
 from evalspec.scoring.metrics.base import METRICS
 
-OPEN = {"tokens_mean"}
+OPEN = {"tokens_mean", "latency", "cost", "steps", "forbidden_tool_calls", "redundant_tool_calls"}
 
 
 def test_every_metric_declares_its_range_or_is_known_to_have_none():

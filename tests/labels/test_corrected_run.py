@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evalspec import labels
+from evalspec.api.erasure import erase
 from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.model.corrections import DrawKind
@@ -241,3 +242,13 @@ def test_labels_of_both_runs_exclude_a_drop(rated):
 def test_labels_of_one_run_decide_no_difference(rated, sides):
     found, _ = compare_with_labels(rated, *sides)
     assert (found["status"], found["basis"], found["delta"]) == ("PASS", None, 0)
+
+
+def test_an_erased_sample_takes_no_verdict_of_people_with_it(rated):
+    run(rated)
+    label(30, lambda number: number % 2)
+    before, _ = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (before["status"], before["basis"]) == ("FAIL", "people")
+    assert erase(Path(), (), [("qa", "s3")]).runs
+    limit, correction = tone(rated("report", "latest", "--json"))
+    assert (limit["status"], limit["basis"], correction["labels"]) == ("FAIL", "people", 30)

@@ -179,6 +179,14 @@ def test_a_call_that_repeats_one_that_failed_is_not_redundant():
     assert score(tools.forbidden_tool_calls, None, made, forbidden_tools=("a", "b")).value == 4
 
 
+def test_a_call_without_a_name_may_be_a_forbidden_one():
+    unnamed = ToolCall("", {"q": 1}, problem="the call has no name")
+    found = score(tools.forbidden_tool_calls, None, [ToolCall("b"), unnamed], forbidden_tools=("a",))
+    assert (found.status, found.cause) == (ScoreStatus.FAILED, Cause.REPLY) and "has no name" in found.reason
+    assert score(tools.forbidden_tool_calls, None, [ToolCall("a"), unnamed], forbidden_tools=("a",)).value == 1
+    assert score(tools.forbidden_tool_calls, None, [unnamed], forbidden_tools=None).status is ScoreStatus.NOT_APPLICABLE
+
+
 def test_a_score_says_what_is_missing_and_what_is_extra():
     found = score(
         tools.tool_call_f1,

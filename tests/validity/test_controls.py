@@ -94,6 +94,8 @@ def test_answers_that_say_the_same_or_nothing_make_no_cases():
 def test_every_metric_that_is_about_the_right_answer_has_cases():
     judged = {one.name: one.control for one in METRICS if one.judge_calls}
     assert [name for name, kind in judged.items() if kind is None] == [
+        "agent_goal_accuracy",
+        "topic_adherence",
         "noise_sensitivity",
         "preference",
         "toxicity",

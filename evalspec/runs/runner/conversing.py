@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -11,11 +12,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
-from evalspec.model import AgentReply, AgentTurn, Message, Sample, World
+from evalspec.base.patterns import CannotCheck
+from evalspec.model import AgentReply, AgentTurn, ExpectedState, Message, Sample, World
 from evalspec.model.exchanges import join_turns
-from evalspec.scoring.metrics.end_state import compare_state
+from evalspec.scoring.metrics.end_state import compare_state, list_side_effects
 
 if TYPE_CHECKING:
+    from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
     from evalspec.targets.worlds import EnvironmentAccess
 
 
@@ -127,6 +130,15 @@ _LOOK_SECONDS = 0.2
 """How long to wait before the world is looked at again."""
 
 
+def _is_settled(expected: ExpectedState, world: World, config: "EnvironmentConfig") -> bool:
+    """Return whether to look no further: the state is the expected one, or it cannot be compared, as the score says."""
+    try:
+        differences = chain(compare_state(expected, world.after), list_side_effects(expected, world, config))
+        return next(differences, None) is None
+    except (CannotCheck, ServiceError):
+        return True
+
+
 class Acting:
     """Makes attempts in an environment. Those that share one world run one at a time.
 
@@ -164,17 +176,14 @@ class Acting:
         expected = sample.expected_state
         before = UNSET if expected is None else await self.world.read(names)
         reply = await self._talk.perform(sample, context)
-        return reply if expected is None else replace(reply, world=World(before, await self._look(sample, names)))
+        return reply if expected is None else replace(reply, world=await self._look(expected, before, names))
 
-    async def _look(self, sample: Sample, names: dict[str, str]) -> Any:
-        """Return the state of the world as soon as it is the expected one, else what it is when the time is over."""
-        expected = sample.expected_state
-        if expected is None:
-            return UNSET
+    async def _look(self, expected: ExpectedState, before: Any, names: dict[str, str]) -> World:
+        """Return the world as soon as its state is the expected one, else as it is when the time is over."""
         within = self.world.config.within if expected.within is None else expected.within
         ends_at = monotonic() + within
         while True:
-            state = await self.world.read(names)
-            if next(compare_state(expected, state), None) is None or monotonic() >= ends_at:
-                return state
+            world = World(before, await self.world.read(names))
+            if _is_settled(expected, world, self.world.config) or monotonic() >= ends_at:
+                return world
             await asyncio.sleep(min(_LOOK_SECONDS, max(0.0, ends_at - monotonic())))

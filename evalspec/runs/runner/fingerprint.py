@@ -191,7 +191,8 @@ def _agent_changes(stored: AgentDigest, now: AgentDigest) -> Iterator[str]:
     if stored.sha256 != now.sha256:
         yield f"agent: the url was {stored.url} and is now {now.url}"
     elif stored.endpoint_sha256 != now.endpoint_sha256:
-        yield "agent: a file or variable that spec.api.chatEndpoint refers to changed"
+        around = "a file or code of spec.evaluation.tools or environment"
+        yield f"agent: a file or variable that spec.api.chatEndpoint refers to changed, or {around}"
     if stored.function != now.function:
         yield "agent: the function changed"
     elif stored.code_sha256 != now.code_sha256:
@@ -236,13 +237,14 @@ def _name_function(function: Callable[..., Any]) -> str:
 
 
 def _digest_endpoint(plan: Plan) -> str | None:
-    """Return a digest of the endpoint with references resolved, or None without a target.
+    """Return a digest of the endpoint with references resolved, and of what evalspec plays around the agent.
 
-    Headers are omitted because tokens may change daily. Headers with `:public` values are included: if a tenant changed
-    midway, the run would measure two agents.
+    None without both. Headers are omitted because tokens may change daily. Headers with `:public` values are included:
+    if a tenant changed midway, the run would measure two agents.
     """
+    played = _describe_played(plan)
     if plan.target is None:
-        return None
+        return compute_digest(played) if played else None
     asked = plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"})
     for part, key in ((asked, "parameters"), (asked["response"], "done"), (asked["response"], "error")):
         if part and not part[key]:  # runs of releases without these keys can be resumed
@@ -250,7 +252,19 @@ def _digest_endpoint(plan: Plan) -> str | None:
     written = plan.loaded.manifest.spec.api.chat_endpoint.headers
     public = {name: plan.target.headers[name] for name, text in written.items() if is_public(text)}
     hidden = plan.loaded.references.redact_data(public)
-    return compute_digest(asked | ({"headers": hidden} if public else {}))
+    return compute_digest(asked | ({"headers": hidden} if public else {}) | played)
+
+
+def _describe_played(plan: Plan) -> dict[str, Any]:
+    """Return the tools that evalspec plays, and the code of tools and of the world: others would be another agent."""
+    player, world = plan.target and plan.target.player, plan.environment
+    played = [*player.tools.values()] if player else []
+    tools = {tool.name: tool.model_dump(mode="json", exclude_unset=True) for tool in played}
+    named = [tool.python for tool in played]
+    named += [call.python for call in (world.state, world.reset) if call] if world else []
+    targets = sorted({one for one in named if one})
+    code = {target: hash_module(plan.loaded.path.parent, target) for target in targets}
+    return {key: value for key, value in (("tools", tools), ("code", code)) if value}
 
 
 def _describe_responses(plan: Plan) -> RepliesFile | None:

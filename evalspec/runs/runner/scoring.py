@@ -143,7 +143,8 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
         return Score.failed(
             f"no usable reply: {exchange.error}", Cause.STOPPED if is_stopped else Cause(exchange.cause)
         )
-    if exchange.reply is not None and exchange.reply.ends_in_calls and metric.definition.scores_answers:
+    is_blind = metric.definition.scores_answers and not metric.definition.scores_calls
+    if is_blind and exchange.reply is not None and exchange.reply.ends_in_calls:
         return Score.not_applicable("the reply ends in tool calls, so there is no answer", Cause.REPLY)
     try:
         result = metric.scorer(exchange)
@@ -207,11 +208,17 @@ def add_script(exchange: Exchange) -> Exchange:
 
 
 def list_turns(exchange: Exchange) -> Iterator[Exchange]:
-    """Yield the turns of a scripted conversation, each as a sample of its own with its reply."""
+    """Yield the turns of a scripted conversation, each as a sample of its own with its reply.
+
+    If some turns show calls of tools, the others made none, as in the whole conversation.
+    """
     sample, turns = exchange.sample, exchange.reply.turns if exchange.reply else ()
+    shows_calls = any(turn.reply.tool_calls for turn in turns)
     for place, turn in enumerate(turns):
         asked = sample.at_turn(place, list_messages(sample.opening, turns[:place]))
-        yield replace(exchange, sample=replace(asked, id=f"{sample.id}#{place + 1}"), reply=turn.reply)
+        made_none = shows_calls and turn.reply.tool_calls is None
+        reply = replace(turn.reply, tool_calls=()) if made_none else turn.reply
+        yield replace(exchange, sample=replace(asked, id=f"{sample.id}#{place + 1}"), reply=reply)
 
 
 def is_of_turns(metric: Metric, exchange: Exchange) -> bool:

@@ -155,7 +155,7 @@ class WorkerPool(Generic[Job]):
                 lambda: self._limit.run(lambda: self._attempt(agent, one)),
                 self._max_retries,
                 lambda error, _wait: failed.append(error),
-                may_repeat=lambda error: error.is_refusal or not self._performer.acts,
+                may_repeat=lambda error: error.is_refusal or not (self._performer.acts or error.acted),
             )
 
         def note(error: ServiceError) -> None:

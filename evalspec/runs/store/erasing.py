@@ -15,9 +15,11 @@ from evalspec.base.plural import counted
 from evalspec.model.log import (
     LOG_RECORD,
     NO_LONGER_KEPT,
+    ControlsRecord,
     ErasedRecord,
     InputRecord,
     LogRecord,
+    PeopleRecord,
     ReplyRecord,
     ReportRecord,
     ScoresRecord,
@@ -110,7 +112,7 @@ def erase_samples(stored: StoredRun, wanted: Wanted, render_report: Callable[[St
 def _rewrite(log: RunLog, stored: StoredRun, samples: Collection[Key], wanted: Wanted) -> None:
     old_inputs, old_log = stored.folder / INPUTS_NAME, stored.folder / LOG_NAME
     inputs = _number(_erase_inputs(stored, samples, wanted))
-    lines = _number(_erase_log(stored, samples))
+    lines = _number(_erase_log(stored, samples, wanted.quotes))
     with store_errors(old_log):
         is_new = lines != _number(line.text for line, one in _read(stored) if not isinstance(one, ReportRecord))
         is_new_input = b"".join(inputs) != old_inputs.read_bytes()
@@ -122,8 +124,10 @@ def _rewrite(log: RunLog, stored: StoredRun, samples: Collection[Key], wanted: W
         log.replace_inputs(inputs)
 
 
-def _erase_log(stored: StoredRun, samples: Collection[Key]) -> Iterator[bytes]:
+def _erase_log(stored: StoredRun, samples: Collection[Key], quotes: Callable[[bytes], bool]) -> Iterator[bytes]:
     """Yield the lines of a log without the texts of some samples, then a line for each of those samples.
+
+    `quotes`: whether a line quotes a text to erase.
 
     The record of the report is left out, because the report changes.
     """
@@ -139,8 +143,11 @@ def _erase_log(stored: StoredRun, samples: Collection[Key]) -> Iterator[bytes]:
             yield encode_record(_erase(record), 1) if is_erased else line.text
         elif isinstance(record, TurnRecord):
             yield from [] if (record.dataset, record.id) in samples else [line.text]
-        elif isinstance(record, TextRecord) and record.digest in needed:
-            yield line.text
+        elif isinstance(record, TextRecord):
+            yield from [line.text] if record.digest in needed else []
+        elif isinstance(record, PeopleRecord | ControlsRecord):
+            # The verdict rests on their numbers. Only why a judge was not tested may quote something.
+            yield from [] if quotes(line.text) else [line.text]
     for dataset, name in sorted(samples):
         yield encode_record(ErasedRecord(dataset, name), 1)
 

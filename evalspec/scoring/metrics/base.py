@@ -93,6 +93,8 @@ class MetricDefinition(Struct, frozen=True):
     """Returns why the expected answers of a sample cannot be compared with, and a fix; None: any text can."""
     scores_answers: bool = True
     """Whether it reads the answer, which a retriever under test does not return."""
+    scores_calls: bool = False
+    """Whether a reply that ends in calls of tools, and so has no answer, has a score."""
     is_of_whole: bool = False
     """Whether it scores a conversation as a whole, not turn by turn."""
     reads_environment: bool = False

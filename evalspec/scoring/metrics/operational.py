@@ -191,7 +191,7 @@ COST = MetricDefinition(
 )
 
 
-@metric(direction=Direction.LOWER, implicit=True, scores_answers=False)
+@metric(direction=Direction.LOWER, implicit=True, scores_calls=True)
 def truncated_rate(exchange: Exchange) -> Score:
     """Share of replies that were truncated or filtered, by their finish reason."""
     finish_reason = exchange.reply.finish_reason if exchange.reply else None

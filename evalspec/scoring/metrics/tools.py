@@ -34,6 +34,7 @@ _COMPARES_CALLS: dict[str, Any] = {
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
 _NOTHING_EXPECTED = Score.not_applicable("the sample expects no calls", Cause.DATASET)
 _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
+_UNNAMED = Score.failed("a call of the reply has no name, so it may be of a forbidden tool; map toolCalls", Cause.REPLY)
 _NAMED = 5
 _DIFFERENCES_READ = 100
 
@@ -181,7 +182,11 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
     forbidden = exchange.sample.forbidden_tools
     if forbidden is None:
         return Score.not_applicable("the sample forbids no tools", Cause.DATASET)
-    return _count(exchange, [call.name in forbidden for call in _calls(exchange) or ()], "forbidden")
+    made = _calls(exchange) or ()
+    found = _count(exchange, [call.name in forbidden for call in made], "forbidden")
+    if found.value == 0 and not all(call.name for call in made):
+        return _UNNAMED
+    return found
 
 
 @metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)

@@ -76,7 +76,7 @@ class HttpAgent:
         headers = fill_headers(self._filled, sample)
         if endpoint.session_header:
             headers.setdefault(endpoint.session_header, sample.session or uuid4().hex)
-        send_one = partial(self._send, fill_url(self._target.url, sample), headers)
+        send_one = partial(self._send, sample.question, fill_url(self._target.url, sample), headers)
         if player is None or wire.declare_tool is None or wire.add_results is None:
             return await send_one(request)
         from evalspec.targets.agents.tool_player import answer_until_done
@@ -84,7 +84,7 @@ class HttpAgent:
         with_tools = {"tools": [wire.declare_tool(tool) for tool in player.tools.values()]} | request
         return await answer_until_done(with_tools, send_one, player, wire.add_results)
 
-    async def _send(self, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
+    async def _send(self, question: str, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
         """Return the reply to one request."""
         endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encode_headers(headers))
@@ -93,12 +93,14 @@ class HttpAgent:
             await refuse_status(response, AGENT)
             events = read_events(response)
             if events is not None:
-                streamed = await read_stream(events, open_stream(endpoint), started + endpoint.timeout_seconds)
+                streamed = await read_stream(
+                    events, open_stream(endpoint, question), started + endpoint.timeout_seconds
+                )
                 reply = add_times(streamed.reply, started, streamed.finished_at, streamed.first_token_at)
             else:
                 raw = await read_whole(response)
                 finished = perf_counter()
-                reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint), started, finished, None)
+                reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint, question), started, finished, None)
         shows_calls = self._target.player is not None or "tools" in endpoint.parameters
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 

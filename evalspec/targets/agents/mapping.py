@@ -19,7 +19,7 @@ from evalspec.base.json_path import (
 )
 from evalspec.base.text import excerpt, one_line, parse_event
 from evalspec.inputs.manifest.agent_schema import EndMarker, ResponseMapping
-from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
+from evalspec.inputs.tool_calls import count_model_calls, leave_out_earlier, read_tool_calls
 from evalspec.model import AgentReply
 from evalspec.targets.agents.response_events import ends_response, find_type, has_other_text, refuse_failed
 from evalspec.targets.http.completions import SingleChoice, first_choice, report_usage
@@ -46,8 +46,8 @@ def list_queries(mapping: ResponseMapping) -> dict[str, str]:
     }
 
 
-def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
-    """Return the mapped parts of a whole reply.
+def read_mapped(value: Any, mapping: ResponseMapping, question: str = "") -> AgentReply:
+    """Return the mapped parts of a whole reply. `question`: what was asked; calls before it are of earlier turns.
 
     Raises:
         ServiceError: a mapped part is missing or has another type, contexts and ids differ in number, or the reply has
@@ -59,7 +59,7 @@ def read_mapped(value: Any, mapping: ResponseMapping) -> AgentReply:
         place = suggest_text(value)
         fix = f"; its only text is at {place}" if place else ""
         raise ServiceError(f"the reply has no value at {mapping.answer} (response.answer); {describe_keys(value)}{fix}")
-    return assemble_mapped(answer, dict.fromkeys(type(mapping).model_fields, value), mapping)
+    return assemble_mapped(answer, dict.fromkeys(type(mapping).model_fields, value), mapping, question)
 
 
 def refuse_error(value: Any, mapping: ResponseMapping | None = None, *, retryable: bool = False) -> None:
@@ -89,11 +89,12 @@ class MappedStream:
     """A stream read with the mapping. Answers are joined; other parts come from the last event with them.
 
     `end`: the last event of the protocol, as messages name it. Without `response.done`, it or `[DONE]` has to end the
-    stream. None: the protocol has no such event.
+    stream. None: the protocol has no such event. `question`: as for `read_mapped`.
     """
 
-    def __init__(self, mapping: ResponseMapping, end: str | None) -> None:
+    def __init__(self, mapping: ResponseMapping, end: str | None, question: str = "") -> None:
         self._mapping = mapping
+        self._question = question
         self._end = end
         self._left_out = ""
         self._is_finished = False
@@ -142,7 +143,7 @@ class MappedStream:
             left_out = f"; {self._left_out} is not text of the answer" if self._left_out else ""
             where = f"{self._mapping.answer} (response.answer)"
             raise ServiceError(f"no event of the stream has a value at {where}{left_out}")
-        return assemble_mapped("".join(self._parts), self._latest, self._mapping)
+        return assemble_mapped("".join(self._parts), self._latest, self._mapping, self._question)
 
     def _ends(self, value: Any) -> bool:
         if self._mapping.done:
@@ -193,8 +194,12 @@ def read_answer(value: Any, mapping: ResponseMapping) -> str | None:
     return "".join(found)
 
 
-def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMapping) -> AgentReply:
+def assemble_mapped(
+    answer: str, sources: Mapping[str, Any], mapping: ResponseMapping, question: str = ""
+) -> AgentReply:
     """Return a reply from its answer and, for each field of the mapping, the JSON value to read it from.
+
+    `question`: as for `read_mapped`.
 
     Raises:
         ServiceError: as in `read_mapped`.
@@ -204,7 +209,8 @@ def assemble_mapped(answer: str, sources: Mapping[str, Any], mapping: ResponseMa
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         message = f"{mapping.contexts} gives {len(contexts)} contexts and {mapping.context_ids} gives {len(ids)} ids"
         raise ServiceError(f"{message}; the numbers must be equal")
-    items = _find_tool_calls(sources["tool_calls"], mapping.tool_calls)
+    found = _find_tool_calls(sources["tool_calls"], mapping.tool_calls)
+    items = None if found is None else leave_out_earlier(found, question)
     tool_calls = None if items is None else read_tool_calls(items)
     steps = _read_steps(sources["steps"], mapping.steps) if mapping.steps else count_model_calls(items or ())
     usage = _report_usage(sources["usage"], mapping.usage)

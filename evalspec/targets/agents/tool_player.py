@@ -10,6 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from evalspec.base.errors import ServiceError
+from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.manifest.tool_schema import DeclaredTool, Tools
 from evalspec.inputs.user_code.calls import UserCode
 from evalspec.model import AgentReply, ToolCall
@@ -32,9 +33,16 @@ class ToolPlayer:
         return bool(self._code)
 
     async def answer(self, call: ToolCall) -> ToolCall:
-        """Return a call with its result, or with the error that the model reads."""
+        """Return a call with its result, or with the error that the model reads.
+
+        Raises:
+            ServiceError: nobody can know whether the arguments are valid, so there is nothing to tell the model.
+        """
         tool = self.tools.get(call.name)
-        error = "there is no such tool" if tool is None else tool.explain_invalid(call)
+        try:
+            error = "there is no such tool" if tool is None else tool.explain_invalid(call)
+        except CannotCheck as problem:
+            raise ServiceError(f"the arguments of {call.name} cannot be checked: {problem}") from problem
         if tool is None or error is not None:
             return replace(call, error=error)
         try:
@@ -49,7 +57,7 @@ class ToolPlayer:
         result = await code.call(partial(await code.load_aside(), **arguments))
         try:
             return json.loads(json.dumps(result, allow_nan=False))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise ServiceError(f"{tool.python} returned what is no JSON: {error}") from error
 
 

@@ -142,26 +142,26 @@ def build_request(sample: Sample, endpoint: ChatEndpoint) -> Any:
     return find_wire(endpoint).build_request(sample, endpoint)
 
 
-def read_reply(value: Any, endpoint: ChatEndpoint) -> AgentReply:
-    """Return the parts of a whole JSON reply.
+def read_reply(value: Any, endpoint: ChatEndpoint, question: str = "") -> AgentReply:
+    """Return the parts of a whole JSON reply. `question`: what was asked.
 
     Raises:
         ServiceError: the reply does not fit the protocol or the mapping, or has an error.
     """
     if endpoint.response is not None:
-        return read_mapped(value, endpoint.response)
+        return read_mapped(value, endpoint.response, question)
     return returned(find_wire(endpoint).read_reply(value), AgentReply)
 
 
-def open_stream(endpoint: ChatEndpoint) -> StreamReader:
-    """Return the reader of one streamed reply.
+def open_stream(endpoint: ChatEndpoint, question: str = "") -> StreamReader:
+    """Return the reader of one streamed reply. `question`: what was asked.
 
     Raises:
         ServiceError: the protocol has no streams.
     """
     wire = find_wire(endpoint)
     if endpoint.response is not None:
-        return MappedStream(endpoint.response, _MAPPED_ENDS.get(wire.name))
+        return MappedStream(endpoint.response, _MAPPED_ENDS.get(wire.name), question)
     if wire.open_stream is None:
         raise ServiceError(
             f"the reply is a stream, which protocol {wire.name} does not read; map chatEndpoint.response"
