@@ -99,10 +99,8 @@ def test_an_agent_in_python_gets_no_session(acting):
 def test_messages_name_the_key_and_the_form(acting):
     expect(acting, "end_state", max_steps="3", expected_state={"$.a": 1})
     acting.evaluation["environment"] = {"state": "http://127.0.0.1:9", "within": "5 sec"}
-    assert (
-        "environment.within: within is a time, and '5 sec' is none. write 5s, 500ms or a number of seconds"
-        in validate(acting, 2)
-    )
+    said = validate(acting, 2)
+    assert "environment.within: within is a time, and '5 sec' is none. write 5s, 500ms or a number of seconds" in said
     del acting.evaluation["environment"]["within"]
     acting.evaluation["tools"] = [{"nme": "book"}]
     said = validate(acting, 2)
@@ -111,10 +109,12 @@ def test_messages_name_the_key_and_the_form(acting):
 
 
 def test_a_refused_metric_is_not_reported_again_at_its_threshold(acting):
-    expect(acting, "end_state", expected_state={"$.a": 1})
-    acting.evaluation["thresholds"] = {"end_state": 1}
+    expect(acting, "end_state", "cost", {"name": "string_match", "turns": "min"}, expected_state={"$.a": 1})
+    acting.evaluation["thresholds"] = {"end_state": 1, "cost": 1, "string_match": 1}
     said = validate(acting, 2)
-    assert "end_state needs spec.evaluation.environment" in said and "no dataset computes" not in said
+    assert "metrics[0]: end_state needs spec.evaluation.environment" in said
+    assert "metrics[1]: cost needs the price" in said and "metrics[2].turns: 'min' is no value" in said
+    assert "thresholds" not in said
 
 
 def test_samples_that_have_only_checks_need_no_right_answer(acting):
@@ -127,3 +127,12 @@ def test_samples_that_have_only_checks_need_no_right_answer(acting):
     acting.evaluation["thresholds"] = {"checks_all": 0.5}
     assert "evalspec computes checks, checks_all" in validate(acting, 0)
     assert list(acting.evaluate("--json").document["datasets"][0]["metrics"]) == ["checks", "checks_all"]
+
+
+def test_a_caution_names_the_metric_that_few_samples_have(acting):
+    lines = [{"id": str(n), "input": f"{n}?", "expected": "ok"} for n in range(3)]
+    lines[0] |= {"expected_tools": []}
+    expect(acting, "string_match", "tool_calls_exact")
+    (acting.folder / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = "d: 1 independent sample of tool_calls_exact says little: see the intervals"
+    assert said in acting.evaluate("--json").document["notes"]

@@ -394,3 +394,20 @@ def test_checks_import_what_they_need_before_the_first_request(monkeypatch):
     context = BuildContext(None, Path(), None)
     sample_checks.build_check(Check("tool_calls_exact"), context)
     assert imported == ["scipy.optimize", "scipy.sparse.csgraph"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "within", "wider"),
+    [
+        ('```json\n{"a": 1}\n```', "answer", ", but with within: fence"),
+        ('Sure: {"a": 1}', "answer", ", but with within: text"),
+        ('Sure: {"a": 1}', "fence", ", but with within: text"),
+        ("Sure.", "answer", ""),
+        ("Sure.", "text", ""),
+    ],
+)
+def test_json_elsewhere_in_the_answer_is_pointed_out(answer, within, wider):
+    for name, parameters in (("valid_json", {}), ("json_schema", {"schema": {"type": "object"}})):
+        found = score(name, answer, within=within, **parameters)
+        assert found.value == 0 and f"{wider}; answered '" in found.reason
+        assert wider or "within" not in found.reason

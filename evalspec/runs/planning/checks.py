@@ -20,6 +20,7 @@ from evalspec.model import Need, Sample, StatedLimit
 from evalspec.runs.planning.copies import CopyFinder, set_unit
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, keep_samples, needs_of, start_draft
+from evalspec.runs.planning.expectations import find_undeclared, find_unread
 from evalspec.runs.planning.inputs import check_anchors, check_baseline, list_columns
 from evalspec.runs.planning.metrics import STANDARD, MetricFinder
 from evalspec.runs.planning.options import RunOptions
@@ -253,9 +254,9 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
 def _check_expectations(draft: Draft, dataset: PlannedDataset) -> None:
     """Warn about expectations that nothing can compare, and about calls that replies do not show."""
     expectations, file = dataset.survey.expectations, dataset.file
-    draft.warnings.extend(expectations.find_unread(dataset.computed, file, dataset.available))
+    draft.warnings.extend(find_unread(expectations, dataset.computed, file, dataset.available))
     if draft.tools is not None:
-        draft.warnings.extend(expectations.find_undeclared(list(draft.tools), file))
+        draft.warnings.extend(find_undeclared(expectations, list(draft.tools), file))
     endpoint = draft.loaded.manifest.spec.api.chat_endpoint
     wire, mapping = WIRES.find(endpoint.protocol or DEFAULT_WIRE), endpoint.response
     blind = [metric.name for metric in dataset.computed if metric.definition.reads_calls]

@@ -44,26 +44,27 @@ class Expectations(Struct):
             self.named.setdefault((key, name), sample)
         self.checks.update(check.name for check in _list_checks(sample))
 
-    def find_unread(self, metrics: Iterable[Metric], file: str, total: int) -> Iterator[Problem]:
-        """Yield a warning for each key that no metric reads. Metrics of the user may read anything."""
-        listed = list(metrics)
-        if any(metric.settings.get("entry") or METRICS.origin(metric.definition.name) for metric in listed):
-            return
-        checked = filter(None, map(METRICS.find, self.checks))
-        definitions = [*(metric.definition for metric in listed), *checked]
-        for key, count in self.counts.items():
-            reads, example = _READERS[key]
-            if not any(map(reads, definitions)):
-                have = pluralize(count, "has", "have")
-                message = f"{count} of {counted(total, 'sample')} {have} {key}, which no metric reads"
-                yield Problem(message, f"add {example} to the metrics", file, self.first[key].line, key)
 
-    def find_undeclared(self, tools: Sequence[str], file: str) -> Iterator[Problem]:
-        """Yield a warning for each name of a tool that the agent does not have."""
-        strange = [(key, name) for key, name in self.named if name not in tools]
-        for key, name in strange[:_NAMES_SHOWN]:
-            message = f"spec.evaluation.tools does not declare '{name}'"
-            yield Problem(message, near_miss(name, tools), file, self.named[key, name].line, key)
+def find_unread(expected: Expectations, metrics: Iterable[Metric], file: str, total: int) -> Iterator[Problem]:
+    """Yield a warning for each key that no metric reads. Metrics of the user may read anything."""
+    listed = list(metrics)
+    if any(metric.settings.get("entry") or METRICS.origin(metric.definition.name) for metric in listed):
+        return
+    definitions = [*(metric.definition for metric in listed), *filter(None, map(METRICS.find, expected.checks))]
+    for key, count in expected.counts.items():
+        reads, example = _READERS[key]
+        if not any(map(reads, definitions)):
+            have = pluralize(count, "has", "have")
+            message = f"{count} of {counted(total, 'sample')} {have} {key}, which no metric reads"
+            yield Problem(message, f"add {example} to the metrics", file, expected.first[key].line, key)
+
+
+def find_undeclared(expected: Expectations, tools: Sequence[str], file: str) -> Iterator[Problem]:
+    """Yield a warning for each name of a tool that the agent does not have."""
+    strange = [(key, name) for key, name in expected.named if name not in tools]
+    for key, name in strange[:_NAMES_SHOWN]:
+        message = f"spec.evaluation.tools does not declare '{name}'"
+        yield Problem(message, near_miss(name, tools), file, expected.named[key, name].line, key)
 
 
 def _list_names(sample: Sample) -> Iterator[tuple[str, str]]:

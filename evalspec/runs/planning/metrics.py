@@ -162,6 +162,7 @@ class MetricFinder(Struct):
         try:
             values = read_values(definition, spec, (entry.model_extra or {}) | narrowed)
         except ParameterError as error:
+            self.unusable.add(definition.name)
             message, fix = split_fix(str(error))
             self._add((*place, error.key), message, fix)
             return None

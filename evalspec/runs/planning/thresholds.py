@@ -244,7 +244,7 @@ class ThresholdFinder(Struct):
                 dataset.passes[name] = PlannedPasses(passes, place)
             return name in dataset.passes
         definition = METRICS.find(parse_metric_spec(name).base)
-        if definition is None or not definition.implicit:
+        if definition is None or not definition.implicit or name in self.finder.unusable:
             return False
         if definition.base is not None and definition.base not in dataset.metrics:
             return False

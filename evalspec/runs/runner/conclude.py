@@ -352,12 +352,17 @@ def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionO
 
 def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
     """Return a caution for every report format: results of so few samples are mostly luck."""
-    fewest = {d.name: min((s.units for s in d.metrics.values() if s.scored), default=FEW) for d in datasets}
-    return [
-        f"{name}: {counted(units, 'independent sample')} {pluralize(units, 'says', 'say')} little: see the intervals"
-        for name, units in fewest.items()
-        if units < FEW
-    ]
+    notes = []
+    for dataset in datasets:
+        scored = {name: summary.units for name, summary in dataset.metrics.items() if summary.scored}
+        units = min(scored.values(), default=FEW)
+        if units < FEW:
+            fewest = [name for name, number in scored.items() if number == units]
+            others = f" and {len(fewest) - 1} more" if len(fewest) > 1 else ""
+            of = f" of {fewest[0]}{others}" if len(fewest) < len(scored) else ""
+            said = f"{counted(units, 'independent sample')}{of} {pluralize(units, 'says', 'say')} little"
+            notes.append(f"{dataset.name}: {said}: see the intervals")
+    return notes
 
 
 def _copy_notes(datasets: Sequence[DatasetResult]) -> list[str]:

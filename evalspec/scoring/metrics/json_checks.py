@@ -4,6 +4,7 @@ JSON is read as RFC 8259 has it, in UTF-8: NaN, Infinity and duplicate keys are 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +27,7 @@ Within = Literal["answer", "fence", "text"]
 _WITHIN = Parameter("within", str, ("answer", "fence", "text"), "answer")
 _FENCE = "```"
 _SHOWN = 3
+_WIDER: Mapping[str, tuple[str, ...]] = {"answer": ("fence", "text"), "fence": ("text",), "text": ()}
 
 
 def _find_json(answer: str, within: str) -> list[Any]:
@@ -70,8 +72,17 @@ def _judge(exchange: Exchange, within: str, judge: Callable[[list[Any]], Score])
     except RecursionError:
         return Score.failed(f"the JSON is nested more than {MAX_DEPTH} levels deep", Cause.REPLY)
     except ValueError as error:
-        return Score.scored(0, f"no valid JSON: {error}; {exchange.answered}")
+        return Score.scored(0, f"no valid JSON: {error}{_suggest(exchange.response, within)}; {exchange.answered}")
     return judge(values)
+
+
+def _suggest(answer: str, within: str) -> str:
+    """Return which value of `within` would find JSON in an answer; empty if none would."""
+    for wider in _WIDER[within]:
+        with suppress(ValueError, RecursionError):
+            _find_json(answer, wider)
+            return f", but with within: {wider}"
+    return ""
 
 
 @metric(parameters=(_WITHIN,), is_binary=True, reads_at_most=LONG_TEXTS)
