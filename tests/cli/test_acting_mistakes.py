@@ -130,7 +130,7 @@ def test_samples_that_have_only_checks_need_no_right_answer(acting):
 
 
 def test_a_caution_names_the_metric_that_few_samples_have(acting):
-    lines = [{"id": str(n), "input": f"{n}?", "expected": "ok"} for n in range(3)]
+    lines: list[dict[str, object]] = [{"id": str(n), "input": f"{n}?", "expected": "ok"} for n in range(3)]
     lines[0] |= {"expected_tools": []}
     expect(acting, "string_match", "tool_calls_exact")
     (acting.folder / "d.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -264,7 +264,7 @@ def test_a_reset_that_ends_too_late_wipes_no_world_of_another_attempt(acting, de
 
 def test_a_world_that_is_down_is_no_agent_that_is_down(acting, desk):
     acting.evaluation["environment"] = {"state": f"http://127.0.0.1:{find_free_port()}/state"}
-    lines = [{"id": f"s{n}", "input": "Paris", "expected": ""} for n in range(3)]
+    lines: list[dict[str, object]] = [{"id": f"s{n}", "input": "Paris", "expected": ""} for n in range(3)]
     lines[0]["expected_state"] = BOOKED
     (acting.folder / "trips.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     outcome = acting.evaluate("--json", "-j", "1")

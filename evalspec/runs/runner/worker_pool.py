@@ -165,7 +165,7 @@ class WorkerPool(Generic[Job]):
             reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
         except ServiceError as error:
             cause = next((known for kind, known in _CAUSES.items() if isinstance(error, kind)), FailureCause.REPLY)
-            if cause is not FailureCause.ENVIRONMENT:  # a world that is down says nothing about the agent
+            if cause is FailureCause.REPLY:  # others say nothing about the agent
                 self._breaker.saw_failure(error)
             is_stopped = cause is FailureCause.STOPPED
             return Exchange(
