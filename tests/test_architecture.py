@@ -70,6 +70,7 @@ def place(module: Path) -> tuple[str, ...]:
     return module.relative_to(PACKAGE).with_suffix("").parts
 
 
+@cache
 def imported(module: Path) -> set[tuple[str, ...]]:
     """The places of the modules that a module imports, at its top or in a function."""
     names = set()

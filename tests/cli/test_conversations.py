@@ -242,6 +242,16 @@ def test_calls_of_earlier_turns_in_a_thread_stand_for_none_of_a_later_one(asked,
     assert scores_of(asked.evaluate("--json"))["tool_calls_exact"][0] == 0.5
 
 
+def test_an_answer_that_is_only_a_call_takes_the_conversation_out_of_the_mean_and_is_counted(asked, agent):
+    """The mean over the turns that it answered would let an agent leave out those that it fails."""
+    book = [{"name": "book", "arguments": {}}]
+    replies = [{"answer": "Done"}, {"answer": "", "calls": book}]
+    agent.reply = lambda _body: replies.pop(0)
+    write(asked, {"id": "twice", "turns": [{"user": text, "expected": "Done"} for text in ("Book.", "Once more.")]})
+    reason = "turn 2: the reply ends in tool calls, so there is no answer"
+    assert scores_of(asked.evaluate("--json"))["string_match"] == (None, reason)
+
+
 def test_a_turn_that_shows_no_calls_made_none_if_another_shows_some(asked, agent):
     """As in the whole conversation. Otherwise the agent could leave out the turns that it fails."""
     book = [{"name": "book", "arguments": {}}]

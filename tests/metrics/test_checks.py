@@ -85,6 +85,8 @@ def test_decimal_marks_and_groups(text, value):
         ("1.1", {"value": 1, "tolerance": 0.1}, 1),
         ("2 of 3", {"value": 2}, 0),
         ("many", {"value": 2}, 0),
+        ("The balance is -$5.", {"value": 5}, 0),
+        ("The balance is -$5.", {"value": -5}, 1),
         ("5²", {"value": 25}, 0),
         ("42", {"expected": ["41", "42 km"]}, 1),
         ("42", {"expected": ["40"], "tolerance": 1.5}, 0),

@@ -241,10 +241,14 @@ def applies(metric: Metric, turn: Exchange) -> bool:
 def combine_turns(metric: Metric, scores: Sequence[Score | None]) -> Score:
     """Return the score of a conversation: the mean over its turns, or the worst of them, as the metric says.
 
-    `scores`: of each turn; None: it says nothing of what is right. A turn that could not be scored fails the whole.
+    `scores`: of each turn; None: it says nothing of what is right. A turn that could not be scored fails the whole. If
+    a turn says what is right, and its reply cannot be compared with that, neither can the whole.
     """
     known = [(place, score) for place, score in enumerate(scores, 1) if score is not None]
+    compares = not metric.needs.isdisjoint({Need.EXPECTED, Need.EXPECTED_TOOLS, Need.CHECKS})
     odd = next(((p, s) for p, s in known if s.status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED)), None)
+    if odd is None and compares:
+        odd = next(((p, s) for p, s in known if s.value is None and s.cause is Cause.REPLY), None)
     values = {place: score.value for place, score in known if score.value is not None}
     if not known:
         return Score.not_applicable("no turn says what is right", Cause.DATASET)

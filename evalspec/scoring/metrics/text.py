@@ -56,6 +56,7 @@ _NUMBER = re.compile(
     rf"(?:{_MINUS})?(?:(?<!D)(?<!D[.,'])(?:{_GROUPED}|{_INDIAN}|{_DECIMAL}|{_SPACED})(?![.,']?D)"
     rf"|{_LEADING_POINT}|(?<!D)D+)(?:{_EXPONENT})?F*|F+"
 )
+_OWED = re.compile(rf"{_MINUS}\$")
 _WORD = re.compile(rf"[{_LETTER}D]+(?:_+[{_LETTER}D]+)*(?:(?<=n)'t(?![{_LETTER}D]))?")
 _NUMBER_WITH_UNIT = re.compile(rf"(D+)[{_LETTER}]+")
 _VERSION = re.compile(r"vD+")
@@ -83,13 +84,14 @@ def find_whole(text: str, expected: str) -> tuple[bool, Span | None]:
 def list_numbers(text: str) -> list[str]:
     """Return the numbers of a text as it spells them, case-folded and with ASCII digits.
 
-    Digits after a letter with case are part of a name, such as Q3, and a power such as the one of m² is no number.
+    Digits after a letter with case are part of a name, such as Q3, and a power such as the one of m² is no number. The
+    minus before a currency, as in -$5, is the number's.
     """
     plain = normalise(text)
     kinds = _kinds_of(plain)
     spans = [match.span() for match in _NUMBER.finditer(kinds)]
     return [
-        plain[start:end]
+        f"{'-' if start > 1 and _OWED.match(kinds, start - 2, start) else ''}{plain[start:end]}"
         for start, end in spans
         if ("D" in kinds[start:end] or any(0 < unicodedata.numeric(char, 0) < 1 for char in plain[start:end]))
         and not (start and kinds[start] == "D" and _LETTERS.match(kinds[start - 1]))
