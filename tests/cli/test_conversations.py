@@ -53,7 +53,7 @@ def wait_until(holds, seconds=30):
 
 def scores_of(outcome):
     (sample,) = outcome.document["datasets"][0]["samples"]
-    return {name: (score["value"], score["reason"]) for name, score in sample["scores"].items()}
+    return {name: (score.get("value"), score["reason"]) for name, score in sample["scores"].items()}
 
 
 def test_each_turn_is_asked_with_what_was_said_and_scored(asked, agent):
