@@ -247,7 +247,8 @@ def test_an_answer_that_is_only_a_call_takes_the_conversation_out_of_the_mean_an
     book = [{"name": "book", "arguments": {}}]
     replies = [{"answer": "Done"}, {"answer": "", "calls": book}]
     agent.reply = lambda _body: replies.pop(0)
-    write(asked, {"id": "twice", "turns": [{"user": text, "expected": "Done"} for text in ("Book.", "Once more.")]})
+    turns = [{"user": text, "expected": "Done", "expected_tools": []} for text in ("Book.", "Once more.")]
+    write(asked, {"id": "twice", "turns": turns})
     reason = "turn 2: the reply ends in tool calls, so there is no answer"
     assert scores_of(asked.evaluate("--json"))["string_match"] == (None, reason)
 
