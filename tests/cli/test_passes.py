@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,23 @@ def test_a_limit_on_pass_k_of_a_metric_is_a_metric_like_any(flaky):
     assert (limit["metric"], limit["status"], limit["value"]) == (metric, "PASS", pytest.approx(0.4))
     assert (summary["scored"], summary["bounds"], summary["intervalMethod"]) == (5, [0, 1], "bounded")
     assert summary["interval"][0] < 0.4 < summary["interval"][1]
+
+
+def test_the_example_of_the_reference_is_what_a_run_prints(flaky, agent):
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
+    shown = next(block for block in page.split("```") if "pass^4 of string_match" in block).removeprefix("text\n")
+    rights = [5] * 17 + [4, 3, 1]
+    left = dict(zip(map(str, range(20)), rights, strict=True))
+
+    def reply(body):
+        left[body["message"]] -= 1
+        return {"response": "Paris" if left[body["message"]] >= 0 else "Lyon"}
+
+    agent.reply = reply
+    flaky.evaluation["datasets"] = []
+    flaky.dataset("tasks", [{"id": f"s-{n}", "input": str(n)} for n in range(20)], metrics=["string_match"])
+    flaky.evaluation["thresholds"] = {"pass^4": {"min": 0.7, "of": "string_match"}}
+    assert shown in flaky.evaluate("--repeat", "5", "-j", "1").out
 
 
 def test_every_report_has_its_row(flaky):

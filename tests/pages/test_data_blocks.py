@@ -23,7 +23,7 @@ GOLDEN = {
     ("docs/reference/compare.md", "text", 1): "comparison/golden/comparison.txt",
     ("docs/reference/compare.md", "text", 2): "comparison/golden/candidates.txt",
     ("docs/reference/reports.md", "csv", 1): "reporters/golden/report.csv",
-    ("docs/reference/reports.md", "text", 4): "reporters/golden/report.md",
+    ("docs/reference/reports.md", "text", 5): "reporters/golden/report.md",
     ("docs/reference/reports.md", "xml", 1): "reporters/golden/report.junit.xml",
 }
 """Blocks that show a part of a golden file."""
