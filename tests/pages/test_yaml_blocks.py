@@ -31,7 +31,14 @@ EXTRA_FILES = {
     "goldens.json": '[{"input": "A refund?", "expected_output": "Yes.", "retrieval_context": ["Within 14 days."]}]',
 }
 """Besides the datasets of this repository, by the names that pages use."""
-KEYS = ("AGENT_TOKEN", "AZURE_OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENAI_API_KEY", "USER_MODEL_KEY")
+KEYS = (
+    "AGENT_TOKEN",
+    "AZURE_OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "GEMINI_API_KEY",
+    "OPENAI_API_KEY",
+    "USER_MODEL_KEY",
+)
 BLOCKS = [
     pytest.param(page, block.code, id=f"{name_page(page)}-{block.number}")
     for page in DOCUMENTS
