@@ -1,4 +1,4 @@
-"""CallPair the calls that an agent made with the expected ones.
+"""Pair the calls that an agent made with the expected ones.
 
 Expected calls follow each other. Made calls of one step have no order among themselves, and steps follow each other.
 """

@@ -91,11 +91,9 @@ class _Call:
                 if self._late is not None:
                     await asyncio.wait([self._late])
                 result = await self._call_function(function, names["session"])
-            return json.loads(json.dumps(result, allow_nan=False))
         except TimeoutError as error:
             raise ServiceError(f"the function took longer than {self._call.timeout_seconds:g} s") from error
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ServiceError(f"the function returned what is no JSON: {error}") from error
+        return self._code.as_json(result, "the function")
 
     async def _call_function(self, function: Callable[..., Any], session: str) -> Any:
         """Return what a function returns. A thread cannot be ended, so the world of all has to wait for its end.

@@ -143,7 +143,7 @@ def test_every_wire_of_models_tells_the_results(model, agent, protocol):
 
 @pytest.mark.parametrize("failure", [throttled(0), status(503), "drop"], ids=["429", "503", "dropped"])
 def test_a_tool_that_may_have_acted_is_not_called_again_by_a_retry(model, agent, failure):
-    """The model would begin anew and book the same flight twice."""
+    """The model would start over and book the same flight a second time."""
     acts = model.folder / "acts"
     code = f"with open({str(acts)!r}, 'a') as file:\n        file.write('x')"
     (model.folder / "desk.py").write_text(f"def add(a, b):\n    {code}\n    return a + b\n")

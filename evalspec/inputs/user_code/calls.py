@@ -4,6 +4,7 @@ Passages of LangChain and LlamaIndex are recognised by their attributes, so that
 """
 
 import inspect
+import json
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -86,6 +87,17 @@ class UserCode:
         """
         with self._own_failures():
             return function(*arguments)
+
+    def as_json(self, result: Any, who: str) -> Any:
+        """Return a copy of a result as JSON has it. `who`: the function, in the message.
+
+        Raises:
+            EvalspecError: `error`, if it is no JSON value.
+        """
+        try:
+            return json.loads(json.dumps(result, allow_nan=False))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._error(f"{who} returned what is no JSON: {error}") from error
 
     def _import(self) -> Any:
         module, _, name = self.target.partition(":")

@@ -23,7 +23,7 @@ _FIXES: Mapping[Need, str] = {
 _BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
 """Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
 _PROBLEMS_SHOWN = 100
-_HAS: dict[Need, Callable[[Sample | Turn], object]] = {
+HAS: dict[Need, Callable[[Sample | Turn], object]] = {
     Need.EXPECTED: lambda one: one.references,
     Need.CONTEXT: lambda one: isinstance(one, Sample) and one.retrieved_contexts is not None,
     Need.REFERENCE_CONTEXTS: lambda one: isinstance(one, Sample) and one.reference_contexts,
@@ -66,7 +66,7 @@ class Survey(Struct):
     copies: CopyFinder = field(default_factory=CopyFinder)
     found: set[str] = field(default_factory=set)
     count: int = 0
-    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in _HAS})
+    lacking: dict[Need, Lacking] = field(default_factory=lambda: {need: Lacking() for need in HAS})
     tags: set[str] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
     has_judgements: bool = False
@@ -81,7 +81,7 @@ class Survey(Struct):
             self.count += 1
             self.copies.add(sample)
             self.expectations.add(sample)
-            for need, has in _HAS.items():
+            for need, has in HAS.items():
                 if not (has(sample) or any(map(has, sample.turns))):
                     self.lacking[need].add(sample)
             if sample.qrels is not None:
@@ -232,7 +232,7 @@ class CheckWatch(Struct):
             except InvalidInput as error:
                 yield from (replace(problem, field=place) for problem in error.problems)
                 continue
-            lacking = [need for need in built.needs if need in _OF_LINES and not _HAS[need](sample)]
+            lacking = [need for need in built.needs if need in _OF_LINES and not HAS[need](sample)]
             for need in lacking:
                 yield Problem(f"missing or empty, needed by {built.name} of checks", "add it", field=need.value)
             if built.definition.explain_expected is not None:

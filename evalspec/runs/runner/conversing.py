@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
-from itertools import chain
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
@@ -15,7 +14,7 @@ from evalspec.base.errors import ServiceError
 from evalspec.base.patterns import CannotCheck, sharing_limit
 from evalspec.model import AgentReply, AgentTurn, ExpectedState, Message, Sample, World
 from evalspec.model.exchanges import join_turns
-from evalspec.scoring.metrics.end_state import compare_state, list_side_effects
+from evalspec.scoring.metrics.end_state import list_state_differences
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
@@ -134,8 +133,7 @@ def _is_settled(expected: ExpectedState, world: World, config: "EnvironmentConfi
     """Return whether to look no further: the state is the expected one, or it cannot be compared, as the score says."""
     try:
         with sharing_limit():
-            differences = chain(compare_state(expected, world.after), list_side_effects(expected, world, config))
-            return next(differences, None) is None
+            return next(list_state_differences(expected, world, config), None) is None
     except (CannotCheck, ServiceError):
         return True
 

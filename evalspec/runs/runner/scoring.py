@@ -12,6 +12,7 @@ from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Direction, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
+from evalspec.runs.planning.survey import HAS
 from evalspec.runs.runner.conversing import list_messages
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.scoring.judge.grading import CURRENT, GradedReply, Grading
@@ -20,6 +21,8 @@ from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.verdict.stats import compute_statistic
 
 _ROUNDING = 1e-9
+_OF_TURNS = frozenset({Need.EXPECTED, Need.EXPECTED_TOOLS, Need.CHECKS})
+"""What a turn of a script may say of the right reply to it."""
 
 
 async def score_exchange(
@@ -230,12 +233,7 @@ def is_of_turns(metric: Metric, exchange: Exchange) -> bool:
 
 def applies(metric: Metric, turn: Exchange) -> bool:
     """Return whether a turn says what is right, if the metric compares with that."""
-    lacks = {
-        Need.EXPECTED: not turn.sample.references,
-        Need.EXPECTED_TOOLS: turn.sample.expected_tools is None,
-        Need.CHECKS: not turn.sample.checks,
-    }
-    return not any(lacks.get(need) for need in metric.needs)
+    return all(HAS[need](turn.sample) for need in metric.needs & _OF_TURNS)
 
 
 def combine_turns(metric: Metric, scores: Sequence[Score | None]) -> Score:
@@ -245,9 +243,8 @@ def combine_turns(metric: Metric, scores: Sequence[Score | None]) -> Score:
     a turn says what is right, and its reply cannot be compared with that, neither can the whole.
     """
     known = [(place, score) for place, score in enumerate(scores, 1) if score is not None]
-    compares = not metric.needs.isdisjoint({Need.EXPECTED, Need.EXPECTED_TOOLS, Need.CHECKS})
     odd = next(((p, s) for p, s in known if s.status in (ScoreStatus.FAILED, ScoreStatus.SKIPPED)), None)
-    if odd is None and compares:
+    if odd is None and metric.needs & _OF_TURNS:
         odd = next(((p, s) for p, s in known if s.value is None and s.cause is Cause.REPLY), None)
     values = {place: score.value for place, score in known if score.value is not None}
     if not known:

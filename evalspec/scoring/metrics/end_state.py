@@ -29,13 +29,21 @@ def end_state(exchange: Exchange, context: BuildContext) -> Score:
     if world is None:
         return Score.not_applicable("nobody looked at the world after the attempt", Cause.REPLY)
     with sharing_limit():
-        found = [*compare_state(expected, world.after), *list_side_effects(expected, world, context.environment)]
+        found = list(list_state_differences(expected, world, context.environment))
     shown = [_describe(one) for one in found]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     return Score.scored(not found, "; ".join(shown[:_SHOWN]) + more or None, {"differences": shown})
 
 
-def compare_state(expected: ExpectedState, after: Any) -> Iterator[JsonDifference]:
+def list_state_differences(
+    expected: ExpectedState, world: World, environment: "EnvironmentConfig | None"
+) -> Iterator[JsonDifference]:
+    """Yield each place of the world that is not as expected, and then what changed although nobody named it."""
+    yield from _compare_state(expected, world.after)
+    yield from _list_side_effects(expected, world, environment)
+
+
+def _compare_state(expected: ExpectedState, after: Any) -> Iterator[JsonDifference]:
     """Yield each place of the world that is not as expected. A query with several matches gives a list of them."""
     for query, wanted in expected.values.items():
         values = select_values(query, after)
@@ -44,7 +52,7 @@ def compare_state(expected: ExpectedState, after: Any) -> Iterator[JsonDifferenc
             yield JsonDifference((query, *one.path), one.expected, one.actual)
 
 
-def list_side_effects(
+def _list_side_effects(
     expected: ExpectedState, world: World, environment: "EnvironmentConfig | None"
 ) -> Iterator[JsonDifference]:
     """Yield what changed although nobody named it, if nothing else may change."""

@@ -1,6 +1,7 @@
 """Operational metrics: latency, tokens, and errors."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from msgspec import structs
 
@@ -77,16 +78,17 @@ def _define_all() -> Iterator[MetricDefinition]:
 
 LATENCIES = tuple(_define_all())
 
+_COUNTS_FAILURES: dict[str, Any] = {
+    "direction": Direction.LOWER,
+    "implicit": True,
+    "scores_failures": True,
+    "is_of_whole": True,
+    "scores_answers": False,
+    "usual_limits": (None, 0.5),
+}
 
-@metric(
-    direction=Direction.LOWER,
-    implicit=True,
-    scores_failures=True,
-    is_of_whole=True,
-    scores_answers=False,
-    usual_limits=(None, 0.5),
-    is_binary=True,
-)
+
+@metric(**_COUNTS_FAILURES, is_binary=True)
 def error_rate(exchange: Exchange) -> Score:
     """Share of the samples without a usable reply.
 
@@ -99,14 +101,7 @@ def error_rate(exchange: Exchange) -> Score:
     return Score.scored(0.0) if exchange.reply else Score.scored(1.0, exchange.error)
 
 
-@metric(
-    direction=Direction.LOWER,
-    implicit=True,
-    scores_failures=True,
-    is_of_whole=True,
-    scores_answers=False,
-    usual_limits=(None, 0.5),
-)
+@metric(**_COUNTS_FAILURES)
 def retry_rate(exchange: Exchange) -> Score:
     """Share of the requests for a reply that failed and were sent again."""
     if exchange.retries is None:
@@ -114,14 +109,7 @@ def retry_rate(exchange: Exchange) -> Score:
     return Score.scored(exchange.retries / (exchange.retries + 1))
 
 
-@metric(
-    direction=Direction.LOWER,
-    implicit=True,
-    scores_failures=True,
-    scores_answers=False,
-    is_of_whole=True,
-    usual_limits=(None, 0.5),
-)
+@metric(**_COUNTS_FAILURES)
 def user_error_rate(exchange: Exchange) -> Score:
     """Share of the attempts that were void or failed because of the simulated user. Each beginning counts."""
     reply = exchange.reply

@@ -31,6 +31,7 @@ _COMPARES_CALLS: dict[str, Any] = {
     "reads_calls": True,
     "imports": ("scipy.optimize", "scipy.sparse.csgraph"),
 }
+_READS_ALL_CALLS: dict[str, Any] = {"scores_answers": False, "is_of_whole": True, "reads_calls": True}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
 _NOTHING_EXPECTED = Score.not_applicable("the sample expects no calls", Cause.DATASET)
 _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
@@ -176,7 +177,7 @@ def tool_argument_accuracy(exchange: Exchange) -> Score:
     return _compare(exchange, score)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)
+@metric(**_READS_ALL_CALLS, direction=Direction.LOWER, bounds=(0.0, None))
 def forbidden_tool_calls(exchange: Exchange) -> Score:
     """Number of calls of tools that the sample forbids."""
     forbidden = exchange.sample.forbidden_tools
@@ -189,7 +190,7 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
     return found
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, reads_calls=True)
+@metric(**_READS_ALL_CALLS, direction=Direction.LOWER, bounds=(0.0, None))
 def redundant_tool_calls(exchange: Exchange) -> Score:
     """Number of calls that repeat an earlier one, with the same arguments, that did not fail."""
     seen: set[tuple[str, str]] = set()
@@ -211,7 +212,7 @@ def _count(exchange: Exchange, flags: Sequence[bool], what: str) -> Score:
     return Score.scored(len(places), reason, {what: places})
 
 
-@metric(direction=Direction.LOWER, scores_answers=False, is_of_whole=True, reads_calls=True)
+@metric(**_READS_ALL_CALLS, direction=Direction.LOWER)
 def tool_error_rate(exchange: Exchange) -> Score:
     """Share of the calls with a result that failed."""
     made = _calls(exchange)
@@ -246,9 +247,7 @@ def steps_within_limit(exchange: Exchange) -> Score:
     return Score.scored(count.value <= most, None if count.value <= most else f"{count.value:g} steps of {most}")
 
 
-@metric(
-    is_binary=True, scores_answers=False, is_of_whole=True, reads_calls=True, reads_tools=True, imports=("jsonschema",)
-)
+@metric(**_READS_ALL_CALLS, is_binary=True, reads_tools=True, imports=("jsonschema",))
 def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the arguments of every call of a declared tool are valid by its schema."""
     made, declared = _calls(exchange), context.tools
@@ -264,14 +263,7 @@ def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     return Score.scored(not wrong, reason or None, {"invalid": {str(place): text for place, text in wrong.items()}})
 
 
-@metric(
-    direction=Direction.LOWER,
-    is_binary=True,
-    scores_answers=False,
-    is_of_whole=True,
-    reads_calls=True,
-    reads_tools=True,
-)
+@metric(**_READS_ALL_CALLS, direction=Direction.LOWER, is_binary=True, reads_tools=True)
 def tool_hallucination(exchange: Exchange, context: BuildContext) -> Score:
     """1 if the agent called a tool that does not exist."""
     made, declared = _calls(exchange), context.tools

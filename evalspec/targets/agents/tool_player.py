@@ -54,11 +54,7 @@ class ToolPlayer:
         if tool.name not in self._code:
             return None if tool.result is UNSET else tool.result
         code = self._code[tool.name]
-        result = await code.call(partial(await code.load_aside(), **arguments))
-        try:
-            return json.loads(json.dumps(result, allow_nan=False))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise ServiceError(f"{tool.python} returned what is no JSON: {error}") from error
+        return code.as_json(await code.call(partial(await code.load_aside(), **arguments)), code.target)
 
 
 def render_result(call: ToolCall) -> str:

@@ -21,7 +21,7 @@ from evalspec.targets.agents.response_events import (
     refuse_failed,
     refuse_failure,
 )
-from evalspec.targets.agents.tool_player import render_result, write_arguments
+from evalspec.targets.agents.tool_player import declare_function, render_result, write_arguments
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
 from evalspec.targets.http.completions import report_usage
 from evalspec.targets.http.error_body import as_text
@@ -164,8 +164,7 @@ class _ResponseEvents:
 
 
 def _declare_tool(tool: DeclaredTool) -> dict[str, Any]:
-    said = {"name": tool.name, "description": tool.description, "parameters": tool.parameters or {"type": "object"}}
-    return {"type": _FUNCTION.removesuffix(_CALL), "strict": False, **said}
+    return {"type": "function", "strict": False, **declare_function(tool)["function"]}
 
 
 def _add_results(request: dict[str, Any], reply: AgentReply, calls: Sequence[ToolCall]) -> dict[str, Any]:
