@@ -29,7 +29,7 @@ from evalspec.cli.terminal_size import detect_terminal
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.model import Direction
-from evalspec.model.exchanges import MILLION, SIMULATED_USER
+from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.model.forecasts import (
     DatasetForecast,
     Forecast,
@@ -38,6 +38,7 @@ from evalspec.model.forecasts import (
     MetricForecast,
     PartForecast,
 )
+from evalspec.model.usage import MILLION
 from evalspec.runs.planning.forecast_wording import round_estimate
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.store.run_store import STORE, RunStore

@@ -33,12 +33,8 @@ from evalspec.model.exchanges import (
     AgentReply,
     AgentTurn,
     Exchange,
-    JudgePrice,
-    JudgeUsage,
     SearchTrace,
-    Usage,
     World,
-    add_usage,
     is_cut_off,
     known_finish_reason,
 )
@@ -84,6 +80,7 @@ from evalspec.model.summaries import (
     list_unenforced,
 )
 from evalspec.model.tool_calls import ExpectedCall, ToolCall
+from evalspec.model.usage import JudgePrice, JudgeUsage, Usage, add_usage
 from evalspec.model.verdicts import (
     UNDECIDED,
     ComparedWith,

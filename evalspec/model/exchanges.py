@@ -1,22 +1,22 @@
 """Replies of agents, and the usage of agent and judge."""
 
 import json
-import operator
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from evalspec.base.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
+from evalspec.model.spans import Span
 from evalspec.model.tool_calls import ToolCall
+from evalspec.model.usage import Usage, add_up
 
 _DIGEST_LENGTH = 16
-MILLION = 1_000_000
 
 Timings = Annotated[
     Mapping[str, Number],
@@ -69,105 +69,6 @@ _FINISH_REASONS = _CUT_OFF.union(_COMPLETE, _CALLED_A_TOOL)
 """Finish reasons of OpenAI, Azure, Anthropic, Bedrock, Gemini, Mistral, Cohere and compatible servers."""
 
 
-class Usage(Record, frozen=True, omit_defaults=True):
-    """Tokens of one call, as counted by the service.
-
-    `cached_input_tokens`, `cache_write_input_tokens`: input tokens from its own prompt cache, and written to it.
-    """
-
-    input_tokens: int
-    output_tokens: int
-    cached_input_tokens: int = 0
-    cache_write_input_tokens: int = 0
-
-    @property
-    def total(self) -> int:
-        """The sum of input and output tokens."""
-        return self.input_tokens + self.output_tokens
-
-
-class JudgeUsage(Record, frozen=True):
-    """Usage of the judge."""
-
-    calls: Annotated[int, Meta(description="Number of answered requests.")] = 0
-    retries: Annotated[int, Meta(description="Number of repeated requests.")] = 0
-    input_tokens: Annotated[int, Meta(description="Tokens of the prompts, as the service counts them.")] = 0
-    output_tokens: Annotated[int, Meta(description="Tokens of the answers, as the service counts them.")] = 0
-    uncounted: Annotated[
-        int, Meta(description="Number of answers without a token count. The sums lack their tokens.")
-    ] = 0
-    cached: Annotated[
-        int, Meta(description="Number of results that were taken from the judge's cache, so nothing was asked.")
-    ] = 0
-    cached_input_tokens: Annotated[
-        int, Meta(description="Those of the input tokens that the service read from its own cache.")
-    ] = 0
-    requests: Annotated[int, Meta(description="Number of requests that were sent, with those that failed.")] = 0
-    reserved_input_tokens: Annotated[
-        int, Meta(description="At most so many further tokens of prompts, of requests without a token count.")
-    ] = 0
-    reserved_output_tokens: Annotated[
-        int, Meta(description="At most so many further tokens of answers, of requests without a token count.")
-    ] = 0
-    cache_write_input_tokens: Annotated[
-        int, Meta(description="Those of the input tokens that the service wrote to its own cache.")
-    ] = 0
-
-    @property
-    def most_tokens(self) -> int:
-        """The highest possible number of tokens, with those of requests without a token count."""
-        return self.input_tokens + self.output_tokens + self.reserved_input_tokens + self.reserved_output_tokens
-
-    def __add__(self, other: "JudgeUsage") -> "JudgeUsage":
-        return JudgeUsage(*map(operator.add, astuple(self), astuple(other)))
-
-    def __sub__(self, other: "JudgeUsage") -> "JudgeUsage":
-        return JudgeUsage(*map(operator.sub, astuple(self), astuple(other)))
-
-
-def add_usage(*parts: Mapping[str, JudgeUsage]) -> dict[str, JudgeUsage]:
-    """Return the sums of usages by metric."""
-    found: dict[str, JudgeUsage] = {}
-    for part in parts:
-        for metric, used in part.items():
-            found[metric] = found.get(metric, JudgeUsage()) + used
-    return found
-
-
-class JudgePrice(Record, frozen=True):
-    """What the judge costs, in a currency that the user knows."""
-
-    input: Annotated[Number, Meta(description="Price of a million input tokens.")]
-    output: Annotated[Number, Meta(description="Price of a million output tokens.")]
-    cached: Annotated[
-        Number | None, Meta(description="Price of a million input tokens from the service's cache; null: as `input`.")
-    ] = None
-    cache_write: Annotated[
-        Number | None,
-        Meta(description="Price of a million input tokens that the service writes to its cache; null: as `input`."),
-    ] = None
-
-    def compute_cost(self, usage: JudgeUsage) -> float | None:
-        """Return the cost of the tokens that were counted; None if an answer has no token count."""
-        if usage.uncounted:
-            return None
-        read, written = usage.cached_input_tokens, usage.cache_write_input_tokens
-        parts = (
-            (usage.input_tokens - read - written) * self.input,
-            read * (self.input if self.cached is None else self.cached),
-            written * (self.input if self.cache_write is None else self.cache_write),
-            usage.output_tokens * self.output,
-        )
-        return sum(parts) / MILLION
-
-    def compute_most(self, usage: JudgeUsage) -> float:
-        """Return the highest possible cost, with the tokens of requests without a token count."""
-        counted = self.compute_cost(replace(usage, uncounted=0)) or 0.0
-        input_price = max(self.input, self.cached or 0.0, self.cache_write or 0.0)
-        reserved = usage.reserved_input_tokens * input_price + usage.reserved_output_tokens * self.output
-        return counted + reserved / MILLION
-
-
 STAGES = ("embed", "retrieve", "rerank")
 """The stages of a retriever, in order. A retriever may report further stages of its own."""
 TOTAL = "total"
@@ -194,6 +95,16 @@ class World(Record, frozen=True):
     after: Any | UnsetType = UNSET
 
 
+class TracedRequest(Record, frozen=True, omit_defaults=True):
+    """The OpenTelemetry trace of a request. Ids are lowercase hex.
+
+    `answered`: the spans that evalspec named as parents when it sent what was answered, not the tries before.
+    """
+
+    trace_id: str
+    answered: tuple[str, ...] = ()
+
+
 class AgentReply(Record, frozen=True, omit_defaults=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
@@ -201,10 +112,11 @@ class AgentReply(Record, frozen=True, omit_defaults=True):
     `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
     reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a conversation; the other
     fields are about the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream, or
-    details of a retriever's query. Only retrievers set the others. `candidate_ids`: the documents before reranking,
-    None without reranking. `deep_ids`: a longer ranking, searched if a relevant document is missing. `unread_usage`:
-    the keys of a usage that is given, but has no token counts that evalspec can read. `ended`: how the simulated user
-    ended the conversation: `stopped` by itself, or after `max turns`.
+    details of a retriever's query. `candidate_ids`: the documents before reranking, None without reranking. `deep_ids`:
+    a longer ranking of a retriever, searched if a relevant document is missing. `unread_usage`: the keys of a usage
+    that is given, but has no token counts that evalspec can read. `ended`: how the simulated user ended the
+    conversation: `stopped` by itself, or after `max turns`. `traced`: the trace of the request. `prompt_contexts`: the
+    contexts that were in the prompt of the answer; None if that is not seen.
     """
 
     response: str
@@ -222,6 +134,8 @@ class AgentReply(Record, frozen=True, omit_defaults=True):
     world: World | None = None
     unread_usage: str | None = None
     ended: str | None = None
+    traced: TracedRequest | None = None
+    prompt_contexts: tuple[str, ...] | None = None
 
     def without_texts(self) -> "AgentReply":
         """Return the reply with measurements only. Its response is empty."""
@@ -234,6 +148,7 @@ class AgentReply(Record, frozen=True, omit_defaults=True):
             steps=self.steps,
             unread_usage=None if self.unread_usage is None else "its keys were not kept",
             ended=self.ended,
+            traced=self.traced,
         )
 
     @property
@@ -279,12 +194,6 @@ def join_replies(replies: Sequence[AgentReply]) -> AgentReply:
     )
 
 
-def add_up(parts: Sequence[Usage | None]) -> Usage | None:
-    """Return the sum of usages; None if one of them is unknown."""
-    known = [part for part in parts if part is not None]
-    return Usage(*map(sum, zip(*map(astuple, known), strict=True))) if known and len(known) == len(parts) else None
-
-
 def _add_known(parts: Sequence[Any]) -> Any:
     return None if None in parts else sum(parts)
 
@@ -315,7 +224,8 @@ class Exchange(Record, frozen=True):
     `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
     requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
     was asked; None if unknown. `cause`: of an error. `user_errors`: how often the attempt was void or
-    failed because of the simulated user.
+    failed because of the simulated user. `spans`: of the requests, if they were received. `untraced`: why the trace of the request lacks fields of the reply that it
+    should have, by field.
     """
 
     sample: Sample
@@ -327,6 +237,8 @@ class Exchange(Record, frozen=True):
     request_digest: str | None = None
     cause: FailureCause = FailureCause.REPLY
     user_errors: int = 0
+    untraced: Mapping[str, str] = {}
+    spans: tuple[Span, ...] = ()
 
     @property
     def response(self) -> str:
@@ -357,6 +269,19 @@ class Exchange(Record, frozen=True):
         if self.reply and self.reply.retrieved_contexts is not None:
             return self.reply.retrieved_contexts
         return self.sample.retrieved_contexts
+
+    @property
+    def prompt_contexts(self) -> tuple[str, ...] | None:
+        """The passages that the answer could rest on: those in the prompt, if that is seen, else all retrieved ones."""
+        seen = self.reply.prompt_contexts if self.reply else None
+        return self.retrieved_contexts if seen is None else seen
+
+    def lacks_traced(self, field: str) -> str | None:
+        """Return why a field of the reply is unknown that a trace should have given; None: it is known, or no trace is
+        expected to give it."""
+        is_known = getattr(self.reply, field, None) is not None
+        is_known |= field == "retrieved_contexts" and self.sample.retrieved_contexts is not None
+        return None if is_known else self.untraced.get(field)
 
     @property
     def ranking(self) -> tuple[str, ...] | None:

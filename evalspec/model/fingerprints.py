@@ -12,7 +12,8 @@ from msgspec import Meta, Struct
 
 from evalspec.model.base import Record
 from evalspec.model.corrections import Drift, JudgeDrift
-from evalspec.model.exchanges import SIMULATED_USER, JudgePrice, JudgeUsage
+from evalspec.model.exchanges import SIMULATED_USER
+from evalspec.model.usage import JudgePrice, JudgeUsage
 
 Digests = Mapping[str, str]
 

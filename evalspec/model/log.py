@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from evalspec.model.base import Record
 from evalspec.model.corrections import Controls, PeopleScores
-from evalspec.model.exchanges import AgentReply, Exchange, FailureCause, JudgeUsage, SearchTrace
+from evalspec.model.exchanges import AgentReply, Exchange, FailureCause, SearchTrace
 from evalspec.model.samples import Sample
 from evalspec.model.scores import Attempt, SampleStatus, Score
+from evalspec.model.spans import Span, SpanEvent, StepKind
+from evalspec.model.usage import JudgeUsage
 
 WITHHELD = "withheld (--no-content)"
 """Replaces a text that is not stored."""
@@ -168,6 +170,54 @@ class TurnRecord(StoredRecord, frozen=True, tag_field="kind", tag="turn"):
         return () if self.reply is None else (self.reply.tool_calls, self.reply.usage, self.reply.world)
 
 
+class SpansRecord(StoredRecord, frozen=True, tag_field="kind", tag="spans"):
+    """Spans of an attempt, as they arrived. Those of other traces than its reply names are of an earlier request.
+
+    `events`: log records, each with the trace and the span that it names.
+    """
+
+    dataset: str
+    id: str
+    attempt: int
+    spans: tuple[Span, ...] = ()
+    events: tuple[tuple[str, str, SpanEvent], ...] = ()
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        for span in self.spans:
+            yield span.attributes
+            yield from ((event.attributes, event.body) for event in span.events)
+        yield from ((event.attributes, event.body) for *_, event in self.events)
+
+
+class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):
+    """What the spans of an attempt say, once its traces are complete. The last record counts.
+
+    `found`: what each request shows, as a reply without an answer. `untraced`: why fields are unknown, by field.
+    `seen`: what the spans show at all. `contradicts`: fields of which the reply itself says something else, which
+    counts.
+    """
+
+    dataset: str
+    id: str
+    attempt: int
+    found: tuple[AgentReply, ...] = ()
+    untraced: Mapping[str, str] = {}
+    seen: tuple[StepKind, ...] = ()
+    contradicts: tuple[str, ...] = ()
+
+    @property
+    def doubtful(self) -> Iterable[Any]:
+        """See StoredRecord."""
+        return [reply.tool_calls for reply in self.found]
+
+    def without_texts(self, instead: str) -> "TraceRecord":
+        """Return the record with measurements only. `instead`: replaces the reasons."""
+        found = tuple(reply.without_texts() for reply in self.found)
+        return replace(self, found=found, untraced=dict.fromkeys(self.untraced, instead))
+
+
 class TextRecord(StoredRecord, frozen=True, tag_field="kind", tag="text"):
     """A text that a retriever returned. It is in the log once, before the replies that contain it."""
 
@@ -208,7 +258,16 @@ class ControlsRecord(StoredRecord, frozen=True, tag_field="kind", tag="controls"
 
 
 LogRecord = (
-    ReplyRecord | TurnRecord | ScoresRecord | TextRecord | ErasedRecord | ReportRecord | PeopleRecord | ControlsRecord
+    ReplyRecord
+    | TurnRecord
+    | ScoresRecord
+    | SpansRecord
+    | TraceRecord
+    | TextRecord
+    | ErasedRecord
+    | ReportRecord
+    | PeopleRecord
+    | ControlsRecord
 )
 LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
@@ -261,6 +320,12 @@ NEVER_HIDDEN = frozenset(
         "metric",
         "run",
         "left_out",
+        "trace_id",
+        "span_id",
+        "parent_id",
+        "traced",
+        "seen",
+        "contradicts",
     }
 )
 """Fields that identify a record, or that evalspec counts. They are never redacted: a variable whose value is an

@@ -13,10 +13,10 @@ from evalspec.model.base import Number, Record
 from evalspec.model.corrections import Controls
 from evalspec.model.curation import Curation
 from evalspec.model.diagnosis import Diagnosis
-from evalspec.model.exchanges import JudgeUsage
 from evalspec.model.fingerprints import Fingerprint, RetrieverMode
 from evalspec.model.scores import Cause, SampleResult, SampleStatus
 from evalspec.model.summaries import RepeatSummary, SliceResult, StatedLimit, Summaries, Summary, Threshold
+from evalspec.model.usage import JudgeUsage
 from evalspec.model.verdicts import MeasurementChange, RegressionOutcome, VerdictStatus
 
 MAX_REPEATS = 10_000

@@ -23,15 +23,16 @@ class ScoreStatus(StrEnum):
 class Cause(StrEnum):
     """Why a score has no value.
 
-    ENVIRONMENT: the world that the agent acts on. USER: the simulated one. STOPPED: the run asked the judge no further,
-    because of a limit or of --fail-fast. OTHER is the rest: a scorer that returned None, the rules of `compat`, an
-    error of evalspec.
+    ENVIRONMENT: the world that the agent acts on. USER: the simulated one. TRACES: the spans of the agent. STOPPED: the
+    run asked the judge no further, because of a limit or of --fail-fast. OTHER is the rest: a scorer that returned
+    None, the rules of `compat`, an error of evalspec.
     """
 
     DATASET = "dataset"
     REPLY = "reply"
     ENVIRONMENT = "environment"
     USER = "user"
+    TRACES = "traces"
     JUDGE = "judge"
     STOPPED = "stopped"
     OTHER = "other"

@@ -5,8 +5,8 @@ from enum import StrEnum
 from typing import Any
 
 from evalspec.model.base import Number, Record
-from evalspec.model.exchanges import Usage
 from evalspec.model.tool_calls import ToolCall
+from evalspec.model.usage import Usage
 
 
 class SpanEvent(Record, frozen=True, omit_defaults=True):

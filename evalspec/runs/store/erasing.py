@@ -23,7 +23,9 @@ from evalspec.model.log import (
     ReplyRecord,
     ReportRecord,
     ScoresRecord,
+    SpansRecord,
     TextRecord,
+    TraceRecord,
     TurnRecord,
 )
 from evalspec.runs.store.batch_log import BATCH_LOG_NAME, erase_batch_replies
@@ -46,6 +48,7 @@ from evalspec.runs.store.run_log import (
 from evalspec.runs.store.stored_run import StoredRun, open_run
 
 _KNOWN = {INPUTS_NAME, LOG_NAME, REPORT_NAME, BASELINE_NAME, DESCRIPTION_NAME, LOCK_NAME, AGENT_LOG_NAME, MARK_NAME}
+_OF_A_SAMPLE = ReplyRecord | TurnRecord | SpansRecord | TraceRecord | ScoresRecord
 _SAMPLES_SHOWN = 3
 _AGENT_LOG = f"{NO_LONGER_KEPT}: the output of the agent could quote erased texts\n".encode()
 
@@ -83,7 +86,7 @@ def find_samples(stored: StoredRun, wanted: Wanted) -> set[Key]:
         if key not in found and (wanted.is_wanted(one) or wanted.asks(line.text)):
             found.add(key)
     for line, record in _read(stored):
-        if isinstance(record, ReplyRecord | TurnRecord | ScoresRecord) and (record.dataset, record.id) not in found:
+        if isinstance(record, _OF_A_SAMPLE) and (record.dataset, record.id) not in found:
             found |= {(record.dataset, record.id)} if wanted.asks(line.text) else set()
     return found
 
@@ -138,10 +141,10 @@ def _erase_log(stored: StoredRun, samples: Collection[Key], quotes: Callable[[by
         for digest in record.retrieved_texts or ()
     }
     for line, record in _read(stored):
-        if isinstance(record, ReplyRecord | ScoresRecord):
+        if isinstance(record, ReplyRecord | ScoresRecord | TraceRecord):
             is_erased = (record.dataset, record.id) in samples
             yield encode_record(_erase(record), 1) if is_erased else line.text
-        elif isinstance(record, TurnRecord):
+        elif isinstance(record, TurnRecord | SpansRecord):
             yield from [] if (record.dataset, record.id) in samples else [line.text]
         elif isinstance(record, TextRecord):
             yield from [line.text] if record.digest in needed else []
@@ -152,10 +155,10 @@ def _erase_log(stored: StoredRun, samples: Collection[Key], quotes: Callable[[by
         yield encode_record(ErasedRecord(dataset, name), 1)
 
 
-def _erase(record: ReplyRecord | ScoresRecord) -> ReplyRecord | ScoresRecord:
+def _erase(record: ReplyRecord | ScoresRecord | TraceRecord) -> ReplyRecord | ScoresRecord | TraceRecord:
     """Return a record with measurements only. The reason of every score says why."""
     bare = record.without_texts(NO_LONGER_KEPT)
-    if isinstance(bare, ReplyRecord):
+    if isinstance(bare, ReplyRecord | TraceRecord):
         return bare
     return replace(bare, scores={name: replace(one, reason=NO_LONGER_KEPT) for name, one in bare.scores.items()})
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
+from evalspec.inputs.traces.joining import add_trace
 from evalspec.model import (
     AgentTurn,
     Attempt,
@@ -34,7 +35,9 @@ from evalspec.model.log import (
     ReplyRecord,
     ReportRecord,
     ScoresRecord,
+    SpansRecord,
     TextRecord,
+    TraceRecord,
     TurnRecord,
     change_texts,
 )
@@ -62,7 +65,7 @@ class AttemptKey(NamedTuple):
 class StoredAttempt(Struct):
     """One attempt of the log, without texts.
 
-    `places`: byte offsets of its reply and its scores in the log. `attempt`: as in a Run, without scores. `has_trace`:
+    `places`: byte offsets in the log: of its reply, then of its spans, what these say, and its scores. `attempt`: as in a Run, without scores. `has_trace`:
     whether the reply is of a retriever or a stream. `hidden`: references whose values are redacted in the reply.
     """
 
@@ -99,6 +102,7 @@ class LogIndex(Struct):
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
     `milliseconds`: in which the run was worked on, up to the last scores. `people`: what people say about the scores.
+    `spans`: byte offsets of the spans of an attempt. `traces`: what they say, without texts.
     `controls`: what the judge makes of control cases. `conversations`: those that are under way. `superseded`: turns of
     attempts that began again.
     """
@@ -118,6 +122,8 @@ class LogIndex(Struct):
     controls: tuple[Controls, ...] = ()
     conversations: dict[AttemptKey, OpenConversation] = field(default_factory=dict)
     superseded: list[AgentTurn] = field(default_factory=list)
+    spans: dict[AttemptKey, list[int]] = field(default_factory=dict)
+    traces: dict[AttemptKey, TraceRecord] = field(default_factory=dict)
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
         """Return the attempts with a reply in which the value of a reference is redacted."""
@@ -129,7 +135,17 @@ class LogIndex(Struct):
         Raises:
             StoreError: The log can no longer be read.
         """
-        return next(self.read_at([found_attempt.places[0]], sample)).exchange
+        return next(self.read_at(found_attempt.places, sample)).exchange
+
+    def read_spans(self, key: AttemptKey) -> Iterator[SpansRecord]:
+        """Yield the spans of an attempt, also of one without a reply.
+
+        Raises:
+            StoreError: The log can no longer be read.
+        """
+        with store_errors(self.path), self.path.open("rb") as log:
+            for place in self.spans.get(key, ()):
+                yield self._read_record(log, place, SpansRecord)
 
     def read_exchanges(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[StoredExchange]:
         """Return all attempts of the samples (dataset, sample), in the order of the samples, with texts and evidence.
@@ -157,18 +173,28 @@ class LogIndex(Struct):
             sample = change_texts(sample, self.restore)
         with store_errors(self.path), self.path.open("rb") as log:
             record = self._read_record(log, places[0], ReplyRecord)
-            scored = [self._read_record(log, place, ScoresRecord) for place in places[1:]]
+            others = [self._read_record(log, place, LOG_RECORD) for place in places[1:]]
             if record.reply and record.retrieved_texts is not None:
                 found = [self._read_record(log, self.texts[one].place, TextRecord) for one in record.retrieved_texts]
                 contexts = tuple(one.text for one in found)
                 record = replace(record, reply=replace(record.reply, retrieved_contexts=contexts))
-        scores = {metric: score for one in scored for metric, score in one.scores.items()}
-        yield StoredExchange(record.dataset, record.attempt, record.to_exchange(sample), scores)
+        scores = {name: score for one in others if isinstance(one, ScoresRecord) for name, score in one.scores.items()}
+        exchange = add_trace(record.to_exchange(sample), others)
+        yield StoredExchange(record.dataset, record.attempt, exchange, scores)
 
     def _read_record(self, log: BinaryIO, place: int, kind: type[_Kind]) -> _Kind:
         return change_texts(decode_at(self.path, log, place, kind), self.restore)
 
 
+class _SpansKey(Record, frozen=True):
+    """The attempt of a SpansRecord, whose spans stay on disk."""
+
+    dataset: str
+    id: str
+    attempt: int
+
+
+_SPANS_HEAD = b'{"kind":"spans"'
 _REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"report"')
 
 
@@ -201,6 +227,9 @@ def _read(index: LogIndex, head: re.Pattern[bytes] | None = None) -> LogIndex:
             index.damage.append(line.damage)
         if line.is_intact and (head is None or head.match(line.text)):
             place = f"{path}:{line.at}"
+            if line.text.startswith(_SPANS_HEAD):
+                _add_spans(index, decode_line(line.text, _SpansKey, place), line)
+                continue
             record = decode_line(line.text, LOG_RECORD, place)
             try:
                 _add(index, record, line)
@@ -219,6 +248,8 @@ def _add(index: LogIndex, record: LogRecord, line: LogLine) -> None:
             _add_scores(index, record, line)
         case TurnRecord():
             _add_turn(index, record)
+        case TraceRecord():
+            _add_trace(index, record, line)
         case TextRecord():
             index.texts[record.digest] = StoredText(line.place, list_references(line.text))
         case ReportRecord():
@@ -244,7 +275,24 @@ def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:
         index.superseded += left.turns
     has_trace = record.reply is not None and record.reply.trace is not None
     attempt, hidden = record.to_attempt({}), _find_hidden(index, record, line)
-    index.attempts[key] = StoredAttempt([line.place], attempt, has_trace, hidden)
+    index.attempts[key] = StoredAttempt([line.place, *index.spans.get(key, ())], attempt, has_trace, hidden)
+    index.traces.pop(key, None)
+
+
+def _add_spans(index: LogIndex, record: _SpansKey, line: LogLine) -> None:
+    """Add the place of spans. Those that arrive after the reply belong to it too; reading leaves out other traces."""
+    key = AttemptKey(intern(record.dataset), record.id, record.attempt)
+    index.spans.setdefault(key, []).append(line.place)
+    if key in index.attempts:
+        index.attempts[key].places.append(line.place)
+
+
+def _add_trace(index: LogIndex, record: TraceRecord, line: LogLine) -> None:
+    key = AttemptKey(intern(record.dataset), record.id, record.attempt)
+    if key in index.attempts:
+        index.attempts[key].places.append(line.place)
+        index.attempts[key].hidden |= list_references(line.text)
+    index.traces[key] = record.without_texts("")
 
 
 def _add_turn(index: LogIndex, record: TurnRecord) -> None:

@@ -27,8 +27,10 @@ from evalspec.model.log import (
     ReplyRecord,
     ReportRecord,
     ScoresRecord,
+    SpansRecord,
     StoredRecord,
     TextRecord,
+    TraceRecord,
     TurnRecord,
     change_texts,
 )
@@ -153,7 +155,7 @@ class RunLog:
         """
         write_atomically(self.place / BASELINE_NAME, [content])
 
-    def append(self, record: ReplyRecord | ScoresRecord) -> None:
+    def append(self, record: ReplyRecord | ScoresRecord | TraceRecord) -> None:
         """Append one record.
 
         The record survives a kill immediately, and a power failure about a second later.
@@ -168,8 +170,8 @@ class RunLog:
         else:
             self._write(self._encode(kept, self._number + 1))
 
-    def append_turn(self, record: TurnRecord) -> None:
-        """Append a turn of a conversation, as `append` does. Without texts it could not be resumed."""
+    def append_turn(self, record: TurnRecord | SpansRecord) -> None:
+        """Append a turn of a conversation, or spans, as `append` does. Without texts they are not stored."""
         if self._texts:
             self._write(self._encode(record, self._number + 1))
 

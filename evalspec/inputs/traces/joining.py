@@ -1,0 +1,301 @@
+"""What the trace of a request says about its reply, and what is unknown because the trace does not say it."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from evalspec.base.plural import name_some
+from evalspec.inputs.traces.steps import read_steps
+from evalspec.model import AgentReply, AgentTurn, Exchange, SearchTrace
+from evalspec.model.exchanges import join_turns
+from evalspec.model.log import LogRecord, SpansRecord, TraceRecord
+from evalspec.model.spans import Span, StepKind, TraceStep
+from evalspec.model.tool_calls import ToolCall
+from evalspec.model.usage import add_up
+
+LAST, UNION = "last", "union"
+"""How to choose among several retrievals of a request; any other word is the name of one."""
+
+_OF_RETRIEVAL = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids")
+FIELDS_OF: Mapping[StepKind, tuple[str, ...]] = {
+    StepKind.RETRIEVAL: _OF_RETRIEVAL,
+    StepKind.TOOL: ("tool_calls",),
+    StepKind.MODEL: ("steps", "usage"),
+}
+"""The fields of a reply that the steps of a kind give."""
+_ALL_FIELDS = tuple(name for names in FIELDS_OF.values() for name in names)
+_INSTRUMENTED = {StepKind.RETRIEVAL: "retriever", StepKind.TOOL: "tools", StepKind.MODEL: "model"}
+_COMPARED = ("retrieved_context_ids", "tool_calls", "usage")
+_WORDS = re.compile(r"\w+")
+_SHINGLE, _SHARE_IN_PROMPT = 8, 0.9
+
+NEVER_COMPLETED = "the run ended before the trace of this attempt was complete; run it again"
+
+
+class TraceFacts(Struct):
+    """What the trace of one request says. `reply`: a reply without an answer. `untraced`: why fields are unknown.
+
+    `seen`: the kinds of steps in it.
+    """
+
+    reply: AgentReply
+    untraced: dict[str, str] = field(default_factory=dict)
+    seen: frozenset[StepKind] = frozenset()
+
+
+def read_facts(spans: Sequence[Span], answered: Collection[str], response: str, choice: str | None) -> TraceFacts:
+    """Return what the spans of a request say.
+
+    `answered`: the parents of the answered try, whose steps count; tokens count for all tries. `response`: the answer.
+    `choice`: among several retrievals: `last`, `union`, the name of one, or None if there must be one.
+    """
+    everything = read_steps(spans)
+    steps = _list_below(everything, spans, answered)
+    models = _without_inner(steps, StepKind.MODEL, outer=False)
+    found = TraceFacts(AgentReply(""), seen=frozenset(step.kind for step in steps))
+    _add_retrieval(found, steps, choice)
+    _add_prompt(found, models, response)
+    calls = [step.call for step in _without_inner(steps, StepKind.TOOL) if step.call is not None]
+    usages = [step.usage for step in _without_inner(everything, StepKind.MODEL, outer=False)]
+    known = {"tool_calls": tuple(_number(calls)) or None, "usage": add_up(usages), "steps": len(models) or None}
+    if usages and known["usage"] is None:
+        found.untraced["usage"] = "a span of a model call has no token counts"
+    found.reply = replace(found.reply, **known)
+    return found
+
+
+def mark_incomplete(reason: str) -> TraceFacts:
+    """Return what a trace says that is not complete: nothing."""
+    return TraceFacts(AgentReply(""), dict.fromkeys(_ALL_FIELDS, reason))
+
+
+def settle_absent(facts: TraceFacts, seen: Collection[StepKind]) -> TraceFacts:
+    """Return the facts with what it means that steps of a kind are absent.
+
+    `seen`: the kinds in any trace of the run. If others have them, the agent did nothing of the kind; if none has, the
+    kind is not instrumented.
+    """
+    reply, untraced = facts.reply, dict(facts.untraced)
+    for kind, names in FIELDS_OF.items():
+        absent = [name for name in names if getattr(reply, name) is None and name not in untraced]
+        if kind in facts.seen or not absent:
+            continue
+        if kind in seen:
+            reply = replace(reply, **{name: 0 if name == "steps" else () for name in absent if name not in _OPEN})
+        else:
+            reason = f"no trace of the run has a span of a {kind}: is the {_INSTRUMENTED[kind]} instrumented?"
+            untraced |= dict.fromkeys(absent, reason)
+    return TraceFacts(reply, untraced, facts.seen)
+
+
+_OPEN = ("candidate_ids", "usage")
+"""What has no empty value."""
+
+
+def describe_trace(key: tuple[str, str, int], exchange: Exchange, facts: Sequence[TraceFacts]) -> TraceRecord:
+    """Return the record of what the traces of an attempt say. `facts`: of each of its requests."""
+    numbered = enumerate(facts, 1)
+    untraced = {
+        name: reason if len(facts) == 1 else f"turn {number}: {reason}"
+        for number, one in reversed(list(numbered))
+        for name, reason in one.untraced.items()
+    }
+    pairs = list(zip(list_traced(exchange.reply), facts, strict=True))
+    contradicts = [name for name in _COMPARED if any(_differ(name, reply, one.reply) for reply, one in pairs)]
+    seen = sorted({kind for one in facts for kind in one.seen})
+    return TraceRecord(*key, tuple(one.reply for one in facts), untraced, tuple(seen), tuple(contradicts))
+
+
+def add_trace(exchange: Exchange, records: Iterable[LogRecord]) -> Exchange:
+    """Return an exchange with what its traces say, and their spans. What the reply itself says wins.
+
+    `records`: what is stored of the attempt. Without a TraceRecord, its traces were never complete.
+    """
+    reply, found = exchange.reply, list(records)
+    traced = list_traced(reply)
+    if reply is None or not traced:
+        return exchange
+    own = {part.traced.trace_id for part in traced if part.traced is not None}
+    spans = tuple(span for one in found if isinstance(one, SpansRecord) for span in one.spans if span.trace_id in own)
+    record = next((one for one in reversed(found) if isinstance(one, TraceRecord)), None)
+    if record is None or len(record.found) != len(traced):
+        return replace(exchange, untraced=dict.fromkeys(_ALL_FIELDS, NEVER_COMPLETED), spans=spans)
+    rest = iter(record.found)
+    parts = [_merge(part, next(rest)) if part.traced else part for part in _list_parts(reply)]
+    if reply.turns:
+        turns = [AgentTurn(turn.user, part) for turn, part in zip(reply.turns, parts, strict=True)]
+        whole = join_turns(turns)
+        parts = [_merge(replace(reply, turns=whole.turns), whole)]
+    return replace(exchange, reply=parts[0], untraced=record.untraced, spans=spans)
+
+
+def _list_parts(reply: AgentReply) -> list[AgentReply]:
+    return [turn.reply for turn in reply.turns] or [reply]
+
+
+def list_traced(reply: AgentReply | None) -> list[AgentReply]:
+    """Return the replies to the requests that have a trace: those of the turns, or the reply itself."""
+    return [] if reply is None else [part for part in _list_parts(reply) if part.traced is not None]
+
+
+def _merge(reply: AgentReply, found: AgentReply) -> AgentReply:
+    names = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "tool_calls", "usage", "steps")
+    added: dict[str, Any] = {name: getattr(found, name) for name in names if getattr(reply, name) is None}
+    if "retrieved_contexts" in added:
+        added["prompt_contexts"] = found.prompt_contexts
+    if found.trace is not None:
+        own = reply.trace or SearchTrace()
+        added["trace"] = replace(own, timings_ms={**found.trace.timings_ms, **own.timings_ms})
+    return replace(reply, **added)
+
+
+def _differ(name: str, reply: AgentReply, found: AgentReply) -> bool:
+    stated, seen = getattr(reply, name), getattr(found, name)
+    if stated is None or seen is None:
+        return False
+    if name == "tool_calls":
+        stated, seen = sorted(call.name for call in stated), sorted(call.name for call in seen)
+    return bool(stated != seen)
+
+
+def _list_below(steps: Sequence[TraceStep], spans: Sequence[Span], answered: Collection[str]) -> list[TraceStep]:
+    """Return the steps of the answered try: those below a parent that it named."""
+    parents = {span.span_id: span.parent_id for span in spans}
+    below: dict[str | None, bool] = {None: False, **dict.fromkeys(answered, True)}
+    for start in parents:
+        path: list[str] = []
+        at: str | None = start
+        while at not in below:
+            below[at] = False  # until it is known, so that a circle of parents ends
+            path.append(str(at))
+            at = parents.get(str(at))
+        below |= dict.fromkeys(path, below[at])
+    return [step for step in steps if below[step.span_id]]
+
+
+def _without_inner(steps: Sequence[TraceStep], kind: StepKind, *, outer: bool = True) -> list[TraceStep]:
+    """Return the steps of a kind, one for each that two instrumentations describe, one inside the other.
+
+    `outer`: keep the outer one, else the inner one.
+    """
+    by_id = {step.span_id: step for step in steps}
+    inner: set[str] = set()
+    enclosing: set[str] = set()
+    for step in steps:
+        parent, passed = step.parent_id, {step.span_id}
+        while step.kind is kind and parent in by_id and parent not in passed:
+            passed.add(parent)
+            if by_id[parent].kind is kind:
+                inner.add(step.span_id)
+                enclosing.add(parent)
+                break
+            parent = by_id[parent].parent_id
+    dropped = inner if outer else enclosing
+    return [step for step in steps if step.kind is kind and step.span_id not in dropped]
+
+
+def _number(calls: Sequence[ToolCall]) -> list[ToolCall]:
+    """Return calls with their steps counted from 0, without gaps."""
+    numbers = {step: place for place, step in enumerate(sorted({call.step for call in calls}))}
+    return [replace(call, step=numbers[call.step]) for call in calls]
+
+
+def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], choice: str | None) -> None:
+    retrievals = _without_inner(steps, StepKind.RETRIEVAL)
+    rerankers = _without_inner(steps, StepKind.RERANK)
+    timed = {"embed": _without_inner(steps, StepKind.EMBEDDING), "retrieve": retrievals, "rerank": rerankers}
+    timings = {stage: sum(step.duration_ms for step in some) for stage, some in timed.items() if some}
+    found.reply = replace(found.reply, trace=SearchTrace(timings) if timings else None)
+    if rerankers:
+        found.seen |= {StepKind.RETRIEVAL}
+    try:
+        chosen = _choose(retrievals, rerankers, choice)
+    except ValueError as error:
+        found.untraced |= dict.fromkeys(_OF_RETRIEVAL, str(error))
+        return
+    if chosen:
+        _add_documents(found, chosen)
+    if len(chosen) == 1 and chosen[0].kind is StepKind.RERANK:
+        before = [step for step in retrievals if step.start_ms <= chosen[0].start_ms]
+        candidates = [document.id for document in (before[-1].documents or ())] if before else []
+        if candidates and None not in candidates:
+            found.reply = replace(found.reply, candidate_ids=tuple(map(str, candidates)))
+
+
+def _choose(
+    retrievals: Sequence[TraceStep], rerankers: Sequence[TraceStep], choice: str | None
+) -> Sequence[TraceStep]:
+    """Return the steps whose documents count.
+
+    Raises:
+        ValueError: nothing says which of several.
+    """
+    every = sorted((*retrievals, *rerankers), key=lambda step: step.start_ms + step.duration_ms)
+    if choice == UNION:
+        return retrievals
+    if choice == LAST:
+        return every[-1:]
+    names = list(dict.fromkeys(step.name for step in every))
+    if choice is not None:
+        chosen = [step for step in every if step.name == choice]
+        if every and not chosen:
+            raise ValueError(f"no retrieval of the trace is named '{choice}'; it has {name_some(names)}")
+        return chosen[-1:]
+    if rerankers or len(retrievals) <= 1:
+        return rerankers[-1:] or retrievals
+    named = f"{len(retrievals)} retrievals: {name_some([step.name for step in retrievals])}"
+    raise ValueError(f"the trace has {named}; set spec.api.traces.retrieval to last, union or the name of one")
+
+
+def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep]) -> None:
+    """Add the ids and the texts of the retrieved documents, each document once."""
+    hidden = next((step.hidden for step in chosen if step.hidden), None)
+    if any(step.documents is None for step in chosen):
+        reason = f"the spans of the retrieval have no documents{f'; {hidden}' if hidden else ''}"
+        found.untraced |= dict.fromkeys(_OF_RETRIEVAL, reason)
+        return
+    documents = list({(one.id, one.text): one for step in chosen for one in step.documents or ()}.values())
+    ids = [one.id for one in documents]
+    texts = [one.text for one in documents]
+    if None in ids:
+        found.untraced["retrieved_context_ids"] = "the retrieved documents of the trace have no ids"
+    else:
+        found.reply = replace(found.reply, retrieved_context_ids=tuple(map(str, ids)))
+    if None in texts:
+        reason = "the retrieved documents of the trace have ids and no texts, so only rankings are measured"
+        found.untraced["retrieved_contexts"] = f"{reason}{f'; {hidden}' if hidden else ''}"
+    else:
+        found.reply = replace(found.reply, retrieved_contexts=tuple(map(str, texts)))
+
+
+def _add_prompt(found: TraceFacts, models: Sequence[TraceStep], response: str) -> None:
+    """Add the contexts that were in the prompt of the call that made the answer, if its prompt is recorded."""
+    answering = [step for step in models if step.answer is not None and _squeeze(step.answer) == _squeeze(response)]
+    made = max(answering or models, key=lambda step: step.start_ms + step.duration_ms, default=None)
+    contexts = found.reply.retrieved_contexts
+    if made is None or made.prompt is None or contexts is None:
+        return
+    prompt = _squeeze("\n".join(made.prompt))
+    shingles = _list_shingles(prompt)
+    kept = tuple(context for context in contexts if _is_in(context, prompt, shingles))
+    found.reply = replace(found.reply, prompt_contexts=kept)
+
+
+def _is_in(context: str, prompt: str, shingles: Collection[tuple[str, ...]]) -> bool:
+    """Return whether a text stands in a prompt, or nearly all of its runs of eight words."""
+    if _squeeze(context) in prompt:
+        return True
+    own = _list_shingles(context)
+    return bool(own) and sum(one in shingles for one in own) >= _SHARE_IN_PROMPT * len(own)
+
+
+def _list_shingles(text: str) -> set[tuple[str, ...]]:
+    words = _WORDS.findall(text.casefold())
+    return {tuple(words[at : at + _SHINGLE]) for at in range(len(words) - _SHINGLE + 1)}
+
+
+def _squeeze(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,189 @@
+"""A collector of OpenTelemetry spans on a loopback port: OTLP over HTTP, as protobuf or JSON.
+
+It has a thread with an event loop of its own, so that reading spans delays no request that is being timed.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from secrets import token_urlsafe
+from threading import Thread
+from typing import Any
+
+from evalspec.base.errors import EvalspecError, InvalidInput
+from evalspec.inputs.traces.otlp import Batch, read_logs, read_traces
+
+MOST_BYTES = 64 * 1024 * 1024
+"""How large a body may be, as it is sent and unpacked."""
+
+_HOST = "127.0.0.1"
+_CHUNK = 1 << 16
+_IDLE_SECONDS = 120.0
+_GZIP = zlib.MAX_WBITS | 16
+_JSON = "application/json"
+_PROTOBUF = "application/x-protobuf"
+_EMPTY = {_JSON: b"{}", _PROTOBUF: b""}
+
+
+Deliver = Callable[[Batch], None]
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class TraceReceiver:
+    """Receives the spans of an agent. `deliver`: called in the event loop that started it, with what arrives.
+
+    `port`: 0 for a free one. Then the path has a token, because other users of the machine can reach the port too.
+    """
+
+    def __init__(self, deliver: Deliver, port: int = 0) -> None:
+        self._deliver, self._port = deliver, port
+        self._prefix = "" if port else f"/{token_urlsafe(16)}"
+        self._loop = asyncio.new_event_loop()
+        self._thread = Thread(target=self._loop.run_forever, name="evalspec traces", daemon=True)
+        self._server: asyncio.Server | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
+        self.refusals: dict[str, int] = {}
+        """Why requests were refused, with their number."""
+
+    @property
+    def endpoint(self) -> str:
+        """The URL that an exporter sends to: OTEL_EXPORTER_OTLP_ENDPOINT."""
+        return f"http://{_HOST}:{self._port}{self._prefix}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables with which an OpenTelemetry exporter finds this receiver, and sends soon."""
+        signals = {f"OTEL_EXPORTER_OTLP_{name.upper()}_ENDPOINT": f"{self.endpoint}/v1/{name}" for name in _READERS}
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
+            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+            **signals,
+        }
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            InvalidInput: the port is taken.
+        """
+        self._home = asyncio.get_running_loop()
+        self._thread.start()
+        starting = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, _HOST, self._port), self._loop)
+        try:
+            self._server = await asyncio.wrap_future(starting)
+        except OSError as error:
+            self._end_loop()
+            fix = "stop what listens there, or name another port in spec.api.traces.receive"
+            raise InvalidInput(f"port {self._port} for traces: {error.strerror}", fix) from error
+        self._port = self._server.sockets[0].getsockname()[1]
+
+    async def aclose(self) -> None:
+        """Stop listening, and end the thread."""
+        if self._server is not None:
+            self._loop.call_soon_threadsafe(self._server.close)
+        self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        for task in asyncio.all_tasks(self._loop):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        import h11
+
+        connection = h11.Connection(h11.SERVER)
+        try:
+            while await self._answer(connection, reader, writer):
+                connection.start_next_cycle()
+        except (h11.RemoteProtocolError, OSError, TimeoutError):
+            pass  # a broken connection brought nothing; the exporter sends again
+        finally:
+            writer.close()
+
+    async def _answer(self, connection: Any, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request, and return whether another may follow on this connection."""
+        import h11
+
+        request = await _next_event(connection, reader)
+        if not isinstance(request, h11.Request):
+            return False
+        headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
+        kind = _JSON if headers.get("content-type", "").startswith(_JSON) else _PROTOBUF
+        try:
+            if connection.they_are_waiting_for_100_continue:
+                writer.write(connection.send(h11.InformationalResponse(status_code=100, headers=[])))
+            body = await _read_body(connection, reader)
+            self._receive(request.target.decode("latin-1"), headers, body, is_json=kind == _JSON)
+            status, content = 200, _EMPTY[kind]
+        except _Refused as refused:
+            self.refusals[str(refused)] = self.refusals.get(str(refused), 0) + 1
+            status, kind, content = refused.status, "text/plain", str(refused).encode()
+        shown = [("content-type", kind), ("content-length", str(len(content)))]
+        events = (h11.Response(status_code=status, headers=shown), h11.Data(data=content), h11.EndOfMessage())
+        writer.write(b"".join(connection.send(event) for event in events))
+        await writer.drain()
+        return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    def _receive(self, path: str, headers: Mapping[str, str], body: bytes, *, is_json: bool) -> None:
+        read = _READERS.get(path.removeprefix(f"{self._prefix}/v1/")) if path.startswith(f"{self._prefix}/v1/") else None
+        if read is None:
+            raise _Refused(404, f"nothing is received at {path.removeprefix(self._prefix)}")
+        try:
+            arrived = read(_unpack(body, headers.get("content-encoding", "identity")), is_json)
+        except (ValueError, RecursionError, EvalspecError) as error:
+            raise _Refused(400, str(error)) from error
+        if self._home is not None and (arrived.spans or arrived.events):
+            with suppress(RuntimeError):  # the run has ended
+                self._home.call_soon_threadsafe(self._deliver, arrived)
+
+
+_READERS: Mapping[str, Callable[[bytes, bool], Batch]] = {
+    "traces": lambda body, is_json: Batch(read_traces(body, is_json), []),
+    "logs": lambda body, is_json: Batch([], read_logs(body, is_json)),
+    "metrics": lambda _body, _is_json: Batch([], []),
+}
+
+
+async def _next_event(connection: Any, reader: asyncio.StreamReader) -> Any:
+    import h11
+
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        async with asyncio.timeout(_IDLE_SECONDS):
+            connection.receive_data(await reader.read(_CHUNK))
+    return event
+
+
+async def _read_body(connection: Any, reader: asyncio.StreamReader) -> bytes:
+    import h11
+
+    parts, size = [], 0
+    while isinstance(event := await _next_event(connection, reader), h11.Data):
+        size += len(event.data)
+        if size > MOST_BYTES:
+            raise _Refused(413, f"a body is over {MOST_BYTES >> 20} MiB")
+        parts.append(bytes(event.data))
+    return b"".join(parts)
+
+
+def _unpack(body: bytes, encoding: str) -> bytes:
+    if encoding == "identity":
+        return body
+    if encoding != "gzip":
+        raise _Refused(415, f"content-encoding {encoding} is not supported; use gzip")
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        unpacked = unpacker.decompress(body, MOST_BYTES)
+    except zlib.error as error:
+        raise _Refused(400, f"a body is no gzip: {error}") from error
+    if unpacker.unconsumed_tail:
+        raise _Refused(413, f"a body is over {MOST_BYTES >> 20} MiB unpacked")
+    return unpacked
