@@ -159,6 +159,8 @@ def is_too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [item for part in level for item in _list_parts(part)]
+        if not level:
+            return False
     return any(isinstance(part, dict | list) for part in level)
 
 

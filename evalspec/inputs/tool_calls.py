@@ -57,7 +57,7 @@ def read_tool_calls(items: Sequence[Any], *, together: bool = False) -> tuple[To
             step += not together
         calls += made
         places += [item] * len(made)
-    return _join_overlapping(calls, places)
+    return join_overlapping(calls, [_read_span(item) for item in places])
 
 
 def read_expected_calls(items: Sequence[Any]) -> tuple[ExpectedCall, ...]:
@@ -218,9 +218,8 @@ def _render(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=repr)
 
 
-def _join_overlapping(calls: Sequence[ToolCall], items: Sequence[Any]) -> tuple[ToolCall, ...]:
+def join_overlapping(calls: Sequence[ToolCall], spans: Sequence[tuple[float, float] | None]) -> tuple[ToolCall, ...]:
     """Return the calls, ordered by their times if each has a start and an end. Overlapping ones get the same step."""
-    spans = [_read_span(item) for item in items]
     if not calls or any(span is None for span in spans):
         return tuple(calls)
     order = sorted(range(len(calls)), key=lambda place: spans[place] or (0.0, 0.0))

@@ -5,8 +5,8 @@ import os
 import pytest
 
 import evalspec
+from evalspec.inputs.usage import read_usage
 from evalspec.model import JudgeUsage, Usage
-from evalspec.targets.http.completions import read_usage
 from evalspec.verdict.wording import render_usage
 from servers.anthropic_judge import MODEL, AnthropicJudge
 from servers.judge_wires import KEY

@@ -15,6 +15,7 @@ from evalspec.base.errors import JudgeError, ServiceError
 from evalspec.base.json_path import type_name
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, ModelConfig
 from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.inputs.usage import read_usage
 from evalspec.scoring.judge.keys import KeyPlace, KeySource
 from evalspec.scoring.judge.refusals import lacks_model
 from evalspec.scoring.judge.wire import JudgeWire, build_bearer
@@ -30,7 +31,6 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
-from evalspec.targets.http.completions import read_usage
 from evalspec.targets.http.error_body import find_message
 from evalspec.targets.http.failures import ServiceNames, shown_url
 from evalspec.targets.http.pace import Pace

@@ -16,11 +16,11 @@ from evalspec.base.registry import near_miss
 from evalspec.base.text import excerpt
 from evalspec.inputs.ranking_files import looks_like_run, read_run
 from evalspec.inputs.tool_calls import read_tool_calls
+from evalspec.inputs.usage import read_usage
 from evalspec.model import AgentReply, AgentTurn, Exchange, Message, Sample, SearchTrace, ToolCall
 from evalspec.model.base import built
 from evalspec.model.exchanges import compute_question_digest, join_turns
 from evalspec.targets.agents.mapping import as_finish_reason
-from evalspec.targets.http.completions import read_usage
 
 
 class RecordedReply(Struct, frozen=True):

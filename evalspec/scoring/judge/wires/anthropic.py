@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from evalspec.inputs.usage import read_usage
 from evalspec.model import is_cut_off
 from evalspec.scoring.judge.batch_wire import BatchedRequest, BatchPost, BatchResult, BatchState, BatchWire
 from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, JudgeReply, JudgeWire, close_schema
-from evalspec.targets.http.completions import read_content, read_usage
+from evalspec.targets.http.completions import read_content
 
 _TOOL = "answer"
 _SAMPLE = "\ninput: "

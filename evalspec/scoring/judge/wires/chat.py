@@ -5,10 +5,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalspec.inputs.usage import read_usage
 from evalspec.model import is_cut_off
 from evalspec.scoring.judge.batch_wire import BatchedRequest, BatchPost, BatchResult, BatchState, BatchWire
 from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, JudgeReply, JudgeWire, close_schema
-from evalspec.targets.http.completions import list_choices, read_content, read_usage
+from evalspec.targets.http.completions import list_choices, read_content
 
 _FORMAT = "response_format"
 _SCHEMA_NAME = re.compile(r"[^A-Za-z0-9_-]")

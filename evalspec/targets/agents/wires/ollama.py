@@ -8,11 +8,11 @@ from evalspec.base.json_path import describe_keys
 from evalspec.base.text import parse_event
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.tool_calls import read_tool_calls
+from evalspec.inputs.usage import read_usage
 from evalspec.model import AgentReply, Sample, ToolCall
 from evalspec.targets.agents.mapping import as_finish_reason, refuse_error
 from evalspec.targets.agents.tool_player import declare_function, render_result
 from evalspec.targets.agents.wire import ToolPart, Wire, build_messages, name_model
-from evalspec.targets.http.completions import read_usage
 
 _GENERATE = "/generate"
 

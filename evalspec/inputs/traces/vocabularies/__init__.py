@@ -1,0 +1,1 @@
+"""One module per vocabulary of attributes. docs/reference/trace-vocabularies.md has their names and sources."""
