@@ -56,6 +56,7 @@ class Options(LimitOptions, total=False):
     judge_repeat: Repeats
     no_content: bool
     allow_actions: bool
+    traces: bool
     no_cache: bool
     fresh: bool
     retriever: str | None

@@ -28,6 +28,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--no-cache",
         "--fresh",
         "--allow-actions",
+        "--traces",
     ),
     "Limits": ("--max-cost", "--max-judge-calls", "--max-tokens", "--max-time", "--fail-fast"),
     "Stored runs": ("--resume", "--retry-errors", "--no-content"),

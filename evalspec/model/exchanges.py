@@ -223,9 +223,9 @@ class Exchange(Record, frozen=True):
 
     `unreachable`: no connection could be made, so the error says nothing about the agent's quality. `retries`: failed
     requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
-    was asked; None if unknown. `cause`: of an error. `user_errors`: how often the attempt was void or
-    failed because of the simulated user. `spans`: of the requests, if they were received. `untraced`: why the trace of the request lacks fields of the reply that it
-    should have, by field.
+    was asked; None if unknown. `cause`: of an error. `user_errors`: how often the attempt was void or failed because of
+    the simulated user. `spans`: of the requests, if they were received. `untraced`: why the trace of the request lacks
+    fields of the reply that it should have, by field.
     """
 
     sample: Sample

@@ -185,10 +185,8 @@ class SpansRecord(StoredRecord, frozen=True, tag_field="kind", tag="spans"):
     @property
     def doubtful(self) -> Iterable[Any]:
         """See StoredRecord."""
-        for span in self.spans:
-            yield span.attributes
-            yield from ((event.attributes, event.body) for event in span.events)
-        yield from ((event.attributes, event.body) for *_, event in self.events)
+        events = [*(event for span in self.spans for event in span.events), *(event for *_, event in self.events)]
+        return [*(span.attributes for span in self.spans), *((one.attributes, one.body) for one in events)]
 
 
 class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):

@@ -4,9 +4,13 @@ It has a thread with an event loop of its own, so that reading spans delays no r
 """
 
 import asyncio
+import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
 from secrets import token_urlsafe
 from threading import Thread
 from typing import Any
@@ -23,6 +27,9 @@ _IDLE_SECONDS = 120.0
 _GZIP = zlib.MAX_WBITS | 16
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
+_DELAYS = ("OTEL_BSP_SCHEDULE_DELAY", "OTEL_BLRP_SCHEDULE_DELAY")
+_DELAY_MS = "500"
+"""How long an exporter collects spans and log records; its default is 5 s, for which each trace would wait."""
 _EMPTY = {_JSON: b"{}", _PROTOBUF: b""}
 
 
@@ -44,11 +51,11 @@ class TraceReceiver:
     def __init__(self, deliver: Deliver, port: int = 0) -> None:
         self._deliver, self._port = deliver, port
         self._prefix = "" if port else f"/{token_urlsafe(16)}"
-        self._loop = asyncio.new_event_loop()
-        self._thread = Thread(target=self._loop.run_forever, name="evalspec traces", daemon=True)
-        self._server: asyncio.Server | None = None
+        self._thread = Thread(target=lambda: asyncio.run(self._run()), name="evalspec traces", daemon=True)
+        self._listening: Future[int] = Future()
+        self._stop: Callable[[], object] = lambda: None
         self._home: asyncio.AbstractEventLoop | None = None
-        self.refusals: dict[str, int] = {}
+        self.refusals: Counter[str] = Counter()
         """Why requests were refused, with their number."""
 
     @property
@@ -60,10 +67,12 @@ class TraceReceiver:
     def environment(self) -> dict[str, str]:
         """The variables with which an OpenTelemetry exporter finds this receiver, and sends soon."""
         signals = {f"OTEL_EXPORTER_OTLP_{name.upper()}_ENDPOINT": f"{self.endpoint}/v1/{name}" for name in _READERS}
+        delays = {name: _DELAY_MS for name in _DELAYS if name not in os.environ}
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             **signals,
+            **delays,
         }
 
     async def start(self) -> None:
@@ -74,28 +83,29 @@ class TraceReceiver:
         """
         self._home = asyncio.get_running_loop()
         self._thread.start()
-        starting = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, _HOST, self._port), self._loop)
         try:
-            self._server = await asyncio.wrap_future(starting)
+            self._port = await asyncio.wrap_future(self._listening)
         except OSError as error:
-            self._end_loop()
             fix = "stop what listens there, or name another port in spec.api.traces.receive"
             raise InvalidInput(f"port {self._port} for traces: {error.strerror}", fix) from error
-        self._port = self._server.sockets[0].getsockname()[1]
 
     async def aclose(self) -> None:
         """Stop listening, and end the thread."""
-        if self._server is not None:
-            self._loop.call_soon_threadsafe(self._server.close)
-        self._end_loop()
+        self._stop()
+        await asyncio.to_thread(self._thread.join)
 
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
+    async def _run(self) -> None:
+        """Listen until it is stopped. What is still being received is lost, as it would be without a receiver."""
+        stopped, loop = asyncio.Event(), asyncio.get_running_loop()
+        self._stop = partial(loop.call_soon_threadsafe, stopped.set)
+        try:
+            server = await asyncio.start_server(self._serve, _HOST, self._port)
+        except OSError as error:
+            self._listening.set_exception(error)
+            return
+        self._listening.set_result(server.sockets[0].getsockname()[1])
+        await stopped.wait()
+        server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11
@@ -125,7 +135,7 @@ class TraceReceiver:
             self._receive(request.target.decode("latin-1"), headers, body, is_json=kind == _JSON)
             status, content = 200, _EMPTY[kind]
         except _Refused as refused:
-            self.refusals[str(refused)] = self.refusals.get(str(refused), 0) + 1
+            self.refusals[str(refused)] += 1
             status, kind, content = refused.status, "text/plain", str(refused).encode()
         shown = [("content-type", kind), ("content-length", str(len(content)))]
         events = (h11.Response(status_code=status, headers=shown), h11.Data(data=content), h11.EndOfMessage())
@@ -134,7 +144,9 @@ class TraceReceiver:
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
     def _receive(self, path: str, headers: Mapping[str, str], body: bytes, *, is_json: bool) -> None:
-        read = _READERS.get(path.removeprefix(f"{self._prefix}/v1/")) if path.startswith(f"{self._prefix}/v1/") else None
+        read = (
+            _READERS.get(path.removeprefix(f"{self._prefix}/v1/")) if path.startswith(f"{self._prefix}/v1/") else None
+        )
         if read is None:
             raise _Refused(404, f"nothing is received at {path.removeprefix(self._prefix)}")
         try:

@@ -7,6 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Count, Extensible, ManifestModel, ModuleObject, Name, Seconds
 from evalspec.inputs.manifest.judge_schema import PriceConfig
+from evalspec.inputs.manifest.traces_schema import TracesConfig
 
 _OWN: Any = Field(None, description="Part of AgentSpec; not used.")
 
@@ -167,6 +168,9 @@ class Api(Extensible):
     )
     ready_path: StrictStr | None = Field(
         None, description="Path under the url to poll with GET until the status is below 500. Default: the url itself."
+    )
+    traces: TracesConfig | None = Field(
+        None, description="OpenTelemetry spans of the agent, which metrics read beside its replies. Default: none."
     )
     ready_timeout_seconds: Seconds = Field(60.0, description="Seconds that `command` has to become ready.")
     chat_endpoint: ChatEndpoint = ChatEndpoint.model_construct()

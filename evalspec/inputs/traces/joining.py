@@ -19,7 +19,7 @@ from evalspec.model.usage import add_up
 LAST, UNION = "last", "union"
 """How to choose among several retrievals of a request; any other word is the name of one."""
 
-_OF_RETRIEVAL = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids")
+_OF_RETRIEVAL = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "trace")
 FIELDS_OF: Mapping[StepKind, tuple[str, ...]] = {
     StepKind.RETRIEVAL: _OF_RETRIEVAL,
     StepKind.TOOL: ("tool_calls",),
@@ -27,7 +27,11 @@ FIELDS_OF: Mapping[StepKind, tuple[str, ...]] = {
 }
 """The fields of a reply that the steps of a kind give."""
 _ALL_FIELDS = tuple(name for names in FIELDS_OF.values() for name in names)
-_INSTRUMENTED = {StepKind.RETRIEVAL: "retriever", StepKind.TOOL: "tools", StepKind.MODEL: "model"}
+_NOT_SEEN = {
+    StepKind.RETRIEVAL: "no trace of the run has a span of a retrieval: is the retriever instrumented?",
+    StepKind.TOOL: "no trace of the run has a span of a tool: are the tools instrumented?",
+    StepKind.MODEL: "no trace of the run has a span of a model call: is the model instrumented?",
+}
 _COMPARED = ("retrieved_context_ids", "tool_calls", "usage")
 _WORDS = re.compile(r"\w+")
 _SHINGLE, _SHARE_IN_PROMPT = 8, 0.9
@@ -86,12 +90,11 @@ def settle_absent(facts: TraceFacts, seen: Collection[StepKind]) -> TraceFacts:
         if kind in seen:
             reply = replace(reply, **{name: 0 if name == "steps" else () for name in absent if name not in _OPEN})
         else:
-            reason = f"no trace of the run has a span of a {kind}: is the {_INSTRUMENTED[kind]} instrumented?"
-            untraced |= dict.fromkeys(absent, reason)
+            untraced |= dict.fromkeys(absent, _NOT_SEEN[kind])
     return TraceFacts(reply, untraced, facts.seen)
 
 
-_OPEN = ("candidate_ids", "usage")
+_OPEN = ("candidate_ids", "trace", "usage")
 """What has no empty value."""
 
 
@@ -225,9 +228,7 @@ def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], choice: str | 
             found.reply = replace(found.reply, candidate_ids=tuple(map(str, candidates)))
 
 
-def _choose(
-    retrievals: Sequence[TraceStep], rerankers: Sequence[TraceStep], choice: str | None
-) -> Sequence[TraceStep]:
+def _choose(retrievals: Sequence[TraceStep], rerankers: Sequence[TraceStep], choice: str | None) -> Sequence[TraceStep]:
     """Return the steps whose documents count.
 
     Raises:

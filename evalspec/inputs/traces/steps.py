@@ -15,7 +15,8 @@ from evalspec.model import ToolCall
 from evalspec.model.spans import Span, StepKind, TraceStep
 
 VOCABULARIES = ("openinference", "traceloop", "gen_ai", "gen_ai_1_36")
-"""Modules, the first that recognises a span reads it: spans of the first two may also have attributes of OpenTelemetry's conventions."""
+"""Modules; the first that recognises a span reads it. Spans of the first two may also have attributes of
+OpenTelemetry's conventions."""
 _OTHER = Facts(StepKind.OTHER)
 _MS = 1_000_000
 

@@ -14,6 +14,7 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import JudgeConfig, ModelConfig, UserConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
+from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
 from evalspec.model import JudgePrice, Need
@@ -36,7 +37,9 @@ from evalspec.runs.planning.services import (
     JUDGE_PLACE,
     USER_PLACE,
     check_batch,
+    check_traces,
     choose_limits,
+    choose_traces,
     locate_keys,
     name_limit,
     read_price,
@@ -73,7 +76,8 @@ class Plan(Struct, frozen=True):
     datasets use retrievers. `own_agent`: `agent` as module:object, if the manifest names it. `owns_agent`: whether it
     was created for this run, which has to close it. `baseline`: the gate's baseline file, if it has one and the file
     exists. `unchecked`: number of recorded replies that do not say which question they answer. `user`: the model that
-    plays the users of samples with goals; None: nobody is played.
+    plays the users of samples with goals; None: nobody is played. `traces`: how spans of the agent are received; None:
+    they are not.
     """
 
     loaded: LoadedManifest
@@ -94,6 +98,7 @@ class Plan(Struct, frozen=True):
     unchecked: int = 0
     environment: EnvironmentConfig | None = None
     user: UserConfig | None = None
+    traces: TracesConfig | None = None
 
     @property
     def total(self) -> int:
@@ -182,6 +187,8 @@ def build_plan(
     needs = needs_of(datasets)
     judge = _resolve_services(draft, needs)
     user = _resolve_user(draft, datasets) if asks_agent else None
+    if asks_agent:
+        check_traces(loaded, options, draft.problems, is_python=not draft.needs_url)
     _check_routes(draft, target, [one for one in (judge, user) if one is not None], needs)
     draft.raise_problems()
     asks_agent = asks_agent and not options.dry_run
@@ -213,6 +220,7 @@ def build_plan(
         unchecked=unchecked,
         environment=_resolve_environment(draft) if asks_agent else None,
         user=user,
+        traces=choose_traces(loaded, options) if asks_agent else None,
     )
 
 

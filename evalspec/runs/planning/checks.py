@@ -44,6 +44,7 @@ from evalspec.runs.planning.services import (
     check_limits,
     check_model_wires,
     check_tools,
+    choose_traces,
     needs_from_mapping,
     read_price,
     resolve_judge,
@@ -238,6 +239,8 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
             draft.problems.append(Problem(message, fix, file, field="metadata"))
         if not draft.options.is_selective:
             refuse_dropped(draft, dataset.survey.conversations, dataset.available, file)
+    if dataset.retriever is None and choose_traces(draft.loaded, draft.options) is not None:
+        given |= {Need.CONTEXT, Need.RETRIEVED_IDS, Need.CANDIDATE_IDS}
     _check_users(draft, dataset)
     draft.problems.extend(check_needs(dataset.survey, metrics, file, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
@@ -248,7 +251,8 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
     if unmapped:
         place = ("spec", "api", "chatEndpoint", "response", "contextIds")
         message = f"{', '.join(unmapped)} of dataset '{dataset.name}' need the ids of the retrieved documents"
-        draft.add(place, message, "map contextIds, for example: contextIds: $.contexts[*].id")
+        fix = "map contextIds, for example: contextIds: $.contexts[*].id, or receive its traces (spec.api.traces)"
+        draft.add(place, message, fix)
 
 
 def _check_expectations(draft: Draft, dataset: PlannedDataset) -> None:
@@ -259,7 +263,7 @@ def _check_expectations(draft: Draft, dataset: PlannedDataset) -> None:
         draft.warnings.extend(find_undeclared(expectations, list(draft.tools), file))
     endpoint = draft.loaded.manifest.spec.api.chat_endpoint
     wire, mapping = WIRES.find(endpoint.protocol or DEFAULT_WIRE), endpoint.response
-    blind = [metric.name for metric in dataset.computed if metric.definition.reads_calls]
+    blind = [metric.name for metric in dataset.computed if "tool_calls" in metric.definition.from_trace]
     shows_calls = (
         wire is None or ToolPart.CALLS in wire.shows or (mapping is not None and mapping.tool_calls is not None)
     )

@@ -46,6 +46,8 @@ class RunOptions(Struct, frozen=True):
 
     `allow_actions`: ask an agent whose tools can destroy, although no environment is declared.
 
+    `traces`: receive the agent's spans, as if the manifest said so.
+
     `dry_run`: the plan is only shown, so the project's code is not imported.
 
     `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
@@ -82,6 +84,7 @@ class RunOptions(Struct, frozen=True):
     batch: bool = False
     dry_run: bool = False
     allow_actions: bool = False
+    traces: bool = False
     agent: Callable[[Any], Any] | None = None
     stored: Mapping[str, frozenset[str]] | None = None
     only: Mapping[str, frozenset[str]] | None = None

@@ -24,6 +24,7 @@ from evalspec.inputs.manifest.judge_schema import (
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import Tools
+from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import JudgePrice, Need
@@ -280,6 +281,28 @@ def check_tools(loaded: LoadedManifest, tools: Tools | None, problems: list[Prob
         able = ", ".join(one.name for one in WIRES if one.add_results is not None)
         message = f"'{next(iter(played))}' has an answer, but only calls of a bare model are answered, by {able}"
         problems.append(loaded.problem(TOOLS_PLACE, message, "set chatEndpoint.protocol, or remove result and python"))
+
+
+def choose_traces(loaded: LoadedManifest, options: RunOptions) -> TracesConfig | None:
+    """Return how spans of the agent are received; None if they are not, also because all replies are recorded."""
+    config = loaded.manifest.spec.api.traces
+    if options.has_replies or (config is None and not options.traces):
+        return None
+    config = config or TracesConfig()
+    return config.model_copy(update={"receive": "auto"}) if config.receive is None and config.file is None else config
+
+
+def check_traces(loaded: LoadedManifest, options: RunOptions, problems: list[Problem], *, is_python: bool) -> None:
+    """Check that the agent can learn where its spans are received, and that the file of a collector has a place."""
+    config, api = choose_traces(loaded, options), loaded.manifest.spec.api
+    if config is None or config.receive != "auto" or is_python or (api.command is not None and options.url is None):
+        return
+    place = (*API_PLACE, "traces") if api.traces is not None else API_PLACE
+    message = "an agent that evalspec does not start cannot know where spans are received"
+    fix = (
+        "write traces: {receive: PORT}, and let its exporter send to http://127.0.0.1:PORT; or name a collector's file"
+    )
+    problems.append(loaded.problem(place, message, fix))
 
 
 def needs_from_mapping(endpoint: ChatEndpoint) -> frozenset[Need]:

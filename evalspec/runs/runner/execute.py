@@ -1,8 +1,8 @@
 """Execute a plan: send requests, score replies, and conclude the run. Everything is stored as soon as it exists."""
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
 from evalspec.runs.runner.session import Session, keep_drifts, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
+from evalspec.runs.runner.trace_source import open_tracing
 from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
 from evalspec.scoring.judge.budget import Budget
@@ -38,12 +39,14 @@ _NOT_TRUE = ("", "0", "false", "no", "off")
 
 
 @asynccontextmanager
-async def agent_process(plan: Plan, log_path: Path | None, *, needed: bool) -> AsyncIterator[str | None]:
+async def agent_process(
+    plan: Plan, log_path: Path | None, *, needed: bool, environment: Mapping[str, str] = {}
+) -> AsyncIterator[str | None]:
     """Run the manifest's command for the duration of the block, if there is one.
 
     Yields the url of an agent that already answers, in which case the command is not started; otherwise None. A url in
     the options of the run means another agent, so the command is not started either. `log_path`: the file for the
-    output of the command; None: it is dropped.
+    output of the command; None: it is dropped. `environment`: further variables for it.
 
     Raises:
         InvalidInput: An agent already answers there, and `spec.api.reuse` forbids to use it.
@@ -62,6 +65,7 @@ async def agent_process(plan: Plan, log_path: Path | None, *, needed: bool) -> A
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,
         log_path=log_path,
+        environment=environment,
     )
     try:
         started = await process.start_if_needed()
@@ -120,10 +124,15 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
         execution.stop_when_certain(may_be_corrected=session.collect_people is not None)
     is_resumed = session.known_attempts is not None and session.known_attempts.is_own and execution.needs_agent()
     run = None
+    receiving = AsyncExitStack()
     try:
+        tracing, environment = await receiving.enter_async_context(open_tracing(plan, log, session.known_attempts))
+        execution.tracing, execution.environment = tracing, environment
         await plan.services.collect_batches(progress.say)
         plan.services.budget = open_budget(plan, session.known_attempts)
-        async with agent_process(plan, _find_log(session), needed=execution.needs_agent()) as reused_url:
+        async with agent_process(
+            plan, _find_log(session), needed=execution.needs_agent(), environment=environment
+        ) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
                 execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
@@ -146,6 +155,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     except BaseExceptionGroup as group:
         raise _first(group.subgroup(EvalspecError) or group) from None
     finally:
+        await receiving.aclose()
         await plan.services.aclose()
         notices = [*await close_agent(plan), *await _close_retrievers(plan)]
         if run is None:  # there will be no report
@@ -175,7 +185,8 @@ async def _ask_again(session: Session, first: Execution, outline: RunOutline) ->
     first.progress.say(f"confirming {counted(metrics, 'metric')} on {counted(samples, 'sample')}")
     try:
         is_needed = second.needs_agent() and not first.needs_agent()
-        async with agent_process(session.plan, _find_log(session), needed=is_needed):
+        environment = first.environment
+        async with agent_process(session.plan, _find_log(session), needed=is_needed, environment=environment):
             await second.measure()
     except (AgentDown, InvalidInput) as error:
         return f"the agent did not start: {error}"

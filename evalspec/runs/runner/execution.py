@@ -1,9 +1,7 @@
 """The execution of a plan: which attempts to send, their replies, scores and results."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from importlib import import_module
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 
 from msgspec import Struct, field, structs
@@ -22,22 +20,25 @@ from evalspec.model import (
 )
 from evalspec.model.log import ReplyRecord, ScoresRecord
 from evalspec.runs.planning.build import Plan
-from evalspec.runs.planning.draft import PlannedDataset, needs_of
+from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.conversing import TurnLog
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runs.runner.origin import Origin
+from evalspec.runs.runner.preloading import preload, preload_beside
 from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runs.runner.tracing import Tracing
 from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
+from evalspec.targets.tracing import OpenRequest
 from evalspec.verdict.outline import RunOutline
 
 _AGENT = -1
@@ -45,10 +46,6 @@ _AGENT = -1
 
 _MOST_FAILED = 1_000
 """Maximum replies that the judge is asked about again. They wait in memory, and a judge that fails more is down."""
-
-_PRELOAD_GRACE_SECONDS = 0.3
-"""Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
-time, and then nothing is loaded."""
 
 
 class _Counts(Struct):
@@ -71,11 +68,13 @@ def _failed_by_judge(score: Score) -> bool:
 class Execution(Struct):
     """The state of one run. Replies are written to the log; only scores stay in memory.
 
-    `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts
-    with a stored reply and all scores. `after`: the number of attempts at each sample that precede these. `failed`:
-    replies that the judge failed to score on some metric, with all their scores; None in the second pass over them.
+    `to_ask`: attempts to send. `to_score`: attempts with a stored reply, to be scored or copied. `known`: attempts with
+    a stored reply and all scores. `after`: the number of attempts at each sample that precede these. `failed`: replies
+    that the judge failed to score on some metric, with all their scores; None in the second pass over them.
     `is_judged`: whether the judge has scored anything. `decider`: says when the verdict is certain; None: everything is
-    scored, in one round. `round`: only metrics up to this round are scored. `waiting`: replies for the next round.
+    scored, in one round. `tracing`: joins replies with the spans of the agent; None: they are not received.
+    `environment`: what the agent's command learns of them. `round`: only metrics up to this round are scored.
+    `waiting`: replies for the next round.
     """
 
     plan: Plan
@@ -97,6 +96,8 @@ class Execution(Struct):
     decider: Decider | None = None
     round: int = LAST_ROUND
     waiting: list[_Scorable] = field(default_factory=list)
+    tracing: Tracing | None = None
+    environment: Mapping[str, str] = {}
 
     def sort_out(self) -> None:
         """Sort all attempts into `known`, `to_score` and `to_ask`."""
@@ -104,7 +105,7 @@ class Execution(Struct):
             self.to_ask.extend(self._jobs())
             return
         for job in self._jobs():
-            recalled = self._recall(job, self._find(job)[1])
+            recalled = self._recall(job)
             if recalled is None:
                 self.to_ask.append(job)
             elif self.known_attempts.is_own and len(recalled.scores) == len(self.plan.datasets[job.dataset].metrics):
@@ -117,12 +118,11 @@ class Execution(Struct):
         """Ask the judge only after all other scores are known, and only while a score can change the verdict."""
         self.decider, self.round = Decider(self.plan, self.outline, may_be_corrected), 0
 
-    def _recall(self, job: AttemptIndex, sample: Sample, *, last: bool = False) -> KnownAttempt | None:
+    def _recall(self, job: AttemptIndex, *, last: bool = False) -> KnownAttempt | None:
         """Return a stored attempt, if there is one. `last`: this is its last lookup, so its memory is freed."""
         if self.known_attempts is None:
             return None
-        dataset = self.plan.datasets[job.dataset]
-        key = AttemptKey(dataset.name, sample.id, job.attempt)
+        dataset, key = self.plan.datasets[job.dataset], self._key(job)
         found = self.known_attempts.find(key, list(dataset.metrics))
         if last:
             self.known_attempts.index.attempts.pop(key, None)
@@ -133,20 +133,22 @@ class Execution(Struct):
         plan = self.plan
         scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
         queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
-        targets = self._list_targets(queue)
         lag = LagMeter()
         if plan.gates_latency and self.to_ask:
-            await self._preload()
+            await preload(plan)
         async with asyncio.TaskGroup() as group:
+            targets = self._list_targets(queue, group)
             workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
-            preload = group.create_task(self._preload_beside(targets))
+            loading = group.create_task(preload_beside(plan, self.first_exchange, targets[:1]))
             measuring = group.create_task(lag.measure())
             scoring = group.create_task(self._score_recalled(queue))
             for target in targets:
                 await target.ask_all()
             measuring.cancel()
+            if self.tracing is not None:
+                await self.tracing.drain()
             await scoring
-            await preload
+            await loading
             await queue.join()
             await self._score_waiting(queue)
             await self._score_failed(queue)
@@ -154,6 +156,7 @@ class Execution(Struct):
                 worker.cancel()
         self._keep_known()
         notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes), *self.turns.notes)
+        notes += tuple(self.tracing.notes) if self.tracing is not None else ()
         self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
 
     def conclude(self, second: "Execution | str | None" = None) -> Run:
@@ -196,7 +199,9 @@ class Execution(Struct):
         second.sort_out()
         return second
 
-    def _list_targets(self, queue: "asyncio.Queue[_Scorable]") -> list[JobTarget[AttemptIndex]]:
+    def _list_targets(
+        self, queue: "asyncio.Queue[_Scorable]", group: asyncio.TaskGroup
+    ) -> list[JobTarget[AttemptIndex]]:
         """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
 
         origin = Origin(self.plan)
@@ -206,16 +211,26 @@ class Execution(Struct):
             await queue.put((job, exchange, {}))
 
         async def receive_asked(job: AttemptIndex, exchange: Exchange) -> None:
-            await receive(job, origin.mark(exchange, self.plan.datasets[job.dataset]))
+            dataset = self.plan.datasets[job.dataset]
+            marked = origin.mark(exchange, dataset)
+            if self.tracing is None:
+                await receive(job, marked)
+                return
+            self._keep_reply(job, marked)
+            read = {name for metric in dataset.metrics.values() for name in metric.traced}
+            await self.tracing.submit(
+                self._key(job), marked, read, lambda joined: queue.put((job, joined, {})), group.create_task
+            )
 
         if self.plan.options.has_replies and self.to_ask:
             recorded = Jobs(self.to_ask, lambda job: self._find(job)[1])
             return [JobTarget("the agent", Replay(self._replay, receive), recorded)]
         targets = []
-        for number, group in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
-            asked = Jobs(list(group), lambda job: self._find(job)[1])
+        for number, some in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
+            asked = Jobs(list(some), lambda job: self._find(job)[1])
             if number == _AGENT:
-                targets.append(open_agent(self.plan, asked, receive_asked, self.progress, self._open_turns))
+                trace = None if self.tracing is None else self._begin_trace
+                targets.append(open_agent(self.plan, asked, receive_asked, self.progress, self._open_turns, trace))
             else:
                 from evalspec.runs.runner.retriever_targets import open_retriever_target
 
@@ -224,8 +239,16 @@ class Execution(Struct):
         return targets
 
     def _open_turns(self, job: AttemptIndex) -> TurnLog:
+        return self.turns.open(self._key(job))
+
+    def _begin_trace(self, job: AttemptIndex) -> OpenRequest:
+        if self.tracing is None:
+            raise ValueError("spans are not received")
+        return self.tracing.begin(self._key(job))
+
+    def _key(self, job: AttemptIndex) -> AttemptKey:
         dataset, sample = self._find(job)
-        return self.turns.open(AttemptKey(dataset.name, sample.id, job.attempt))
+        return AttemptKey(dataset.name, sample.id, job.attempt)
 
     def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
         return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
@@ -259,12 +282,14 @@ class Execution(Struct):
         """Score stored replies that lack scores. Replies of another run are copied to this run's log."""
         for job in self.to_score:
             dataset, sample = self._find(job)
-            recalled = self._recall(job, sample, last=True)
+            recalled = self._recall(job, last=True)
             if recalled is None:
                 raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is missing")
             exchange = recalled.read_exchange(sample)
             if self.known_attempts and not self.known_attempts.is_own:
                 self._keep_reply(job, exchange)
+                for record in self.known_attempts.index.read_traced(self._key(job)):
+                    self.log.append_traced(record)
                 self._keep_scores(dataset, job, sample, recalled.scores)
             await queue.put((job, exchange, dict(recalled.scores)))
 
@@ -272,7 +297,7 @@ class Execution(Struct):
         """Add attempts that need no work to the results. They are last so that a resumed run sends requests at once."""
         for job in self.known:
             sample = self._find(job)[1]
-            recalled = self._recall(job, sample, last=True)
+            recalled = self._recall(job, last=True)
             if recalled is not None:
                 self.results.add(*job, recalled.to_attempt(), sample)
 
@@ -311,7 +336,7 @@ class Execution(Struct):
         if self.decider is None:
             return
         for job in self.known:
-            recalled = self._recall(job, self._find(job)[1])
+            recalled = self._recall(job)
             if recalled is not None:
                 self.decider.add(job, recalled.to_attempt())
         for job, exchange, scores in self.waiting:
@@ -365,32 +390,6 @@ class Execution(Struct):
         """Store what the judge's replies say about it: parameters that are refused, and models."""
         fingerprint = keep_learned(self.plan, self.outline, self.log, self.run_metadata.fingerprint, learned)
         self.run_metadata = structs.replace(self.run_metadata, fingerprint=fingerprint)
-
-    async def _preload_beside(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
-        """Load the packages for scoring during the first requests, unless the gate limits latency."""
-        if self.plan.gates_latency or not self.to_ask:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
-        if targets[0].never_reached:
-            await self.first_exchange.wait()
-        if not targets[0].is_down:
-            await self._preload()
-
-    async def _preload(self) -> None:
-        """Load the packages for scoring, which would otherwise delay the first scores and requests in flight."""
-        modules = {module for d in self.plan.datasets for m in d.metrics.values() for module in m.definition.imports}
-        for module in sorted(modules):
-            await asyncio.to_thread(import_module, module)
-        await self.plan.services.preload(needs_of(self.plan.datasets, with_judged=not self._may_be_cached()))
-
-    def _may_be_cached(self) -> bool:
-        """Return whether judged metrics wait until the cache lacks a result.
-
-        A limit on latency is no reason to wait: what is loaded during requests slows them down.
-        """
-        cache = self.plan.services.cache
-        return cache is not None and cache.may_answer and not self.plan.gates_latency
 
     def _tell(self) -> None:
         self.progress(asked=self.counts.asked, scored=self.counts.scored, failed=self.counts.failed)

@@ -149,6 +149,9 @@ def _start_once(metric: Metric, exchange: Exchange, grading: Grading) -> Score |
     is_blind = metric.definition.scores_answers and not metric.definition.scores_calls
     if is_blind and exchange.reply is not None and exchange.reply.ends_in_calls:
         return Score.not_applicable("the reply ends in tool calls, so there is no answer", Cause.REPLY)
+    untraced = next(filter(None, map(exchange.lacks_traced, sorted(metric.traced))), None)
+    if untraced is not None:
+        return Score.failed(untraced, Cause.TRACES)
     try:
         result = metric.scorer(exchange)
     except InvalidInput:

@@ -13,6 +13,7 @@ from evalspec.runs.runner.worker_pool import Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
+from evalspec.targets.tracing import OpenRequest
 
 Job = TypeVar("Job")
 Receive = Callable[[Job, Exchange], Awaitable[None]]
@@ -99,15 +100,18 @@ def open_agent(
     receive: Receive[Job],
     progress: ProgressListener,
     open_log: Callable[[Job], TurnLog],
+    trace: Callable[[Job], OpenRequest] | None = None,
 ) -> JobTarget[Job]:
     """Return the agent as a target. Each worker gets its own Agent. `open_log`: keeps the turns of a job.
+
+    `trace`: begins the trace of a request; None: nothing is traced.
 
     Raises:
         ValueError: The plan has no agent.
     """
     name = "the agent"
     if plan.agent is not None:
-        return _open_own_agent(name, plan, jobs, receive, progress, open_log)
+        return _open_own_agent(name, plan, jobs, receive, progress, open_log, trace)
     if plan.target is None:
         raise ValueError("the plan has no agent")
     from evalspec.targets.agents.http import HttpAgent
@@ -116,7 +120,7 @@ def open_agent(
     target, route = plan.target, choose_route(plan.target.url)
     retries = target.endpoint.max_retries
     performer, surround = _open_performer(plan, target.endpoint.is_stateful, retries, progress)
-    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log)
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log, trace)
     return JobTarget(name, pool, jobs, surround)
 
 
@@ -161,6 +165,7 @@ def _open_own_agent(
     receive: Receive[Job],
     progress: ProgressListener,
     open_log: Callable[[Job], TurnLog],
+    trace: Callable[[Job], OpenRequest] | None,
 ) -> JobTarget[Job]:
     """Return the user's agent as a target. Workers close their own instances of a class."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
@@ -176,7 +181,7 @@ def _open_own_agent(
                 progress.say(notice)  # there is no report
 
     performer, surround = _open_performer(plan, False, 0, progress)
-    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log)
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log, trace)
     return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 
 
@@ -188,6 +193,7 @@ def open_pool(
     retries: int,
     performer: Performer = PLAIN,
     open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
+    trace: Callable[[Job], OpenRequest] | None = None,
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
     concurrency = min(plan.options.concurrency, len(jobs))
@@ -200,4 +206,5 @@ def open_pool(
         find_end=find_end,
         performer=performer,
         open_log=open_log,
+        trace=trace,
     )

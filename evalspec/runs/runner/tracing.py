@@ -2,17 +2,20 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from time import monotonic
+from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct, field
 
-from evalspec.base.plural import counted, name_some, pluralize
+from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.traces.joining import (
     FIELDS_OF,
+    NEVER_COMPLETED,
     TraceFacts,
     add_trace,
     describe_trace,
@@ -22,20 +25,21 @@ from evalspec.inputs.traces.joining import (
     settle_absent,
 )
 from evalspec.inputs.traces.otlp import Batch, SpanEvents, add_events
-from evalspec.model import Exchange
-from evalspec.model.exchanges import AgentReply
+from evalspec.model import AgentReply, Exchange
 from evalspec.model.log import SpansRecord, TraceRecord
 from evalspec.model.spans import Span, StepKind
 from evalspec.runs.store.log_index import AttemptKey, LogIndex
-from evalspec.targets.tracing import ATTEMPT_KEY, OpenRequest
+from evalspec.targets.tracing import OpenRequest
 
 MOST_SPANS = 100_000
 """Spans of one trace. One with more fails its attempt, so that memory is bounded."""
 _MOST_CLOSING = 2_000
-"""Attempts whose traces are waited for at once. Then workers wait too, so that memory is bounded."""
+"""Attempts whose traces are awaited at once. Then workers wait too, so that memory is bounded."""
+
+Receive = Callable[[Exchange], Awaitable[None]]
 
 
-class _OpenTrace(Struct):
+class OpenTrace(Struct):
     """The spans of one request so far. `last`: when the latest arrived. `arrived`: set whenever some do."""
 
     key: AttemptKey
@@ -50,70 +54,200 @@ class _OpenTrace(Struct):
 class Tracing:
     """Joins the replies of a run with their traces.
 
-    `store`: stores what arrives and what a trace says. `endpoint`: where spans are received, as messages show it.
-    `known`: the log of earlier sessions of the run, or of the run whose replies are scored.
+    `store`: stores spans as they arrive, and what they say. `known`: the log of earlier sessions of the run.
     """
 
     def __init__(
         self,
         config: TracesConfig,
         store: Callable[[SpansRecord | TraceRecord], None],
-        endpoint: str,
-        known: LogIndex | None = None,
+        known: LogIndex | None,
     ) -> None:
-        self._config, self._store, self._endpoint = config, store, endpoint
-        self._open: dict[str, _OpenTrace] = {}
-        self._of_baggage: dict[str, str] = {}
+        self._config, self._store = config, store
+        self.source = ""
+        """Where spans come from, as messages show it."""
+        self.refusals: Counter[str] = Counter()
+        """Why what arrived could not be read, with how often."""
+        self._known = known
+        self._open: dict[str, OpenTrace] = {}
         self._ended: set[str] = set()
         self._slots = asyncio.Semaphore(_MOST_CLOSING)
-        self._closing: set[asyncio.Task[None]] = set()
-        self._seen = {kind for record in (known.traces.values() if known else ()) for kind in record.seen}
-        self._learned = asyncio.Event()
-        self._is_over = False
-        self.counts: Counter[str] = Counter()
-        """Spans that belong to no reply of the run: `late` ones, and those of `other` traces."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._awaited = 0
+        self._all_closed = asyncio.Event()
+        self._seen = {kind: asyncio.Event() for kind in FIELDS_OF}
+        self._shown: set[StepKind] = set()
+        self._records = dict(known.traces) if known else {}
+        for record in self._records.values():
+            self._learn(record.seen)
+        self._counts: Counter[str] = Counter()
 
     def begin(self, key: AttemptKey) -> OpenRequest:
         """Return a new request of an attempt, whose spans are awaited from now on."""
         request = OpenRequest(uuid4().hex if self._config.baggage else None)
-        self._open[request.trace_id] = _OpenTrace(key)
-        if request.attempt is not None:
-            self._of_baggage[request.attempt] = request.trace_id
+        self._open[request.trace_id] = OpenTrace(key)
         return request
 
     def add(self, batch: Batch) -> None:
         """Store spans and log records as they arrive, each with its attempt."""
         kept: dict[AttemptKey, tuple[list[Span], SpanEvents]] = {}
         for span in batch.spans:
-            trace = self._find(span.trace_id, span)
+            trace = self._find(span.trace_id)
             if trace is not None:
                 trace.spans.append(span)
                 trace.parents.add(span.parent_id)
                 kept.setdefault(trace.key, ([], []))[0].append(span)
         for event in batch.events:
-            trace = self._find(event[0], None)
+            trace = self._find(event[0])
             if trace is not None:
                 trace.events.append(event)
                 kept.setdefault(trace.key, ([], []))[1].append(event)
         for key, (spans, events) in kept.items():
             self._store(SpansRecord(*key, tuple(spans), tuple(events)))
 
-    def _find(self, trace_id: str, span: Span | None) -> _OpenTrace | None:
+    def _find(self, trace_id: str) -> OpenTrace | None:
         """Return the open trace of a span or a log record, or count why it has none."""
-        attempt = None if span is None else span.attributes.get(ATTEMPT_KEY)
-        trace = self._open.get(trace_id) or self._open.get(self._of_baggage.get(str(attempt), ""))
+        trace = self._open.get(trace_id)
         if trace is None:
-            self.counts["late" if trace_id in self._ended else "other"] += 1
-            return None
-        trace.is_cut |= len(trace.spans) >= MOST_SPANS
-        if trace.is_cut:
-            self.counts["cut"] += 1
+            self._counts["late" if trace_id in self._ended else "other"] += 1
             return None
         trace.last = monotonic()
         trace.arrived.set()
-        return trace
+        trace.is_cut |= len(trace.spans) + len(trace.events) >= MOST_SPANS
+        return None if trace.is_cut else trace
 
-    async def join(
-        self, key: AttemptKey, exchange: Exchange, wanted: Iterable[str], receive: Callable[[Exchange], "asyncio.Future"]
+    async def submit(
+        self,
+        key: AttemptKey,
+        exchange: Exchange,
+        read: AbstractSet[str],
+        receive: Receive,
+        spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
     ) -> None:
-        ...
+        """Let `receive` have the exchange once its traces are complete. The worker does not wait for that.
+
+        `read`: the fields of replies that the metrics of its dataset read. `spawn`: starts a task.
+        """
+        await self._slots.acquire()
+        self._awaited += 1
+        task = spawn(self._join(key, exchange, read, receive))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait for all traces. From now on, what no trace has shown is not instrumented."""
+        while self._awaited:
+            self._all_closed.clear()
+            await self._all_closed.wait()
+        for kind in self._seen.values():
+            kind.set()
+        await asyncio.gather(*self._tasks)
+
+    async def _join(self, key: AttemptKey, exchange: Exchange, read: AbstractSet[str], receive: Receive) -> None:
+        try:
+            facts = await self._close(key, exchange)
+        finally:
+            self._slots.release()
+            self._awaited -= 1
+            self._all_closed.set()
+        absent = [kind for kind, names in FIELDS_OF.items() if not read.isdisjoint(names) if _is_open(kind, facts)]
+        for kind in absent:
+            await self._seen[kind].wait()
+        facts = [settle_absent(one, self._shown) for one in facts]
+        record = describe_trace(key, exchange, facts)
+        self._records[key] = record.without_texts("")
+        if facts:
+            self._store(record)
+        await receive(add_trace(exchange, [record]))
+
+    async def _close(self, key: AttemptKey, exchange: Exchange) -> list[TraceFacts]:
+        """Return what the traces of an attempt say, once they are complete or cannot be any more."""
+        ends_at = monotonic() + self._config.grace
+        facts = [await self._read(key, reply, ends_at) for reply in list_traced(exchange.reply)]
+        ended = [name for name, trace in self._open.items() if trace.key == key]
+        self._ended.update(ended)
+        for name in ended:
+            del self._open[name]
+        for one in facts:
+            self._learn(one.seen)
+        return facts
+
+    async def _read(self, key: AttemptKey, reply: AgentReply, ends_at: float) -> TraceFacts:
+        request = reply.traced
+        trace = self._open.get(request.trace_id) if request else None
+        if request is None or trace is None:
+            return self._recall(key, reply)
+        answered = frozenset(request.answered)
+        problem = await self._await_end(trace, answered, ends_at)
+        if problem is not None:
+            return mark_incomplete(problem)
+        spans = add_events(trace.spans, trace.events)
+        return read_facts(spans, answered, reply.response, self._config.retrieval)
+
+    def _recall(self, key: AttemptKey, reply: AgentReply) -> TraceFacts:
+        """Return what the trace of an earlier session says, which has the beginning of the conversation."""
+        request, records = (
+            reply.traced,
+            [one for one in (self._known.read_traced(key) if self._known else ()) if isinstance(one, SpansRecord)],
+        )
+        if request is None:
+            return mark_incomplete(NEVER_COMPLETED)
+        spans = [span for record in records for span in record.spans if span.trace_id == request.trace_id]
+        if not any(span.parent_id in request.answered for span in spans):
+            return mark_incomplete(NEVER_COMPLETED)
+        events = [event for record in records for event in record.events]
+        return read_facts(add_events(spans, events), request.answered, reply.response, self._config.retrieval)
+
+    async def _await_end(self, trace: OpenTrace, answered: frozenset[str], ends_at: float) -> str | None:
+        """Wait until a trace is complete, and return why it is not.
+
+        It is if it has a span below the one that evalspec named as parent, and nothing came for a while.
+        """
+        while True:
+            if trace.is_cut:
+                return f"its trace has more than {MOST_SPANS:,} spans"
+            has_root, now = not answered.isdisjoint(trace.parents), monotonic()
+            waits_until = min(ends_at, trace.last + self._config.quiet) if has_root else ends_at
+            if now >= waits_until:
+                return None if has_root else self._explain_open(trace)
+            trace.arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(waits_until - now):
+                    await trace.arrived.wait()
+
+    def _explain_open(self, trace: OpenTrace) -> str:
+        within = f"within {self._config.grace:g} s of the reply"
+        if trace.spans:
+            return f"its trace is not complete: {counted(len(trace.spans), 'span')} arrived {within}, but not its root"
+        asked = f"is the agent instrumented, does it sample every trace, and does it export to {self.source}?"
+        return f"no span of its trace arrived {within}: {asked}"
+
+    def _learn(self, seen: Collection[StepKind]) -> None:
+        for kind in self._seen.keys() & set(seen):
+            self._seen[kind].set()
+            self._shown.add(kind)
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What the report says of spans that count in no score, and of replies that contradict their traces."""
+        for name, text in _NOTES.items():
+            if self._counts[name]:
+                yield text.format(spans=counted(self._counts[name], "span"))
+        for why, count in self.refusals.items():
+            yield f"spans could not be read, {counted(count, 'time')}: {why}"
+        disputed = sorted({key.sample_id for key, record in self._records.items() if record.contradicts})
+        fields = sorted({name for record in self._records.values() for name in record.contradicts})
+        if disputed:
+            named = f"{counted(len(disputed), 'sample')} ({name_some(disputed)})"
+            yield f"the reply and the trace of {named} differ in {name_some(fields)}; the reply counts"
+
+
+_NOTES = {
+    "late": "{spans} arrived after the traces of their replies were complete; they count in no score",
+    "other": "{spans} belong to no request of this run; an agent that does not continue `traceparent` sends such spans",
+}
+
+
+def _is_open(kind: StepKind, facts: Collection[TraceFacts]) -> bool:
+    """Return whether a request has no step of a kind, so that it matters whether others have."""
+    return any(kind not in one.seen and not one.untraced.keys() >= set(FIELDS_OF[kind]) for one in facts)

@@ -3,9 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import nullcontext
 from typing import Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable, UserFailed
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
@@ -14,6 +16,7 @@ from evalspec.runs.runner.conversing import PLAIN, AttemptContext, NoTurnLog, Pe
 from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
+from evalspec.targets.tracing import OpenRequest
 from evalspec.verdict.stats import compute_statistic
 
 FAILURES_TO_BREAK = 5
@@ -81,9 +84,9 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `open_log`: keeps the turns of a job. `performer`:
-    makes an attempt of one or more requests. `on_exchange` is awaited for each job as soon as it has a reply or has
-    failed. The worker waits for it, so a slow consumer limits the replies in memory.
+    `find_end`: returns why nothing more is to be sent, or None. `open_log`: keeps the turns of a job. `trace`: begins
+    the trace of a request. `performer`: makes an attempt of one or more requests. `on_exchange` is awaited for each job
+    as soon as it has a reply or has failed. The worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(
@@ -96,7 +99,9 @@ class WorkerPool(Generic[Job]):
         find_end: Callable[[], str | None] = lambda: None,
         performer: Performer = PLAIN,
         open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
+        trace: Callable[[Job], OpenRequest] | None = None,
     ) -> None:
+        self._trace = trace
         self._performer = performer
         self._open_log = open_log
         self._find_end = find_end
@@ -151,12 +156,14 @@ class WorkerPool(Generic[Job]):
         user_failed: list[ServiceError] = []
 
         async def ask(one: Sample) -> AgentReply:
-            return await persist(
-                lambda: self._limit.run(lambda: self._attempt(agent, one)),
+            request = None if self._trace is None else self._trace(job)
+            reply = await persist(
+                lambda: self._limit.run(lambda: self._attempt(agent, one, request)),
                 self._max_retries,
                 lambda error, _wait: failed.append(error),
                 may_repeat=lambda error: error.is_refusal or not (self._performer.acts or error.acted),
             )
+            return reply if request is None else replace(reply, traced=request.close())
 
         def note(error: ServiceError) -> None:
             (user_failed if isinstance(error, UserFailed) else failed).append(error)
@@ -179,9 +186,10 @@ class WorkerPool(Generic[Job]):
         self._breaker.saw_reply()
         return Exchange(sample, reply=reply, retries=len(failed), user_errors=len(user_failed))
 
-    async def _attempt(self, agent: Agent, sample: Sample) -> AgentReply:
+    async def _attempt(self, agent: Agent, sample: Sample, request: OpenRequest | None) -> AgentReply:
         try:
-            return await agent.ask(sample)
+            with nullcontext() if request is None else request.trying():
+                return await agent.ask(sample)
         except ServiceError as error:
             self._breaker.refused |= error.unreachable
             if self._breaker.down:

@@ -65,8 +65,9 @@ class AttemptKey(NamedTuple):
 class StoredAttempt(Struct):
     """One attempt of the log, without texts.
 
-    `places`: byte offsets in the log: of its reply, then of its spans, what these say, and its scores. `attempt`: as in a Run, without scores. `has_trace`:
-    whether the reply is of a retriever or a stream. `hidden`: references whose values are redacted in the reply.
+    `places`: byte offsets in the log: of its reply, then of its spans, what these say, and its scores. `attempt`: as in
+    a Run, without scores. `has_trace`: whether the reply is of a retriever or a stream. `hidden`: references whose
+    values are redacted in the reply.
     """
 
     places: list[int]
@@ -137,15 +138,19 @@ class LogIndex(Struct):
         """
         return next(self.read_at(found_attempt.places, sample)).exchange
 
-    def read_spans(self, key: AttemptKey) -> Iterator[SpansRecord]:
-        """Yield the spans of an attempt, also of one without a reply.
+    def read_traced(self, key: AttemptKey) -> Iterator[SpansRecord | TraceRecord]:
+        """Yield the spans of an attempt, also of one without a reply, and what they say.
 
         Raises:
             StoreError: The log can no longer be read.
         """
+        attempt = self.attempts.get(key)
+        places = sorted({*self.spans.get(key, ()), *(attempt.places[1:] if attempt else ())})
         with store_errors(self.path), self.path.open("rb") as log:
-            for place in self.spans.get(key, ()):
-                yield self._read_record(log, place, SpansRecord)
+            for place in places:
+                record = self._read_record(log, place, LOG_RECORD)
+                if isinstance(record, SpansRecord | TraceRecord):
+                    yield record
 
     def read_exchanges(self, samples: Iterator[tuple[str, Sample]], attempts: int) -> Iterator[StoredExchange]:
         """Return all attempts of the samples (dataset, sample), in the order of the samples, with texts and evidence.
@@ -252,6 +257,13 @@ def _add(index: LogIndex, record: LogRecord, line: LogLine) -> None:
             _add_trace(index, record, line)
         case TextRecord():
             index.texts[record.digest] = StoredText(line.place, list_references(line.text))
+        case _:
+            _add_of_run(index, record)
+
+
+def _add_of_run(index: LogIndex, record: LogRecord) -> None:
+    """Add what is about the run, not about one attempt."""
+    match record:
         case ReportRecord():
             index.report, index.run, index.inputs = record.sha256, record.run, record.inputs_sha256
         case ErasedRecord():

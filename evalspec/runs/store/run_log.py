@@ -155,7 +155,7 @@ class RunLog:
         """
         write_atomically(self.place / BASELINE_NAME, [content])
 
-    def append(self, record: ReplyRecord | ScoresRecord | TraceRecord) -> None:
+    def append(self, record: ReplyRecord | ScoresRecord) -> None:
         """Append one record.
 
         The record survives a kill immediately, and a power failure about a second later.
@@ -170,10 +170,16 @@ class RunLog:
         else:
             self._write(self._encode(kept, self._number + 1))
 
-    def append_turn(self, record: TurnRecord | SpansRecord) -> None:
-        """Append a turn of a conversation, or spans, as `append` does. Without texts they are not stored."""
+    def append_turn(self, record: TurnRecord) -> None:
+        """Append a turn of a conversation, as `append` does. Without texts it could not be resumed."""
         if self._texts:
             self._write(self._encode(record, self._number + 1))
+
+    def append_traced(self, record: SpansRecord | TraceRecord) -> None:
+        """Append spans, or what they say, as `append` does. Without texts, no spans are stored."""
+        if self._texts or isinstance(record, TraceRecord):
+            kept = record if self._texts or isinstance(record, SpansRecord) else record.without_texts(WITHHELD)
+            self._write(self._encode(kept, self._number + 1))
 
     def conclude_with(self, record: PeopleRecord | ControlsRecord) -> None:
         """Append what the run is concluded with, besides its scores.

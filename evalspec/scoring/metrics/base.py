@@ -99,8 +99,8 @@ class MetricDefinition(Struct, frozen=True):
     """Whether it scores a conversation as a whole, not turn by turn."""
     reads_environment: bool = False
     """Whether scores depend on what the manifest says about the environment."""
-    reads_calls: bool = False
-    """Whether it reads the calls of tools in the reply."""
+    from_trace: tuple[str, ...] = ()
+    """The fields of the reply that it reads, beside its needs, and that a trace may give."""
     reads_tools: bool = False
     """Whether scores depend on the declared tools."""
     reads_price: bool = False
@@ -200,6 +200,13 @@ def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: 
         return definition.build(context) if definition.build else None
 
 
+_TRACED = {
+    Need.CONTEXT: "retrieved_contexts",
+    Need.RETRIEVED_IDS: "retrieved_context_ids",
+    Need.CANDIDATE_IDS: "candidate_ids",
+}
+
+
 class Metric(Struct, frozen=True):
     """A metric of a dataset: its definition, printed name and scorer.
 
@@ -222,6 +229,11 @@ class Metric(Struct, frozen=True):
     def takes_worst_turn(self) -> bool:
         """Whether a conversation has the score of its worst turn, instead of the mean over its turns."""
         return bool(self.settings.get("parameters", {}).get(TURNS) == "worst")
+
+    @property
+    def traced(self) -> set[str]:
+        """The fields of a reply that it reads and a trace may give."""
+        return {_TRACED[need] for need in self.needs if need in _TRACED}.union(self.definition.from_trace)
 
     @property
     def files(self) -> dict[str, str]:

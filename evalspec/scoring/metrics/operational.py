@@ -44,7 +44,9 @@ _PERCENTILES = {"p50": "Median", "p95": "95th percentile", "p99": "99th percenti
 _STAGES = {"embed": "embedding the query", "retrieve": "finding documents", "rerank": "reranking documents"}
 
 
-def _define_latencies(prefix: str, time: str, measure: Callable[[Exchange], Score]) -> Iterator[MetricDefinition]:
+def _define_latencies(
+    prefix: str, time: str, measure: Callable[[Exchange], Score], from_trace: tuple[str, ...] = ()
+) -> Iterator[MetricDefinition]:
     for statistic, words in _PERCENTILES.items():
         yield define_metric(
             measure,
@@ -55,6 +57,7 @@ def _define_latencies(prefix: str, time: str, measure: Callable[[Exchange], Scor
             statistic=statistic,
             implicit=True,
             scores_answers=False,
+            from_trace=from_trace,
         )
 
 
@@ -73,7 +76,9 @@ def _define_all() -> Iterator[MetricDefinition]:
         f"{FIRST_TOKEN}.", "from sending the request to the first text of a stream", _first_token
     )
     for stage, work in _STAGES.items():
-        yield from _define_latencies(f"{stage}.", f"that a retriever spends on {work}", _measure_stage(stage))
+        yield from _define_latencies(
+            f"{stage}.", f"that a retriever spends on {work}", _measure_stage(stage), ("trace",)
+        )
 
 
 LATENCIES = tuple(_define_all())
@@ -129,7 +134,14 @@ def user_error_rate(exchange: Exchange) -> Score:
     return Score.scored(errors / begun, reason if errors else None, evidence={"userErrors": errors, **ended})
 
 
-@metric(aliases=("tokens",), direction=Direction.LOWER, bounds=(0.0, None), implicit=True, scores_answers=False)
+@metric(
+    aliases=("tokens",),
+    direction=Direction.LOWER,
+    bounds=(0.0, None),
+    implicit=True,
+    scores_answers=False,
+    from_trace=("usage",),
+)
 def tokens_mean(exchange: Exchange) -> Score:
     """Input and output tokens of a reply, as the agent counts them."""
     return _measure_usage(exchange, lambda usage: usage.total)
@@ -176,6 +188,7 @@ COST = MetricDefinition(
     implicit=True,
     scores_answers=False,
     reads_price=True,
+    from_trace=("usage",),
 )
 
 

@@ -28,10 +28,10 @@ from evalspec.scoring.tool_matching import (
 _COMPARES_CALLS: dict[str, Any] = {
     "needs": {Need.EXPECTED_TOOLS},
     "scores_answers": False,
-    "reads_calls": True,
+    "from_trace": ("tool_calls",),
     "imports": ("scipy.optimize", "scipy.sparse.csgraph"),
 }
-_READS_ALL_CALLS: dict[str, Any] = {"scores_answers": False, "is_of_whole": True, "reads_calls": True}
+_READS_ALL_CALLS: dict[str, Any] = {"scores_answers": False, "is_of_whole": True, "from_trace": ("tool_calls",)}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)
 _NOTHING_EXPECTED = Score.not_applicable("the sample expects no calls", Cause.DATASET)
 _NOTHING_MADE = Score.not_applicable("the agent called no tool", Cause.REPLY)
@@ -226,7 +226,7 @@ def tool_error_rate(exchange: Exchange) -> Score:
     return Score.scored(len(failed) / len(answered), reason)
 
 
-@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True)
+@metric(direction=Direction.LOWER, bounds=(0.0, None), scores_answers=False, is_of_whole=True, from_trace=("steps",))
 def steps(exchange: Exchange) -> Score:
     """How often the agent called its model for a reply."""
     count = exchange.reply.steps if exchange.reply else None
@@ -235,7 +235,7 @@ def steps(exchange: Exchange) -> Score:
     return Score.scored(count)
 
 
-@metric(is_binary=True, scores_answers=False, is_of_whole=True)
+@metric(is_binary=True, scores_answers=False, is_of_whole=True, from_trace=("steps",))
 def steps_within_limit(exchange: Exchange) -> Score:
     """1 if the agent called its model at most `max_steps` times."""
     most = exchange.sample.max_steps

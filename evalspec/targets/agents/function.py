@@ -11,6 +11,7 @@ from evalspec.model import AgentReply, Sample
 from evalspec.model.samples import render_input
 from evalspec.targets.agents.base import add_times
 from evalspec.targets.agents.call_thread import CallThread, RaisedInThread
+from evalspec.targets.agents.own_spans import joined_to_trace
 from evalspec.targets.agents.results import read_result
 from evalspec.targets.agents.user_agent import AgentInstance, Streamed, UserAgent
 
@@ -53,7 +54,8 @@ class FunctionAgent:
             async with asyncio.timeout(self._timeout) as timeout:
                 await instance.reset()
                 started = perf_counter()
-                answered = await instance.answer(prepared)
+                with joined_to_trace():
+                    answered = await instance.answer(prepared)
         except ServiceError:
             raise
         except RaisedInThread as raised:

@@ -93,17 +93,24 @@ class AgentProcess:
     """The manifest's `command`. It is stopped with all its children by `stop()`, and when Python exits.
 
     `cwd`: the command's working folder. `ready_timeout`: seconds until it must answer. `log_path`: the file for its
-    output; without one, the output is dropped.
+    output; without one, the output is dropped. `environment`: variables that it gets beside those of this process.
     """
 
     def __init__(
-        self, command: list[str], cwd: Path, ready_url: str, ready_timeout: float, log_path: Path | None
+        self,
+        command: list[str],
+        cwd: Path,
+        ready_url: str,
+        ready_timeout: float,
+        log_path: Path | None,
+        environment: Mapping[str, str] = {},
     ) -> None:
         self._command = command
         self._cwd = cwd
         self._ready_url = ready_url
         self._ready_timeout = ready_timeout
         self._log_path = log_path
+        self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._status: int | None = None
 
@@ -144,7 +151,7 @@ class AgentProcess:
         atexit.unregister(self.stop)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        environment = dict(os.environ)
+        environment = {**os.environ, **self._environment}
         folders = [str(Path(sys.executable).parent), environment.get("PATH", os.defpath)]
         environment["PATH"] = os.pathsep.join(folders)
         try:

@@ -1,0 +1,87 @@
+"""Where the spans of a run come from: a receiver on a loopback port, the file of a collector, or the agent's own
+OpenTelemetry SDK if the agent is Python code in this process."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from evalspec.inputs.traces.otlp import Batch, read_logs, read_traces
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.runner.known_attempts import KnownAttempts
+from evalspec.runs.runner.tracing import Tracing
+from evalspec.runs.store.run_log import RunLog
+
+_POLL_SECONDS = 0.2
+_READ_BYTES = 1 << 24
+
+
+@asynccontextmanager
+async def open_tracing(
+    plan: Plan, log: RunLog, known: KnownAttempts | None
+) -> AsyncIterator[tuple[Tracing | None, Mapping[str, str]]]:
+    """Receive spans for the duration of the block. Yields what joins them, and the variables for the agent's command.
+
+    Raises:
+        InvalidInput: the port is taken, or the file cannot be read.
+    """
+    config = plan.traces
+    if config is None:
+        yield None, {}
+        return
+    index = known.index if known is not None and known.is_own else None
+    tracing = Tracing(config, log.append_traced, index)
+    async with AsyncExitStack() as opened:
+        environment: Mapping[str, str] = {}
+        if config.file is not None:
+            tracing.source = config.file
+            path = plan.loaded.path.parent / config.file
+            follow = asyncio.create_task(follow_file(path, tracing))
+            opened.push_async_callback(partial(_end, follow))
+        else:
+            from evalspec.targets.trace_receiver import TraceReceiver
+
+            receiver = TraceReceiver(tracing.add, config.receive if isinstance(config.receive, int) else 0)
+            await receiver.start()
+            opened.push_async_callback(receiver.aclose)
+            tracing.source, environment = receiver.endpoint, receiver.environment
+            tracing.refusals = receiver.refusals
+        if plan.agent is not None:
+            from evalspec.targets.agents.own_spans import listen_to_sdk
+
+            opened.enter_context(listen_to_sdk(tracing.add))
+        yield tracing, environment
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def follow_file(path: Path, tracing: Tracing) -> None:
+    """Read what a collector appends to a file from now on, until cancelled. A file that is replaced is read anew."""
+    place = path.stat().st_size if path.exists() else 0
+    rest = b""
+    while True:
+        size = path.stat().st_size if path.exists() else 0
+        if size < place:
+            place, rest = 0, b""
+        while place < size:
+            with path.open("rb") as file:
+                file.seek(place)
+                part = file.read(_READ_BYTES)
+            place += len(part)
+            *lines, rest = (rest + part).split(b"\n")
+            for line in lines:
+                _add_line(line, tracing)
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _add_line(line: bytes, tracing: Tracing) -> None:
+    if not line.strip():
+        return
+    try:
+        tracing.add(Batch(read_traces(line, is_json=True), read_logs(line, is_json=True)))
+    except ValueError as error:
+        tracing.refusals[f"{tracing.source}: {error}"] += 1
