@@ -9,6 +9,7 @@ from evalspec.reports.findings import describe_unscored
 from evalspec.reports.markup.evidence import ShownEvidence, describe_evidence
 from evalspec.reports.rows import AttemptRow, render_data
 from evalspec.reports.transcript import ShownCall, ShownTurn, list_asked, list_reply_facts, read_turns
+from evalspec.reports.waterfall import ShownStep, read_waterfall
 from evalspec.reports.word_changes import TextPiece, mark_differences
 from evalspec.verdict.summary import in_slice
 from evalspec.verdict.wording import UNKNOWN, render_limit, render_value
@@ -77,6 +78,7 @@ class ShownAttempt(Struct, frozen=True):
     """One attempt. `answer`: None if it is not kept. `facts`: times, tokens, finish reason.
 
     `calls`: None if the reply does not show them, or `turns` have them. `turns`: empty if it is no conversation.
+    `steps`: of its traces.
     """
 
     number: int
@@ -92,6 +94,7 @@ class ShownAttempt(Struct, frozen=True):
     facts: tuple[tuple[str, str], ...]
     latency: str
     is_retrieval: bool
+    steps: tuple[ShownStep, ...] = ()
 
 
 class ShownSample(Struct, frozen=True):
@@ -177,6 +180,7 @@ def _show_attempt(
         tuple(_list_facts(row)),
         render_latency(attempt.latency_ms),
         exchange is not None and answer is None and attempt.error is None,
+        read_waterfall(exchange),
     )
 
 
@@ -215,17 +219,29 @@ def _list_documents(sample: Sample, exchange: Exchange | None) -> Iterator[Docum
     is_own = bool(exchange.reply and exchange.reply.retrieved_contexts is not None)
     is_paired = is_own and contexts is not None and ids is not None and len(contexts) == len(ids)
     if contexts is not None and not is_paired:
-        shown = tuple(ShownDocument(None, text, None, text in golden) for text in contexts)
+        shown = tuple(ShownDocument(None, text, _find_dropped(text, exchange), text in golden) for text in contexts)
         yield DocumentList(
             f"{'Retrieved contexts' if is_own else 'Contexts of the dataset'} ({len(contexts):,})", shown
         )
     if ids is not None:
         texts: Sequence[str | None] = contexts if is_paired and contexts is not None else (None,) * len(ids)
         ranked = tuple(
-            ShownDocument(id, text, None if qrels is None else _grade(qrels.get(id)), text in golden)
+            ShownDocument(
+                id,
+                text,
+                _find_dropped(text, exchange) or (None if qrels is None else _grade(qrels.get(id))),
+                text in golden,
+            )
             for id, text in zip(ids, texts, strict=True)
         )
         yield DocumentList(f"Retrieved documents ({len(ids):,})", ranked)
+
+
+def _find_dropped(text: str | None, exchange: Exchange) -> Chip | None:
+    """Return that a passage was retrieved, but was not in the prompt of the answer; None: it was, or is unknown."""
+    prompted = None if exchange.reply is None else exchange.reply.prompt_contexts
+    is_dropped = prompted is not None and text is not None and text not in prompted
+    return ("warn", "", "not in the prompt") if is_dropped else None
 
 
 def _grade(grade: int | None) -> Chip:

@@ -18,6 +18,7 @@ from evalspec.reports.markup.sample_content import (
 )
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import data_cell, frame_table, head_cell, row_head
+from evalspec.reports.markup.waterfall import draw_waterfall
 
 _NOT_KEPT = "not kept (--no-content)"
 _PASSAGE = 4000
@@ -134,6 +135,8 @@ def _draw_attempt(sample: ShownSample, one: ShownAttempt, room: TextBudget, form
         yield el("div", answer, draw_references(sample, one.references, room), class_="beside")
     yield forms and forms(one.number, None, 0)
     yield _block("Scores", _draw_scores(one, room, forms))
+    if one.steps:
+        yield _block(f"Trace{of}", draw_waterfall(one.steps, room))
     for found in one.documents:
         yield draw_documents(found, room)
     if one.missed:

@@ -38,6 +38,7 @@ from evalspec.reports.view.parts import (
     row,
     sample,
 )
+from evalspec.reports.waterfall import read_waterfall
 from evalspec.reports.worst import find_limits
 from evalspec.verdict.summary import in_slice
 from evalspec.verdict.wording import UNKNOWN, render_known, render_limit, render_value
@@ -137,6 +138,7 @@ def _text_parts(row: AttemptRow, *, is_full: bool) -> Iterator[Part]:
     for score in row.scores.values():
         yield from _list_world(score.evidence_or_none)
     if exchange is not None:
+        yield from _trace_lines(exchange, is_full=is_full)
         yield from _context_parts(exchange, is_full=is_full)
 
 
@@ -181,6 +183,16 @@ def _list_world(evidence: Any) -> Iterator[Line]:
     found = evidence.get("differences") if isinstance(evidence, Mapping) else None
     for one in found if isinstance(found, list | tuple) else ():
         yield Line(prose(str(one)), tone=Tone.FAIL, label="world")
+
+
+def _trace_lines(exchange: Exchange, *, is_full: bool) -> Iterator[Line]:
+    """Yield a line for each step of the trace, indented below the step that it is part of."""
+    for step in read_waterfall(exchange):
+        facts = (piece for fact in step.facts for piece in ("  ", *prose(fact if is_full else cut(fact, _EXCERPT))))
+        tone = Tone.FAIL if step.error else Tone.QUIET
+        yield Line(("  " * step.depth, *name(step.name), f"  {step.took}", *facts), tone=tone, label="span")
+        if step.error:
+            yield Line(prose(step.error), tone=Tone.FAIL, label="error")
 
 
 def _context_parts(exchange: Exchange, *, is_full: bool) -> Iterator[Part]:

@@ -58,6 +58,8 @@ class KnownAttempts(Struct, frozen=True):
             return None
         if stored.attempt.unreachable and self.is_own:
             return None
+        if self.retry_errors and self.is_own and any(one.cause is Cause.TRACES for one in stored.scores.values()):
+            return None  # spans do not come a second time
         if (key.dataset, key.sample_id) in self.edited:
             return KnownAttempt(self.index, stored, {}, is_left_out=True)
         scores = stored.scores

@@ -71,7 +71,7 @@ def _fold(word: str) -> str:
 @metric(needs={Need.CONTEXT}, reads_at_most=LONG_TEXTS)
 def grounding_overlap(exchange: Exchange) -> Score:
     """Share of the answer's word pairs, numbers and names that occur in the contexts. No verdict: see its limits."""
-    contexts = exchange.retrieved_contexts or ()
+    contexts = exchange.prompt_contexts or ()
     units = list_units(exchange.response)
     if not units:
         return Score.not_applicable("the answer has no word pair, number or name to look up", Cause.REPLY)

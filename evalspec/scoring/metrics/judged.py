@@ -227,8 +227,16 @@ def _define_context_recall(row: _Judged) -> MetricDefinition:
     return replace(_define(row), needs=by_passages, needs_of=needs_of, build=build, parameters=(reference,))
 
 
+def _read_prompted(exchange: Exchange) -> list[str]:
+    """Return the contexts that an answer could rest on."""
+    found = exchange.prompt_contexts
+    return list(read_needed(exchange, Need.CONTEXT) if found is None else found)
+
+
 def _build(row: _Judged, context: BuildContext, read: Mapping[str, Callable[[Exchange], Any]]) -> Scorer:
     services = context.services
+    if row.needs_support:
+        read = {**read, "retrieved_contexts": _read_prompted}
 
     async def score(exchange: Exchange) -> Score:
         fields = {name: read[name](exchange) for name in row.fields}
