@@ -3,8 +3,11 @@
 /** Flatten nested lists of parts, without null, undefined, false and empty texts. */
 const present = (parts) => parts.flat(Infinity).filter((part) => part || part === 0);
 
+const SVG = ["svg", "rect"];
+
 function el(name, properties = {}, ...children) {
-  const element = document.createElement(name);
+  const space = SVG.includes(name) ? "http://www.w3.org/2000/svg" : "http://www.w3.org/1999/xhtml";
+  const element = document.createElementNS(space, name);
   for (const [key, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(key, value);
