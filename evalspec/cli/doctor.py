@@ -11,6 +11,7 @@ from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.model.checkups import Checkup
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.store.run_store import STORE, RunStore
 
@@ -37,7 +38,11 @@ def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge
     from evalspec.api.doctor import diagnose
 
     options = RunOptions(datasets=datasets, url=url, no_judge=no_judge)
-    checkup = diagnose(load_manifest(manifest), options, RunStore(STORE))
+    return emit_checkup(diagnose(load_manifest(manifest), options, RunStore(STORE)), as_json)
+
+
+def emit_checkup(checkup: Checkup, as_json: bool) -> ExitCode:
+    """Print what was checked, and return the exit code."""
     if as_json:
         from msgspec import to_builtins
 

@@ -27,6 +27,7 @@ _IDLE_SECONDS = 120.0
 _GZIP = zlib.MAX_WBITS | 16
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
+_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _DELAYS = ("OTEL_BSP_SCHEDULE_DELAY", "OTEL_BLRP_SCHEDULE_DELAY")
 _DELAY_MS = "500"
 """How long an exporter collects spans and log records; its default is 5 s, for which each trace would wait."""
@@ -60,8 +61,13 @@ class TraceReceiver:
 
     @property
     def endpoint(self) -> str:
-        """The URL that an exporter sends to: OTEL_EXPORTER_OTLP_ENDPOINT."""
+        """The URL that an exporter sends to."""
         return f"http://{_HOST}:{self._port}{self._prefix}"
+
+    @property
+    def source(self) -> str:
+        """The endpoint as messages show it: the variable that has it, because a path with a token is a secret."""
+        return _ENDPOINT if self._prefix else self.endpoint
 
     @property
     def environment(self) -> dict[str, str]:
@@ -69,7 +75,7 @@ class TraceReceiver:
         signals = {f"OTEL_EXPORTER_OTLP_{name.upper()}_ENDPOINT": f"{self.endpoint}/v1/{name}" for name in _READERS}
         delays = {name: _DELAY_MS for name in _DELAYS if name not in os.environ}
         return {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": self.endpoint,
+            _ENDPOINT: self.endpoint,
             "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
             **signals,
             **delays,

@@ -37,7 +37,6 @@ from evalspec.runs.planning.services import (
     JUDGE_PLACE,
     USER_PLACE,
     check_batch,
-    check_traces,
     choose_limits,
     choose_traces,
     locate_keys,
@@ -187,8 +186,6 @@ def build_plan(
     needs = needs_of(datasets)
     judge = _resolve_services(draft, needs)
     user = _resolve_user(draft, datasets) if asks_agent else None
-    if asks_agent:
-        check_traces(loaded, options, draft.problems, is_python=not draft.needs_url)
     _check_routes(draft, target, [one for one in (judge, user) if one is not None], needs)
     draft.raise_problems()
     asks_agent = asks_agent and not options.dry_run

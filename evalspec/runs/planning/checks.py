@@ -44,6 +44,7 @@ from evalspec.runs.planning.services import (
     check_limits,
     check_model_wires,
     check_tools,
+    check_traces,
     choose_traces,
     needs_from_mapping,
     read_price,
@@ -135,6 +136,7 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     check_endpoint(draft.loaded, draft.problems, draft.warnings)
     check_environment(draft.loaded, draft.problems)
     check_tools(draft.loaded, draft.tools, draft.problems)
+    check_traces(draft.loaded, draft.options, draft.problems, is_python=not draft.needs_url)
     check_model_wires(draft.loaded, draft.problems)
     check_limits(draft.loaded, draft.options, draft.problems)
     for found in check_target(draft.loaded.path.parent, draft.own_agent) if draft.own_agent else ():

@@ -126,7 +126,9 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     run = None
     receiving = AsyncExitStack()
     try:
-        tracing, environment = await receiving.enter_async_context(open_tracing(plan, log, session.known_attempts))
+        tracing, environment = await receiving.enter_async_context(
+            open_tracing(plan, log.append_traced, session.known_attempts)
+        )
         execution.tracing, execution.environment = tracing, environment
         await plan.services.collect_batches(progress.say)
         plan.services.budget = open_budget(plan, session.known_attempts)

@@ -2,16 +2,16 @@
 OpenTelemetry SDK if the agent is Python code in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 from evalspec.inputs.traces.otlp import Batch, read_logs, read_traces
+from evalspec.model.log import SpansRecord, TraceRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.runner.tracing import Tracing
-from evalspec.runs.store.run_log import RunLog
 
 _POLL_SECONDS = 0.2
 _READ_BYTES = 1 << 24
@@ -19,9 +19,11 @@ _READ_BYTES = 1 << 24
 
 @asynccontextmanager
 async def open_tracing(
-    plan: Plan, log: RunLog, known: KnownAttempts | None
+    plan: Plan, store: Callable[[SpansRecord | TraceRecord], None], known: KnownAttempts | None
 ) -> AsyncIterator[tuple[Tracing | None, Mapping[str, str]]]:
     """Receive spans for the duration of the block. Yields what joins them, and the variables for the agent's command.
+
+    `store`: stores spans, and what they say.
 
     Raises:
         InvalidInput: the port is taken, or the file cannot be read.
@@ -31,7 +33,7 @@ async def open_tracing(
         yield None, {}
         return
     index = known.index if known is not None and known.is_own else None
-    tracing = Tracing(config, log.append_traced, index)
+    tracing = Tracing(config, store, index)
     async with AsyncExitStack() as opened:
         environment: Mapping[str, str] = {}
         if config.file is not None:
@@ -45,7 +47,7 @@ async def open_tracing(
             receiver = TraceReceiver(tracing.add, config.receive if isinstance(config.receive, int) else 0)
             await receiver.start()
             opened.push_async_callback(receiver.aclose)
-            tracing.source, environment = receiver.endpoint, receiver.environment
+            tracing.source, environment = receiver.source, receiver.environment
             tracing.refusals = receiver.refusals
         if plan.agent is not None:
             from evalspec.targets.agents.own_spans import listen_to_sdk

@@ -80,7 +80,8 @@ class Tracing:
         self._records = dict(known.traces) if known else {}
         for record in self._records.values():
             self._learn(record.seen)
-        self._counts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        """Spans that count in no score: `late` ones, and those of `other` traces."""
 
     def begin(self, key: AttemptKey) -> OpenRequest:
         """Return a new request of an attempt, whose spans are awaited from now on."""
@@ -109,7 +110,7 @@ class Tracing:
         """Return the open trace of a span or a log record, or count why it has none."""
         trace = self._open.get(trace_id)
         if trace is None:
-            self._counts["late" if trace_id in self._ended else "other"] += 1
+            self.counts["late" if trace_id in self._ended else "other"] += 1
             return None
         trace.last = monotonic()
         trace.arrived.set()
@@ -231,8 +232,8 @@ class Tracing:
     def notes(self) -> Iterator[str]:
         """What the report says of spans that count in no score, and of replies that contradict their traces."""
         for name, text in _NOTES.items():
-            if self._counts[name]:
-                yield text.format(spans=counted(self._counts[name], "span"))
+            if self.counts[name]:
+                yield text.format(spans=counted(self.counts[name], "span"))
         for why, count in self.refusals.items():
             yield f"spans could not be read, {counted(count, 'time')}: {why}"
         disputed = sorted({key.sample_id for key, record in self._records.items() if record.contradicts})

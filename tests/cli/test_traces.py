@@ -1,0 +1,297 @@
+"""Spans of an agent: received, joined with its replies, scored, stored and shown."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from servers.ports import find_free_port
+from servers.traced_agent import (
+    TracedAgent,
+    model,
+    reranking,
+    retrieval,
+    standard_retrieval,
+    tool,
+)
+
+CAPITALS = ("Capital of France?", "Capital of France? 1", "Capital of France? 2")
+
+
+@pytest.fixture
+def traced() -> Iterator[TracedAgent]:
+    with TracedAgent(find_free_port()) as agent:
+        agent.steps = [retrieval("d1", "d2", texts=("Paris is the capital.", "Lyon is a city."))]
+        yield agent
+
+
+@pytest.fixture
+def watched(project, traced):
+    """A project whose agent exports spans. A trace is complete after 0.1 s, and given up after a second."""
+    port = int(traced.endpoint.split(":")[2].split("/")[0])
+    project.api = {"url": traced.url, "traces": {"receive": port, "quiet": "100ms", "grace": "1s"}}
+    ask(project)
+    return project
+
+
+def ask(project, metrics=("string_match", "Recall@2"), count=1, **fields):
+    project.evaluation["datasets"] = []
+    samples = [{"id": f"s{n}", "relevant": ["d1"], **fields} for n in range(count)]
+    project.dataset("qa", samples, metrics=list(metrics))
+
+
+def measure(project, *arguments):
+    outcome = project.evaluate("--json", *arguments)
+    assert outcome.code in (0, 3), outcome.err
+    return outcome.document
+
+
+def scores(document):
+    return [sample["scores"] for sample in document["datasets"][0]["samples"]]
+
+
+def values(document, metric):
+    return [one[metric]["value"] for one in scores(document)]
+
+
+def reasons(document, metric):
+    found = [(one[metric]["status"], one[metric]["cause"], one[metric]["reason"]) for one in scores(document)]
+    assert all(status == "failed" and cause == "traces" for status, cause, _ in found), found
+    return [reason for _, _, reason in found]
+
+
+def test_retrieval_tools_tokens_and_times_are_read_from_spans(watched, traced):
+    traced.steps += [tool("search", {"q": "France"}), model(10, 3), model(20, 5)]
+    metrics = ["Recall@2", "nDCG@2", "tool_calls_exact", "steps", "tokens_mean", "retrieve.latency_p95"]
+    ask(watched, metrics, expected_tools=[{"name": "search", "arguments": {"q": "France"}}])
+    document = measure(watched)
+    assert {metric: values(document, metric) for metric in metrics} == {
+        "Recall@2": [1.0],
+        "nDCG@2": [1.0],
+        "tool_calls_exact": [1.0],
+        "steps": [2.0],
+        "tokens_mean": [38.0],
+        "retrieve.latency_p95": [1.0],
+    }
+    (headers,) = traced.asked
+    assert headers["baggage"].startswith("evalspec.attempt=")
+    watched.api["traces"]["baggage"] = False
+    measure(watched)
+    assert "baggage" not in traced.asked[-1] and "traceparent" in traced.asked[-1]
+
+
+def test_traced_and_untraced_runs_have_the_same_scores_of_replies(watched, traced):
+    ask(watched, ["string_match", "rouge"], count=3)
+    with_spans = measure(watched)
+    del watched.api["traces"]
+    assert scores(measure(watched)) == scores(with_spans)
+
+
+def test_the_reply_frees_its_worker_before_its_trace_is_complete(watched, traced):
+    traced.wait = 0.3
+    ask(watched, count=3)
+    assert values(measure(watched, "-j", "1"), "Recall@2") == [1.0, 1.0, 1.0]
+    log = (next(watched.folder.glob(".evalspec/runs/2*")) / "samples.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in log]
+    assert kinds[:3] == ["reply"] * 3, "each reply is stored at once"
+
+
+def test_no_retrieval_is_an_empty_list_if_others_of_the_run_have_one(watched, traced):
+    traced.traces[CAPITALS[1]] = [model(1, 1)]
+    ask(watched, count=3)
+    assert values(measure(watched, "-j", "1"), "Recall@2") == [1.0, 0.0, 1.0]
+    traced.traces = dict.fromkeys(CAPITALS, [model(1, 1)])
+    (reason, *_) = reasons(measure(watched), "Recall@2")
+    assert reason == "no trace of the run has a span of a retrieval: is the retriever instrumented?"
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "said"),
+    [
+        (None, {}, "no span of its trace arrived within 1 s of the reply: is the agent instrumented"),
+        ([retrieval("d1")], {"has_root": False}, "its trace is not complete: 1 span arrived within 1 s"),
+        ([retrieval("d1")], {"foreign": True}, "no span of its trace arrived within 1 s"),
+        (
+            [retrieval("d1", name="a"), retrieval("d2", name="b")],
+            {},
+            "2 retrievals: a, b; set spec.api.traces.retrieval",
+        ),
+        ([{"name": "r", "attributes": {"openinference.span.kind": "RETRIEVER"}}], {}, "have no documents"),
+    ],
+)
+def test_what_a_trace_does_not_say_fails_with_its_cause(watched, traced, steps, settings, said):
+    traced.traces[CAPITALS[0]] = steps
+    for name, value in settings.items():
+        setattr(traced, name, value)
+    document = measure(watched)
+    assert said in reasons(document, "Recall@2")[0]
+    assert values(document, "string_match") == [1.0], "what the reply says is scored"
+    if settings.get("foreign"):
+        assert "2 spans belong to no request of this run" in str(document["notes"])
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"), [("last", ["d2"]), ("union", ["d1", "d2"]), ("a", ["d1"]), ("b", ["d2"])]
+)
+def test_which_of_several_retrievals_counts(watched, traced, choice, expected):
+    traced.steps = [retrieval("d1", name="a"), retrieval("d2", name="b")]
+    watched.api["traces"]["retrieval"] = choice
+    ask(watched, ["Recall@2", "Success@1"], relevant=expected)
+    assert values(measure(watched), "Recall@2") == [1.0]
+
+
+def test_a_reranker_is_the_last_word_and_shows_its_gain(watched, traced):
+    traced.steps = [retrieval("d2", "d1", name="a"), retrieval("d3", "d1", name="b"), reranking("d1", "d3")]
+    ask(watched, ["RR", "retrieved.RR", "gain.RR"])
+    document = measure(watched)
+    assert [values(document, name) for name in ("RR", "retrieved.RR", "gain.RR")] == [[1.0], [0.5], [0.5]]
+
+
+def test_ids_without_texts_give_rankings_only(watched, traced):
+    traced.steps = [standard_retrieval("d1", "d2")]
+    ask(watched, ["Recall@2", "grounding_overlap"])
+    document = measure(watched)
+    assert values(document, "Recall@2") == [1.0]
+    assert "ids and no texts, so only rankings are measured" in reasons(document, "grounding_overlap")[0]
+
+
+def test_an_answer_rests_on_what_was_in_the_prompt(watched, traced):
+    kept, dropped = "Paris is the capital of France and its largest city by far.", "Nobody asked for Lyon at all."
+    traced.reply = {"response": "Lyon was asked for."}
+    traced.steps = [
+        retrieval("d1", "d2", texts=(kept, dropped)),
+        model(9, 1, prompt=f"Use this:\n{kept.replace(' ', '  ')}", answer="Lyon was asked for."),
+    ]
+    ask(watched, ["grounding_overlap", "Recall@2"])
+    document = measure(watched)
+    assert values(document, "Recall@2") == [1.0] and values(document, "grounding_overlap") == [0.0]
+    shown = watched("show", "s0")
+    assert "span" in shown.out and "search" in shown.out
+
+
+def test_the_reply_wins_and_a_contradiction_is_told(watched, traced):
+    traced.reply |= {"ids": ["d9"]}
+    watched.api["chatEndpoint"] = {"response": {"answer": "$.response", "contextIds": "$.ids"}}
+    document = measure(watched)
+    assert values(document, "Recall@2") == [0.0]
+    assert "the reply and the trace of 1 sample (s0) differ in retrieved_context_ids" in str(document["notes"])
+
+
+def test_only_the_answered_try_counts_and_all_are_paid_for(watched, traced):
+    traced.steps = [retrieval("d1"), model(10, 1)]
+    traced.statuses = [503]
+    ask(watched, ["Recall@2", "steps", "tokens_mean"])
+    document = measure(watched)
+    assert len({headers["traceparent"].split("-")[1] for headers in traced.asked}) == 1
+    assert len({headers["traceparent"] for headers in traced.asked}) == 2
+    assert [values(document, name) for name in ("steps", "tokens_mean")] == [[1.0], [22.0]]
+
+
+def test_a_conversation_is_the_traces_of_its_turns(watched, traced):
+    traced.steps = [tool("search", {"q": "x"}), model(10, 1)]
+    watched.api["chatEndpoint"] = {
+        "protocol": "custom",
+        "request": {"message": "{{input}}", "messages": "{{messages}}"},
+        "response": {"answer": "$.response"},
+    }
+    calls = [{"name": "search", "arguments": {"q": "x"}}]
+    turns = [{"user": "one", "expected_tools": calls}, {"user": "two", "expected_tools": []}]
+    watched.evaluation["datasets"] = []
+    (watched.folder / "talk.jsonl").write_text(json.dumps({"id": "s0", "turns": turns}) + "\n")
+    watched.evaluation["datasets"] = [
+        {"name": "talk", "path": "talk.jsonl", "metrics": ["tool_calls_exact", "steps", "tokens_mean"]}
+    ]
+    document = measure(watched)
+    assert [values(document, name) for name in ("tool_calls_exact", "steps", "tokens_mean")] == [[0.5], [2.0], [11.0]]
+    assert len({headers["traceparent"].split("-")[1] for headers in traced.asked}) == 2
+
+
+def test_stored_traces_are_scored_again_and_reported_without_the_agent(watched, traced):
+    first = measure(watched)
+    ask(watched, ["string_match", "Recall@2", "Success@1"])
+    watched.write()
+    again = watched("rescore", first["runId"], "agent.yaml", "--json").document
+    assert values(again, "Success@1") == [1.0] and len(traced.asked) == 1
+    shown = watched("show", again["runId"], "s0").out
+    assert "span        search" in shown and "1: d1 ✓" in shown
+
+
+def test_a_run_without_texts_stores_no_span(watched, traced):
+    document = measure(watched, "--no-content")
+    assert values(document, "Recall@2") == [1.0]
+    log = (watched.folder / ".evalspec/runs" / document["runId"] / "samples.jsonl").read_text()
+    assert '"spans"' not in log and "Lyon" not in log
+
+
+def test_a_secret_in_a_span_never_reaches_the_disk(watched, traced, monkeypatch):
+    monkeypatch.setenv("AGENT_TOKEN", "s3cr3t-token-value")
+    watched.api["chatEndpoint"] = {"headers": {"authorization": "Bearer ${env:AGENT_TOKEN}"}}
+    traced.steps = [
+        {"name": "s3cr3t-token-value", "attributes": {"header": "Bearer s3cr3t-token-value"}},
+        *traced.steps,
+    ]
+    assert values(measure(watched), "Recall@2") == [1.0]
+    stored = b"".join(path.read_bytes() for path in watched.folder.rglob("*") if path.is_file())
+    assert b"s3cr3t-token-value" not in stored
+
+
+def test_the_file_of_a_collector_is_read_while_it_grows(watched, traced):
+    watched.api["traces"] = {"file": "spans.jsonl", "quiet": "100ms", "grace": "2s"}
+    path = watched.folder / "spans.jsonl"
+    path.write_text("an earlier run\n")
+
+    def append(body: bytes, **_: str) -> None:
+        with path.open("ab") as file:
+            file.write(body + b"\n")
+
+    traced.export = append  # type: ignore[method-assign]
+    assert values(measure(watched), "Recall@2") == [1.0]
+
+
+def test_an_agent_that_evalspec_does_not_start_cannot_know_a_free_port(watched):
+    watched.api["traces"] = {"receive": "auto"}
+    refused = watched.validate()
+    assert refused.code == 2
+    assert "an agent that evalspec does not start cannot know where spans are received" in refused.out
+
+
+def test_a_port_that_is_taken_is_one_clear_line(watched, traced):
+    watched.api["traces"]["receive"] = int(traced.url.rsplit(":", 1)[1])
+    refused = watched.evaluate()
+    assert refused.code == 2 and "for traces: " in refused.err and not traced.asked
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [
+        (b"{", {}, 400),
+        (b"not gzip", {"content-encoding": "gzip"}, 400),
+        (b"{}", {"content-encoding": "br"}, 415),
+        (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "AAECAwQFBgcICQoLDA0ODw=="}]}]}]}', {}, 400),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_refused_and_told(watched, traced, body, headers, status):
+    answer = traced.answer
+
+    def answer_badly(question: str, sent: dict[str, str]) -> int:
+        traced.export(body, **headers)
+        return answer(question, sent)
+
+    traced.answer = answer_badly  # type: ignore[method-assign]
+    document = measure(watched)
+    assert traced.export_statuses[0] == status
+    assert values(document, "Recall@2") == [1.0]
+    assert "spans could not be read, 1 time: " in str(document["notes"])
+
+
+def test_check_shows_what_arrives_and_what_is_missing(watched, traced):
+    traced.steps = [standard_retrieval("d1", "d2"), model(10, 3)]
+    ask(watched, ["Recall@2", "tool_call_f1"], expected_tools=[{"name": "search"}])
+    watched.write()
+    checked = watched("traces", "check", "agent.yaml")
+    assert checked.code == 3
+    assert "ok: metric Recall@2: reads ids of retrieved documents" in checked.out
+    assert "failed: metric tool_call_f1: no trace of the run has a span of a tool" in checked.out
+    traced.foreign = True
+    checked = watched("traces", "check", "agent.yaml", "--json")
+    assert [one["name"] for one in checked.document["findings"]] == ["spans", "other traces"]
