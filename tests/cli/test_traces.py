@@ -1,10 +1,13 @@
 """Spans of an agent: received, joined with its replies, scored, stored and shown."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from cli.test_conversations import wait_until
 from servers.ports import find_free_port
 from servers.traced_agent import (
     TracedAgent,
@@ -100,7 +103,7 @@ def test_no_retrieval_is_an_empty_list_if_others_of_the_run_have_one(watched, tr
     traced.traces[CAPITALS[1]] = [model(1, 1)]
     ask(watched, count=3)
     assert values(measure(watched, "-j", "1"), "Recall@2") == [1.0, 0.0, 1.0]
-    traced.traces = dict.fromkeys(CAPITALS, [model(1, 1)])
+    traced.traces = {question: [model(1, 1)] for question in CAPITALS}
     (reason, *_) = reasons(measure(watched), "Recall@2")
     assert reason == "no trace of the run has a span of a retrieval: is the retriever instrumented?"
 
@@ -233,6 +236,110 @@ def test_a_secret_in_a_span_never_reaches_the_disk(watched, traced, monkeypatch)
     assert values(measure(watched), "Recall@2") == [1.0]
     stored = b"".join(path.read_bytes() for path in watched.folder.rglob("*") if path.is_file())
     assert b"s3cr3t-token-value" not in stored
+
+
+OWN_AGENT = """
+import json
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+
+trace.set_tracer_provider(TracerProvider())
+tracer = trace.get_tracer("agent")
+
+
+def answer(question):
+    with tracer.start_as_current_span("search") as span:
+        documents = json.dumps([{"id": "d1", "score": 0.5}])
+        span.set_attributes({"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": documents})
+    return "Paris"
+
+
+async def answer_async(question):
+    return answer(question)
+"""
+
+
+@pytest.mark.parametrize("function", ["answer", "answer_async"])
+def test_an_agent_in_python_needs_no_exporter(project, function):
+    (project.folder / "own.py").write_text(OWN_AGENT)
+    project.api = {"python": f"own:{function}", "traces": {"receive": "auto", "quiet": "50ms", "grace": "1s"}}
+    ask(project, count=3)
+    assert values(measure(project, "--repeat", "2"), "Recall@2") == [1.0, 1.0, 1.0]
+
+
+EXPORTING_AGENT = """
+import json, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from opentelemetry import propagate, trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+trace.set_tracer_provider(provider)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        tracer = trace.get_tracer("agent")
+        with tracer.start_as_current_span("POST", context=propagate.extract(self.headers)):
+            with tracer.start_as_current_span("search") as span:
+                documents = json.dumps([{"id": "d1", "score": 0.5}])
+                span.set_attributes({"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": documents})
+        self.answer(b'{"response": "Paris"}')
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_command_learns_where_its_exporter_sends(project, monkeypatch, compression):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", compression)
+    (project.folder / "agent.py").write_text(EXPORTING_AGENT)
+    port = find_free_port()
+    project.api = {
+        "url": f"http://127.0.0.1:{port}",
+        "command": [sys.executable, "agent.py", str(port)],
+        "chatEndpoint": {"path": "/chat"},
+    }
+    ask(project, count=3)
+    assert values(measure(project, "--traces"), "Recall@2") == [1.0, 1.0, 1.0]
+
+
+def test_killed_while_spans_arrive_no_reply_is_lost_and_nothing_is_asked_again(watched, traced):
+    traced.wait = 0.2
+    ask(watched, count=60)
+    command = [sys.executable, "-m", "evalspec", "evaluate", watched.write().name, "-j", "2"]
+    process = subprocess.Popen(command, cwd=watched.folder, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    wait_until(lambda: traced.export_statuses.count(200) >= 10)
+    process.kill()
+    process.wait()
+    log = next(watched.folder.glob(".evalspec/runs/2*")) / "samples.jsonl"
+    kinds = [(one["kind"], one["id"]) for one in map(json.loads, log.read_text().splitlines())]
+    replied, closed = ({name for kind, name in kinds if kind == wanted} for wanted in ("reply", "trace"))
+    assert replied > closed, "a kill between a reply and its trace"
+    asked = len(traced.asked)
+    document = measure(watched, "--resume")
+    assert len(traced.asked) == asked + 60 - len(replied)
+    assert asked - len(replied) <= 2, "only what was in flight"
+    lost = {one["id"] for one in document["datasets"][0]["samples"] if one["scores"]["Recall@2"]["cause"] == "traces"}
+    assert lost == replied - closed
+    assert values(document, "string_match") == [1.0] * 60
+    again = measure(watched, "--resume", "--retry-errors")
+    assert values(again, "Recall@2") == [1.0] * 60
 
 
 def test_the_file_of_a_collector_is_read_while_it_grows(watched, traced):
