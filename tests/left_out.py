@@ -44,6 +44,7 @@ LEFT_OUT = {
         "tests/cli/test_safe_writes.py::test_a_full_disk_leaves_the_old_report_the_old_baseline_and_the_old_dataset",
         "tests/cli/test_scope_check.py::test_being_ended_leaves_nothing_behind",
         "tests/cli/test_simulated_users.py::test_a_killed_conversation_is_resumed_at_its_turn",
+        "tests/cli/test_traces.py::test_killed_while_spans_arrive_no_reply_is_lost_and_nothing_is_asked_again",
         "tests/gold/test_revocation.py::test_killed_at_any_change_it_is_completed_by_the_next",
         "tests/service/test_chaos.py",
         "tests/service/test_evaluations.py::test_an_evaluation_survives_its_worker_and_a_changed_manifest_ends_it",
@@ -52,6 +53,8 @@ LEFT_OUT = {
     ),
     "starts a process, or several, for each case": (
         "tests/cli/test_command_code.py::test_the_files_of_git_are_compared",
+        "tests/cli/test_traces.py::test_a_command_learns_where_its_exporter_sends",
+        "tests/examples/test_traced.py",
         "tests/cli/test_init.py::test_the_workflow_runs_as_written",
         "tests/cli/test_judge_cache.py::test_two_processes_share_a_cache",
         "tests/cli/test_judged_run.py::test_ragas_is_imported_only_for_a_score_that_is_really_to_be_computed",

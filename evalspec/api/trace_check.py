@@ -79,7 +79,7 @@ async def _check(plan: Plan, dataset: PlannedDataset, progress: ProgressListener
             jobs = Jobs([key], lambda _: sample)
             target = open_agent(plan, jobs, receive, progress, lambda _: NoTurnLog(), tracing.begin)
             await target.ask_all()
-            await tracing.submit(key, replies[0], frozenset(), keep, asyncio.create_task)
+            await tracing.submit(key, replies[0], dataset, keep, asyncio.create_task)
             await tracing.drain()
     finally:
         await plan.services.aclose()

@@ -204,4 +204,6 @@ def _unpack(body: bytes, encoding: str) -> bytes:
         raise _Refused(400, f"a body is no gzip: {error}") from error
     if unpacker.unconsumed_tail:
         raise _Refused(413, f"a body is over {MOST_BYTES >> 20} MiB unpacked")
+    if not unpacker.eof or unpacker.unused_data:
+        raise _Refused(400, "a body is no whole gzip of one part")
     return unpacked

@@ -1,5 +1,6 @@
 """Spans of an agent: received, joined with its replies, scored, stored and shown."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -158,6 +159,16 @@ def test_ids_without_texts_give_rankings_only(watched, traced):
     assert "ids and no texts, so only rankings are measured" in reasons(document, "grounding_overlap")[0]
 
 
+def test_texts_come_from_the_corpus_by_id(watched, traced):
+    traced.steps = [standard_retrieval("d1", "d2")]
+    ask(watched, ["grounding_overlap"])
+    (watched.folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in (("d1", "Paris it is."), ("d2", "No.")))
+    )
+    watched.evaluation["datasets"][0]["corpus"] = "corpus.jsonl"
+    assert values(measure(watched), "grounding_overlap") == [1.0]
+
+
 def test_an_answer_rests_on_what_was_in_the_prompt(watched, traced):
     kept, dropped = "Paris is the capital of France and its largest city by far.", "Nobody asked for Lyon at all."
     traced.reply = {"response": "Lyon was asked for."}
@@ -219,6 +230,17 @@ def test_stored_traces_are_scored_again_and_reported_without_the_agent(watched, 
     assert "span        search" in shown and "1: d1 ✓" in shown
 
 
+def test_stored_spans_are_read_by_new_rules_without_the_agent(watched, traced):
+    traced.steps = [retrieval("d1", name="a"), retrieval("d2", name="b")]
+    first = measure(watched)
+    assert "2 retrievals" in reasons(first, "Recall@2")[0]
+    watched.api["traces"]["retrieval"] = "union"
+    watched.write()
+    again = watched("rescore", first["runId"], "agent.yaml", "--json").document
+    assert values(again, "Recall@2") == [1.0], scores(again)
+    assert len(traced.asked) == 1
+
+
 def test_a_run_without_texts_stores_no_span(watched, traced):
     document = measure(watched, "--no-content")
     assert values(document, "Recall@2") == [1.0]
@@ -237,6 +259,8 @@ def test_a_secret_in_a_span_never_reaches_the_disk(watched, traced, monkeypatch)
     stored = b"".join(path.read_bytes() for path in watched.folder.rglob("*") if path.is_file())
     assert b"s3cr3t-token-value" not in stored
 
+
+GZIPPED = gzip.compress(b"{}", mtime=0)
 
 OWN_AGENT = """
 import json
@@ -370,9 +394,11 @@ def test_a_port_that_is_taken_is_one_clear_line(watched, traced):
 
 @pytest.mark.parametrize(
     ("body", "headers", "status"),
-    [
+    [  # the id of the last one is base64
         (b"{", {}, 400),
         (b"not gzip", {"content-encoding": "gzip"}, 400),
+        (GZIPPED * 2, {"content-encoding": "gzip"}, 400),
+        (GZIPPED[:-4], {"content-encoding": "gzip"}, 400),
         (b"{}", {"content-encoding": "br"}, 415),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "AAECAwQFBgcICQoLDA0ODw=="}]}]}]}', {}, 400),
     ],

@@ -16,6 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import suppress
+from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from secrets import token_hex
 from typing import Any, Self
@@ -126,7 +127,7 @@ class TracedAgent:
 
     def _export_later(self, body: bytes) -> None:
         time.sleep(self.wait)
-        with suppress(OSError):  # the run may have ended
+        with suppress(OSError, HTTPException):  # the run may have ended
             self.export(body)
 
     def export(self, body: bytes, kind: str = "application/json", **headers: str) -> None:
@@ -135,7 +136,8 @@ class TracedAgent:
             with urllib.request.urlopen(sent) as response:
                 self.export_statuses.append(response.status)
         except urllib.error.HTTPError as error:
-            self.export_statuses.append(error.code)
+            with error:
+                self.export_statuses.append(error.code)
 
     def _describe(self, trace: str, parent: str, steps: list[Step]) -> bytes:
         now, root = time.time_ns(), token_hex(8)

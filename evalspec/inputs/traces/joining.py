@@ -50,17 +50,24 @@ class TraceFacts(Struct):
     seen: frozenset[StepKind] = frozenset()
 
 
-def read_facts(spans: Sequence[Span], answered: Collection[str], response: str, choice: str | None) -> TraceFacts:
+class TraceRules(Struct, frozen=True):
+    """How a trace is read. `choice`: among several retrievals: `last`, `union`, the name of one, or None if there must
+    be one. `passages`: texts of the corpus by id, for retrievals whose spans have ids only."""
+
+    choice: str | None = None
+    passages: Mapping[str, str] = {}
+
+
+def read_facts(spans: Sequence[Span], answered: Collection[str], response: str, rules: TraceRules) -> TraceFacts:
     """Return what the spans of a request say.
 
     `answered`: the parents of the answered try, whose steps count; tokens count for all tries. `response`: the answer.
-    `choice`: among several retrievals: `last`, `union`, the name of one, or None if there must be one.
     """
     everything = read_steps(spans)
     steps = _list_below(everything, spans, answered)
     models = _without_inner(steps, StepKind.MODEL, outer=False)
     found = TraceFacts(AgentReply(""), seen=frozenset(step.kind for step in steps))
-    _add_retrieval(found, steps, choice)
+    _add_retrieval(found, steps, rules)
     _add_prompt(found, models, response)
     calls = [step.call for step in _without_inner(steps, StepKind.TOOL) if step.call is not None]
     usages = [step.usage for step in _without_inner(everything, StepKind.MODEL, outer=False)]
@@ -206,7 +213,7 @@ def _number(calls: Sequence[ToolCall]) -> list[ToolCall]:
     return [replace(call, step=numbers[call.step]) for call in calls]
 
 
-def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], choice: str | None) -> None:
+def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], rules: TraceRules) -> None:
     retrievals = _without_inner(steps, StepKind.RETRIEVAL)
     rerankers = _without_inner(steps, StepKind.RERANK)
     timed = {"embed": _without_inner(steps, StepKind.EMBEDDING), "retrieve": retrievals, "rerank": rerankers}
@@ -215,12 +222,12 @@ def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], choice: str | 
     if rerankers:
         found.seen |= {StepKind.RETRIEVAL}
     try:
-        chosen = _choose(retrievals, rerankers, choice)
+        chosen = _choose(retrievals, rerankers, rules.choice)
     except ValueError as error:
         found.untraced |= dict.fromkeys(_OF_RETRIEVAL, str(error))
         return
     if chosen:
-        _add_documents(found, chosen)
+        _add_documents(found, chosen, rules.passages)
     if len(chosen) == 1 and chosen[0].kind is StepKind.RERANK:
         before = [step for step in retrievals if step.start_ms <= chosen[0].start_ms]
         candidates = [document.id for document in (before[-1].documents or ())] if before else []
@@ -251,7 +258,7 @@ def _choose(retrievals: Sequence[TraceStep], rerankers: Sequence[TraceStep], cho
     raise ValueError(f"the trace has {named}; set spec.api.traces.retrieval to last, union or the name of one")
 
 
-def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep]) -> None:
+def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep], passages: Mapping[str, str]) -> None:
     """Add the ids and the texts of the retrieved documents, each document once."""
     hidden = next((step.hidden for step in chosen if step.hidden), None)
     if any(step.documents is None for step in chosen):
@@ -260,7 +267,7 @@ def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep]) -> None:
         return
     documents = list({(one.id, one.text): one for step in chosen for one in step.documents or ()}.values())
     ids = [one.id for one in documents]
-    texts = [one.text for one in documents]
+    texts = [passages.get(one.id or "") if one.text is None else one.text for one in documents]
     if None in ids:
         found.untraced["retrieved_context_ids"] = "the retrieved documents of the trace have no ids"
     else:

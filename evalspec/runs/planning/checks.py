@@ -190,8 +190,16 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     for dataset in datasets:
         dataset.retriever = plan_asking(draft, dataset)
         dataset.files = find_files(draft, dataset)
+        dataset.passages = _list_passages(draft, dataset)
         dataset.data = dataset.data.keep(_mark_copies(draft, dataset))
     return datasets
+
+
+def _list_passages(draft: Draft, dataset: PlannedDataset) -> dict[str, str]:
+    """Return the texts of the corpus by id, if spans may need them, which often have ids only."""
+    is_traced = draft.loaded.manifest.spec.api.traces is not None or draft.options.traces
+    documents = (dataset.data.content.documents if is_traced else None) or ()
+    return {document.id: document.text for document in documents}
 
 
 def _read(draft: Draft, dataset: PlannedDataset, finder: MetricFinder) -> None:

@@ -1,6 +1,6 @@
 """The state of a manifest check, and the checked datasets."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +112,7 @@ class PlannedDataset(Struct):
     adds. `passes`: the metrics over attempts that a threshold limits, by name. `limits`: each one stated for it.
     `decided`: what overrides or lifts limits. `files`: additional files that are read. `part`: the slice or held-out
     share of a gold set that the run uses, None for the whole dataset. `removed`: samples of the gate's baseline that
-    are gone from the file.
+    are gone from the file. `passages`: texts of its corpus by id, if spans of the agent are received.
     """
 
     config: DatasetConfig
@@ -129,6 +129,7 @@ class PlannedDataset(Struct):
     files: tuple[Path, ...] = ()
     part: PartDigest | None = None
     removed: tuple[str, ...] = ()
+    passages: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -31,7 +31,7 @@ from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.tracing import Tracing
+from evalspec.runs.runner.tracing import Tracing, carry_traces, read_rules
 from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
@@ -217,9 +217,8 @@ class Execution(Struct):
                 await receive(job, marked)
                 return
             self._keep_reply(job, marked)
-            read = {name for metric in dataset.metrics.values() for name in metric.traced}
             await self.tracing.submit(
-                self._key(job), marked, read, lambda joined: queue.put((job, joined, {})), group.create_task
+                self._key(job), marked, dataset, lambda joined: queue.put((job, joined, {})), group.create_task
             )
 
         if self.plan.options.has_replies and self.to_ask:
@@ -285,13 +284,15 @@ class Execution(Struct):
             recalled = self._recall(job, last=True)
             if recalled is None:
                 raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is missing")
-            exchange = recalled.read_exchange(sample)
+            exchange, scores = recalled.read_exchange(sample), recalled.scores
             if self.known_attempts and not self.known_attempts.is_own:
                 self._keep_reply(job, exchange)
-                for record in self.known_attempts.index.read_traced(self._key(job)):
-                    self.log.append_traced(record)
-                self._keep_scores(dataset, job, sample, recalled.scores)
-            await queue.put((job, exchange, dict(recalled.scores)))
+                if self.known_attempts.index.spans:
+                    rules = read_rules(self.plan, dataset)
+                    exchange, is_new = carry_traces(self.log, recalled, self._key(job), sample, rules)
+                    scores = {name: scores[name] for name in scores if not (is_new and dataset.metrics[name].traced)}
+                self._keep_scores(dataset, job, sample, scores)
+            await queue.put((job, exchange, dict(scores)))
 
     def _keep_known(self) -> None:
         """Add attempts that need no work to the results. They are last so that a resumed run sends requests at once."""

@@ -24,6 +24,10 @@ class KnownAttempt(Struct, frozen=True):
             return Exchange(sample, error=QUESTION_CHANGED, unreachable=True)
         return self.index.read_exchange(self.attempt, sample)
 
+    def read_reply(self, sample: Sample) -> Exchange:
+        """Return the reply as the agent gave it, without what its traces say."""
+        return next(self.index.read_at(self.attempt.places[:1], sample)).exchange
+
     def to_attempt(self) -> Attempt:
         """Return the attempt as it is in a Run."""
         stored = self.attempt

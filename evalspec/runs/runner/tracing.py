@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator
-from collections.abc import Set as AbstractSet
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
 from typing import Any
@@ -17,6 +16,7 @@ from evalspec.inputs.traces.joining import (
     FIELDS_OF,
     NEVER_COMPLETED,
     TraceFacts,
+    TraceRules,
     add_trace,
     describe_trace,
     list_traced,
@@ -25,10 +25,14 @@ from evalspec.inputs.traces.joining import (
     settle_absent,
 )
 from evalspec.inputs.traces.otlp import Batch, SpanEvents, add_events
-from evalspec.model import AgentReply, Exchange
-from evalspec.model.log import SpansRecord, TraceRecord
+from evalspec.model import AgentReply, Exchange, Sample
+from evalspec.model.log import LogRecord, SpansRecord, TraceRecord
 from evalspec.model.spans import Span, StepKind
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.runner.known_attempts import KnownAttempt
 from evalspec.runs.store.log_index import AttemptKey, LogIndex
+from evalspec.runs.store.run_log import RunLog
 from evalspec.targets.tracing import OpenRequest
 
 MOST_SPANS = 100_000
@@ -37,6 +41,12 @@ _MOST_CLOSING = 2_000
 """Attempts whose traces are awaited at once. Then workers wait too, so that memory is bounded."""
 
 Receive = Callable[[Exchange], Awaitable[None]]
+
+
+def read_rules(plan: Plan, dataset: PlannedDataset) -> TraceRules:
+    """Return how the traces of a dataset are read."""
+    config = plan.loaded.manifest.spec.api.traces
+    return TraceRules(None if config is None else config.retrieval, dataset.passages)
 
 
 class OpenTrace(Struct):
@@ -121,17 +131,17 @@ class Tracing:
         self,
         key: AttemptKey,
         exchange: Exchange,
-        read: AbstractSet[str],
+        dataset: PlannedDataset,
         receive: Receive,
         spawn: Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None]"],
     ) -> None:
         """Let `receive` have the exchange once its traces are complete. The worker does not wait for that.
 
-        `read`: the fields of replies that the metrics of its dataset read. `spawn`: starts a task.
+        `dataset`: of its sample. `spawn`: starts a task.
         """
         await self._slots.acquire()
         self._awaited += 1
-        task = spawn(self._join(key, exchange, read, receive))
+        task = spawn(self._join(key, exchange, dataset, receive))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -144,13 +154,14 @@ class Tracing:
             kind.set()
         await asyncio.gather(*self._tasks)
 
-    async def _join(self, key: AttemptKey, exchange: Exchange, read: AbstractSet[str], receive: Receive) -> None:
+    async def _join(self, key: AttemptKey, exchange: Exchange, dataset: PlannedDataset, receive: Receive) -> None:
         try:
-            facts = await self._close(key, exchange)
+            facts = await self._close(key, exchange, TraceRules(self._config.retrieval, dataset.passages))
         finally:
             self._slots.release()
             self._awaited -= 1
             self._all_closed.set()
+        read = {name for metric in dataset.metrics.values() for name in metric.traced}
         absent = [kind for kind, names in FIELDS_OF.items() if not read.isdisjoint(names) if _is_open(kind, facts)]
         for kind in absent:
             await self._seen[kind].wait()
@@ -161,10 +172,10 @@ class Tracing:
             self._store(record)
         await receive(add_trace(exchange, [record]))
 
-    async def _close(self, key: AttemptKey, exchange: Exchange) -> list[TraceFacts]:
+    async def _close(self, key: AttemptKey, exchange: Exchange, rules: TraceRules) -> list[TraceFacts]:
         """Return what the traces of an attempt say, once they are complete or cannot be any more."""
         ends_at = monotonic() + self._config.grace
-        facts = [await self._read(key, reply, ends_at) for reply in list_traced(exchange.reply)]
+        facts = [await self._read(key, reply, ends_at, rules) for reply in list_traced(exchange.reply)]
         ended = [name for name, trace in self._open.items() if trace.key == key]
         self._ended.update(ended)
         for name in ended:
@@ -173,31 +184,18 @@ class Tracing:
             self._learn(one.seen)
         return facts
 
-    async def _read(self, key: AttemptKey, reply: AgentReply, ends_at: float) -> TraceFacts:
+    async def _read(self, key: AttemptKey, reply: AgentReply, ends_at: float, rules: TraceRules) -> TraceFacts:
         request = reply.traced
         trace = self._open.get(request.trace_id) if request else None
         if request is None or trace is None:
-            return self._recall(key, reply)
+            earlier = self._known.read_traced(self._known.spans.get(key, ())) if self._known else ()
+            return read_stored(reply, earlier, rules)
         answered = frozenset(request.answered)
         problem = await self._await_end(trace, answered, ends_at)
         if problem is not None:
             return mark_incomplete(problem)
         spans = add_events(trace.spans, trace.events)
-        return read_facts(spans, answered, reply.response, self._config.retrieval)
-
-    def _recall(self, key: AttemptKey, reply: AgentReply) -> TraceFacts:
-        """Return what the trace of an earlier session says, which has the beginning of the conversation."""
-        request, records = (
-            reply.traced,
-            [one for one in (self._known.read_traced(key) if self._known else ()) if isinstance(one, SpansRecord)],
-        )
-        if request is None:
-            return mark_incomplete(NEVER_COMPLETED)
-        spans = [span for record in records for span in record.spans if span.trace_id == request.trace_id]
-        if not any(span.parent_id in request.answered for span in spans):
-            return mark_incomplete(NEVER_COMPLETED)
-        events = [event for record in records for event in record.events]
-        return read_facts(add_events(spans, events), request.answered, reply.response, self._config.retrieval)
+        return read_facts(spans, answered, reply.response, rules)
 
     async def _await_end(self, trace: OpenTrace, answered: frozenset[str], ends_at: float) -> str | None:
         """Wait until a trace is complete, and return why it is not.
@@ -252,3 +250,37 @@ _NOTES = {
 def _is_open(kind: StepKind, facts: Collection[TraceFacts]) -> bool:
     """Return whether a request has no step of a kind, so that it matters whether others have."""
     return any(kind not in one.seen and not one.untraced.keys() >= set(FIELDS_OF[kind]) for one in facts)
+
+
+def read_stored(reply: AgentReply, records: Iterable[LogRecord], rules: TraceRules) -> TraceFacts:
+    """Return what the stored spans of a request say. Without its root, the trace was never complete."""
+    request, stored = reply.traced, [one for one in records if isinstance(one, SpansRecord)]
+    spans = [span for one in stored for span in one.spans if request and span.trace_id == request.trace_id]
+    if request is None or not any(span.parent_id in request.answered for span in spans):
+        return mark_incomplete(NEVER_COMPLETED)
+    events = [event for one in stored for event in one.events]
+    return read_facts(add_events(spans, events), request.answered, reply.response, rules)
+
+
+def carry_traces(
+    log: RunLog, known: KnownAttempt, key: AttemptKey, sample: Sample, rules: TraceRules
+) -> tuple[Exchange, bool]:
+    """Return the exchange of an attempt of another run, and whether its traces now say something else.
+
+    Its spans are copied to the log, and read again, for the rules may have changed. A trace that was not complete
+    stays so.
+    """
+    records = list(known.index.read_traced(known.attempt.places[1:]))
+    for one in records:
+        if isinstance(one, SpansRecord):
+            log.append_traced(one)
+    stored = next((one for one in reversed(records) if isinstance(one, TraceRecord)), None)
+    if stored is None:
+        return known.read_exchange(sample), False
+    bare = known.read_reply(sample)
+    seen = {kind for record in known.index.traces.values() for kind in record.seen}
+    facts = [settle_absent(read_stored(reply, records, rules), seen) for reply in list_traced(bare.reply)]
+    is_complete = not any(NEVER_COMPLETED in one.untraced.values() for one in facts)
+    record = describe_trace(key, bare, facts) if is_complete else stored
+    log.append_traced(record)
+    return add_trace(bare, [*records, record]), (record.found, record.untraced) != (stored.found, stored.untraced)

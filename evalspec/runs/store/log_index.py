@@ -1,7 +1,7 @@
 """The index of a run log: every attempt with its scores and its position on disk. Texts stay on disk."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from sys import intern
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -138,14 +138,12 @@ class LogIndex(Struct):
         """
         return next(self.read_at(found_attempt.places, sample)).exchange
 
-    def read_traced(self, key: AttemptKey) -> Iterator[SpansRecord | TraceRecord]:
-        """Yield the spans of an attempt, also of one without a reply, and what they say.
+    def read_traced(self, places: Iterable[int]) -> Iterator[SpansRecord | TraceRecord]:
+        """Yield the spans of an attempt, and what they say. `places`: byte offsets of its records.
 
         Raises:
             StoreError: The log can no longer be read.
         """
-        attempt = self.attempts.get(key)
-        places = sorted({*self.spans.get(key, ()), *(attempt.places[1:] if attempt else ())})
         with store_errors(self.path), self.path.open("rb") as log:
             for place in places:
                 record = self._read_record(log, place, LOG_RECORD)
