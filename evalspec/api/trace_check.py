@@ -9,6 +9,7 @@ from evalspec.api.loops import run_coroutine
 from evalspec.base.errors import InvalidInput
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.traces.steps import read_steps
 from evalspec.model import Exchange
 from evalspec.model.checkups import Checkup, CheckupFinding, CheckupStatus
@@ -48,15 +49,18 @@ def check_traces(loaded: LoadedManifest, options: RunOptions, progress: Progress
     """
     plan = build_plan(loaded, replace(options, no_judge=True, traces=True))
     asked = [dataset for dataset in plan.datasets if dataset.retriever is None]
-    if not asked or plan.traces is None:
+    config = plan.traces
+    if not asked or config is None:
         raise InvalidInput("no dataset asks the agent, so there are no traces", "add a dataset without a retriever")
-    findings = run_coroutine(lambda: _check(plan, asked[0], progress))
+    findings = run_coroutine(lambda: _check(plan, config, asked[0], progress))
     redact = loaded.references.redact
     shown = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in findings)
     return Checkup(exit_code=3 if any(one.status is CheckupStatus.FAILED for one in shown) else 0, findings=shown)
 
 
-async def _check(plan: Plan, dataset: PlannedDataset, progress: ProgressListener) -> list[CheckupFinding]:
+async def _check(
+    plan: Plan, config: TracesConfig, dataset: PlannedDataset, progress: ProgressListener
+) -> list[CheckupFinding]:
     stored: list[SpansRecord | TraceRecord] = []
     replies: list[Exchange] = []
     joined: list[Exchange] = []
@@ -71,11 +75,9 @@ async def _check(plan: Plan, dataset: PlannedDataset, progress: ProgressListener
 
     try:
         async with (
-            open_tracing(plan, stored.append, None) as (tracing, environment),
+            open_tracing(plan, config, stored.append, None) as (tracing, environment),
             agent_process(plan, None, needed=True, environment=environment),
         ):
-            if tracing is None:
-                raise ValueError("spans are not received")
             jobs = Jobs([key], lambda _: sample)
             target = open_agent(plan, jobs, receive, progress, lambda _: NoTurnLog(), tracing.begin)
             await target.ask_all()

@@ -1,7 +1,7 @@
 """Replies of agents, and the usage of agent and judge."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
@@ -292,6 +292,56 @@ class Exchange(Record, frozen=True):
     def candidates(self) -> tuple[str, ...] | None:
         """The ranking before reranking. None without reranking."""
         return self.reply.candidate_ids if self.reply else None
+
+
+OF_RETRIEVAL = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "trace")
+TRACED_FIELDS = (*OF_RETRIEVAL, "tool_calls", "steps", "usage")
+"""The fields of a reply that its trace may give."""
+NEVER_COMPLETED = "the run ended before the trace of this attempt was complete; run it again"
+
+
+def add_trace(
+    exchange: Exchange, spans: Iterable[Span], found: Sequence[AgentReply] | None, untraced: Mapping[str, str]
+) -> Exchange:
+    """Return an exchange with what its traces say, and their spans. What the reply itself says wins.
+
+    `found`: what each request shows, as a reply without an answer; None: its traces were never complete.
+    """
+    reply = exchange.reply
+    traced = list_traced(reply)
+    if reply is None or not traced:
+        return exchange
+    own = {part.traced.trace_id for part in traced if part.traced is not None}
+    kept = tuple(span for span in spans if span.trace_id in own)
+    if found is None or len(found) != len(traced):
+        return replace(exchange, untraced=dict.fromkeys(TRACED_FIELDS, NEVER_COMPLETED), spans=kept)
+    rest = iter(found)
+    parts = [_merge(part, next(rest)) if part.traced else part for part in _list_parts(reply)]
+    if reply.turns:
+        turns = [AgentTurn(turn.user, part) for turn, part in zip(reply.turns, parts, strict=True)]
+        whole = join_turns(turns)
+        parts = [_merge(replace(reply, turns=whole.turns), whole)]
+    return replace(exchange, reply=parts[0], untraced=untraced, spans=kept)
+
+
+def _list_parts(reply: AgentReply) -> list[AgentReply]:
+    return [turn.reply for turn in reply.turns] or [reply]
+
+
+def list_traced(reply: AgentReply | None) -> list[AgentReply]:
+    """Return the replies to the requests that have a trace: those of the turns, or the reply itself."""
+    return [] if reply is None else [part for part in _list_parts(reply) if part.traced is not None]
+
+
+def _merge(reply: AgentReply, found: AgentReply) -> AgentReply:
+    names = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "tool_calls", "usage", "steps")
+    added: dict[str, Any] = {name: getattr(found, name) for name in names if getattr(reply, name) is None}
+    if "retrieved_contexts" in added:
+        added["prompt_contexts"] = found.prompt_contexts
+    if found.trace is not None:
+        own = reply.trace or SearchTrace()
+        added["trace"] = replace(own, timings_ms={**found.trace.timings_ms, **own.timings_ms})
+    return replace(reply, **added)
 
 
 def compute_question_digest(sample: Sample) -> str:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from evalspec.model.base import Record
 from evalspec.model.corrections import Controls, PeopleScores
-from evalspec.model.exchanges import AgentReply, Exchange, FailureCause, SearchTrace
+from evalspec.model.exchanges import AgentReply, Exchange, FailureCause, SearchTrace, add_trace
 from evalspec.model.samples import Sample
 from evalspec.model.scores import Attempt, SampleStatus, Score
 from evalspec.model.spans import Span, SpanEvent, StepKind
@@ -169,6 +169,9 @@ class TurnRecord(StoredRecord, frozen=True, tag_field="kind", tag="turn"):
         """See StoredRecord."""
         return () if self.reply is None else (self.reply.tool_calls, self.reply.usage, self.reply.world)
 
+    def without_texts(self, _instead: str) -> None:
+        """Return None: without its texts, a turn could not be resumed."""
+
 
 class SpansRecord(StoredRecord, frozen=True, tag_field="kind", tag="spans"):
     """Spans of an attempt, as they arrived. Those of other traces than its reply names are of an earlier request.
@@ -187,6 +190,9 @@ class SpansRecord(StoredRecord, frozen=True, tag_field="kind", tag="spans"):
         """See StoredRecord."""
         events = [*(event for span in self.spans for event in span.events), *(event for *_, event in self.events)]
         return [*(span.attributes for span in self.spans), *((one.attributes, one.body) for one in events)]
+
+    def without_texts(self, _instead: str) -> None:
+        """Return None: spans are texts."""
 
 
 class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):
@@ -288,6 +294,19 @@ class InputRecord(StoredRecord, frozen=True):
     def without_texts(self, metadata_kept: Collection[str]) -> "InputRecord":
         """Return the record without texts, and with these metadata keys only."""
         return InputRecord(self.dataset, self.sample.without_texts(metadata_kept))
+
+
+def add_stored_trace(exchange: Exchange, records: Iterable[LogRecord]) -> Exchange:
+    """Return an exchange with what is stored of its traces. Without a TraceRecord, they were never complete."""
+    spans: list[Span] = []
+    found: tuple[AgentReply, ...] | None = None
+    untraced: Mapping[str, str] = {}
+    for record in records:
+        if isinstance(record, SpansRecord):
+            spans += record.spans
+        elif isinstance(record, TraceRecord):
+            found, untraced = record.found, record.untraced
+    return add_trace(exchange, spans, found, untraced)
 
 
 Change = Callable[[Any], Any]

@@ -1,17 +1,16 @@
 """What the trace of a request says about its reply, and what is unknown because the trace does not say it."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.plural import name_some
 from evalspec.inputs.traces.steps import read_steps
-from evalspec.model import AgentReply, AgentTurn, Exchange, SearchTrace
-from evalspec.model.exchanges import join_turns
-from evalspec.model.log import LogRecord, SpansRecord, TraceRecord
+from evalspec.model import AgentReply, Exchange, SearchTrace
+from evalspec.model.exchanges import OF_RETRIEVAL, TRACED_FIELDS, list_traced
+from evalspec.model.log import TraceRecord
 from evalspec.model.spans import Span, StepKind, TraceStep
 from evalspec.model.tool_calls import ToolCall
 from evalspec.model.usage import add_up
@@ -19,14 +18,12 @@ from evalspec.model.usage import add_up
 LAST, UNION = "last", "union"
 """How to choose among several retrievals of a request; any other word is the name of one."""
 
-_OF_RETRIEVAL = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "trace")
 FIELDS_OF: Mapping[StepKind, tuple[str, ...]] = {
-    StepKind.RETRIEVAL: _OF_RETRIEVAL,
+    StepKind.RETRIEVAL: OF_RETRIEVAL,
     StepKind.TOOL: ("tool_calls",),
     StepKind.MODEL: ("steps", "usage"),
 }
 """The fields of a reply that the steps of a kind give."""
-_ALL_FIELDS = tuple(name for names in FIELDS_OF.values() for name in names)
 _NOT_SEEN = {
     StepKind.RETRIEVAL: "no trace of the run has a span of a retrieval: is the retriever instrumented?",
     StepKind.TOOL: "no trace of the run has a span of a tool: are the tools instrumented?",
@@ -35,8 +32,6 @@ _NOT_SEEN = {
 _COMPARED = ("retrieved_context_ids", "tool_calls", "usage")
 _WORDS = re.compile(r"\w+")
 _SHINGLE, _SHARE_IN_PROMPT = 8, 0.9
-
-NEVER_COMPLETED = "the run ended before the trace of this attempt was complete; run it again"
 
 
 class TraceFacts(Struct):
@@ -80,7 +75,7 @@ def read_facts(spans: Sequence[Span], answered: Collection[str], response: str, 
 
 def mark_incomplete(reason: str) -> TraceFacts:
     """Return what a trace says that is not complete: nothing."""
-    return TraceFacts(AgentReply(""), dict.fromkeys(_ALL_FIELDS, reason))
+    return TraceFacts(AgentReply(""), dict.fromkeys(TRACED_FIELDS, reason))
 
 
 def settle_absent(facts: TraceFacts, seen: Collection[StepKind]) -> TraceFacts:
@@ -117,49 +112,6 @@ def describe_trace(key: tuple[str, str, int], exchange: Exchange, facts: Sequenc
     contradicts = [name for name in _COMPARED if any(_differ(name, reply, one.reply) for reply, one in pairs)]
     seen = sorted({kind for one in facts for kind in one.seen})
     return TraceRecord(*key, tuple(one.reply for one in facts), untraced, tuple(seen), tuple(contradicts))
-
-
-def add_trace(exchange: Exchange, records: Iterable[LogRecord]) -> Exchange:
-    """Return an exchange with what its traces say, and their spans. What the reply itself says wins.
-
-    `records`: what is stored of the attempt. Without a TraceRecord, its traces were never complete.
-    """
-    reply, found = exchange.reply, list(records)
-    traced = list_traced(reply)
-    if reply is None or not traced:
-        return exchange
-    own = {part.traced.trace_id for part in traced if part.traced is not None}
-    spans = tuple(span for one in found if isinstance(one, SpansRecord) for span in one.spans if span.trace_id in own)
-    record = next((one for one in reversed(found) if isinstance(one, TraceRecord)), None)
-    if record is None or len(record.found) != len(traced):
-        return replace(exchange, untraced=dict.fromkeys(_ALL_FIELDS, NEVER_COMPLETED), spans=spans)
-    rest = iter(record.found)
-    parts = [_merge(part, next(rest)) if part.traced else part for part in _list_parts(reply)]
-    if reply.turns:
-        turns = [AgentTurn(turn.user, part) for turn, part in zip(reply.turns, parts, strict=True)]
-        whole = join_turns(turns)
-        parts = [_merge(replace(reply, turns=whole.turns), whole)]
-    return replace(exchange, reply=parts[0], untraced=record.untraced, spans=spans)
-
-
-def _list_parts(reply: AgentReply) -> list[AgentReply]:
-    return [turn.reply for turn in reply.turns] or [reply]
-
-
-def list_traced(reply: AgentReply | None) -> list[AgentReply]:
-    """Return the replies to the requests that have a trace: those of the turns, or the reply itself."""
-    return [] if reply is None else [part for part in _list_parts(reply) if part.traced is not None]
-
-
-def _merge(reply: AgentReply, found: AgentReply) -> AgentReply:
-    names = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "tool_calls", "usage", "steps")
-    added: dict[str, Any] = {name: getattr(found, name) for name in names if getattr(reply, name) is None}
-    if "retrieved_contexts" in added:
-        added["prompt_contexts"] = found.prompt_contexts
-    if found.trace is not None:
-        own = reply.trace or SearchTrace()
-        added["trace"] = replace(own, timings_ms={**found.trace.timings_ms, **own.timings_ms})
-    return replace(reply, **added)
 
 
 def _differ(name: str, reply: AgentReply, found: AgentReply) -> bool:
@@ -224,7 +176,7 @@ def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], rules: TraceRu
     try:
         chosen = _choose(retrievals, rerankers, rules.choice)
     except ValueError as error:
-        found.untraced |= dict.fromkeys(_OF_RETRIEVAL, str(error))
+        found.untraced |= dict.fromkeys(OF_RETRIEVAL, str(error))
         return
     if chosen:
         _add_documents(found, chosen, rules.passages)
@@ -263,7 +215,7 @@ def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep], passages: Map
     hidden = next((step.hidden for step in chosen if step.hidden), None)
     if any(step.documents is None for step in chosen):
         reason = f"the spans of the retrieval have no documents{f'; {hidden}' if hidden else ''}"
-        found.untraced |= dict.fromkeys(_OF_RETRIEVAL, reason)
+        found.untraced |= dict.fromkeys(OF_RETRIEVAL, reason)
         return
     documents = list({(one.id, one.text): one for step in chosen for one in step.documents or ()}.values())
     ids = [one.id for one in documents]

@@ -24,7 +24,6 @@ from evalspec.runs.runner.results import Results
 from evalspec.runs.runner.second_attempts import explain_no_second, outline_second
 from evalspec.runs.runner.session import Session, keep_drifts, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
-from evalspec.runs.runner.trace_source import open_tracing
 from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
 from evalspec.scoring.judge.budget import Budget
@@ -126,14 +125,11 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
     run = None
     receiving = AsyncExitStack()
     try:
-        tracing, environment = await receiving.enter_async_context(
-            open_tracing(plan, log.append_traced, session.known_attempts)
-        )
-        execution.tracing, execution.environment = tracing, environment
+        await receiving.enter_async_context(_receive_traces(session, execution))
         await plan.services.collect_batches(progress.say)
         plan.services.budget = open_budget(plan, session.known_attempts)
         async with agent_process(
-            plan, _find_log(session), needed=execution.needs_agent(), environment=environment
+            plan, _find_log(session), needed=execution.needs_agent(), environment=execution.environment
         ) as reused_url:
             if reused_url is not None:
                 fingerprint = keep_reuse(session, reused_url)
@@ -164,6 +160,19 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             for notice in notices:
                 progress.say(notice)
     return structs.replace(run, notes=(*run.notes, *notices))
+
+
+@asynccontextmanager
+async def _receive_traces(session: Session, execution: Execution) -> AsyncIterator[None]:
+    """Receive the spans of the agent for the duration of the block, if the plan says so."""
+    if session.plan.traces is None:
+        yield
+        return
+    from evalspec.runs.runner.trace_source import open_tracing
+
+    receiving = open_tracing(session.plan, session.plan.traces, session.log.append, session.known_attempts)
+    async with receiving as (execution.tracing, execution.environment):
+        yield
 
 
 def open_budget(plan: Plan, known: KnownAttempts | None) -> Budget:

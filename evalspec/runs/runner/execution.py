@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
 
@@ -31,15 +32,16 @@ from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.tracing import Tracing, carry_traces, read_rules
 from evalspec.runs.runner.turn_log import TurnLogs
 from evalspec.runs.runner.worker_pool import LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
 from evalspec.targets.agents.replay import replay
-from evalspec.targets.tracing import OpenRequest
 from evalspec.verdict.outline import RunOutline
+
+if TYPE_CHECKING:
+    from evalspec.runs.runner.tracing import Tracing
 
 _AGENT = -1
 """The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
@@ -96,7 +98,7 @@ class Execution(Struct):
     decider: Decider | None = None
     round: int = LAST_ROUND
     waiting: list[_Scorable] = field(default_factory=list)
-    tracing: Tracing | None = None
+    tracing: "Tracing | None" = None
     environment: Mapping[str, str] = {}
 
     def sort_out(self) -> None:
@@ -228,7 +230,7 @@ class Execution(Struct):
         for number, some in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
             asked = Jobs(list(some), lambda job: self._find(job)[1])
             if number == _AGENT:
-                trace = None if self.tracing is None else self._begin_trace
+                trace = None if self.tracing is None else self.tracing.beginning(self._key)
                 targets.append(open_agent(self.plan, asked, receive_asked, self.progress, self._open_turns, trace))
             else:
                 from evalspec.runs.runner.retriever_targets import open_retriever_target
@@ -239,11 +241,6 @@ class Execution(Struct):
 
     def _open_turns(self, job: AttemptIndex) -> TurnLog:
         return self.turns.open(self._key(job))
-
-    def _begin_trace(self, job: AttemptIndex) -> OpenRequest:
-        if self.tracing is None:
-            raise ValueError("spans are not received")
-        return self.tracing.begin(self._key(job))
 
     def _key(self, job: AttemptIndex) -> AttemptKey:
         dataset, sample = self._find(job)
@@ -288,6 +285,8 @@ class Execution(Struct):
             if self.known_attempts and not self.known_attempts.is_own:
                 self._keep_reply(job, exchange)
                 if self.known_attempts.index.spans:
+                    from evalspec.runs.runner.tracing import carry_traces, read_rules
+
                     rules = read_rules(self.plan, dataset)
                     exchange, is_new = carry_traces(self.log, recalled, self._key(job), sample, rules)
                     scores = {name: scores[name] for name in scores if not (is_new and dataset.metrics[name].traced)}

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.traces.otlp import Batch, read_logs, read_traces
 from evalspec.model.log import SpansRecord, TraceRecord
 from evalspec.runs.planning.build import Plan
@@ -19,8 +20,8 @@ _READ_BYTES = 1 << 24
 
 @asynccontextmanager
 async def open_tracing(
-    plan: Plan, store: Callable[[SpansRecord | TraceRecord], None], known: KnownAttempts | None
-) -> AsyncIterator[tuple[Tracing | None, Mapping[str, str]]]:
+    plan: Plan, config: TracesConfig, store: Callable[[SpansRecord | TraceRecord], None], known: KnownAttempts | None
+) -> AsyncIterator[tuple[Tracing, Mapping[str, str]]]:
     """Receive spans for the duration of the block. Yields what joins them, and the variables for the agent's command.
 
     `store`: stores spans, and what they say.
@@ -28,10 +29,6 @@ async def open_tracing(
     Raises:
         InvalidInput: the port is taken, or the file cannot be read.
     """
-    config = plan.traces
-    if config is None:
-        yield None, {}
-        return
     index = known.index if known is not None and known.is_own else None
     tracing = Tracing(config, store, index)
     async with AsyncExitStack() as opened:

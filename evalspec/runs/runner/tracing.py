@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import suppress
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from msgspec import Struct, field
@@ -14,19 +14,17 @@ from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.traces.joining import (
     FIELDS_OF,
-    NEVER_COMPLETED,
     TraceFacts,
     TraceRules,
-    add_trace,
     describe_trace,
-    list_traced,
     mark_incomplete,
     read_facts,
     settle_absent,
 )
 from evalspec.inputs.traces.otlp import Batch, SpanEvents, add_events
 from evalspec.model import AgentReply, Exchange, Sample
-from evalspec.model.log import LogRecord, SpansRecord, TraceRecord
+from evalspec.model.exchanges import NEVER_COMPLETED, add_trace, list_traced
+from evalspec.model.log import LogRecord, SpansRecord, TraceRecord, add_stored_trace
 from evalspec.model.spans import Span, StepKind
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
@@ -41,6 +39,7 @@ _MOST_CLOSING = 2_000
 """Attempts whose traces are awaited at once. Then workers wait too, so that memory is bounded."""
 
 Receive = Callable[[Exchange], Awaitable[None]]
+Job = TypeVar("Job")
 
 
 def read_rules(plan: Plan, dataset: PlannedDataset) -> TraceRules:
@@ -98,6 +97,10 @@ class Tracing:
         request = OpenRequest(uuid4().hex if self._config.baggage else None)
         self._open[request.trace_id] = OpenTrace(key)
         return request
+
+    def beginning(self, name: Callable[[Job], AttemptKey]) -> Callable[[Job], OpenRequest]:
+        """Return a function that begins a request of a job. `name`: returns the attempt of a job."""
+        return lambda job: self.begin(name(job))
 
     def add(self, batch: Batch) -> None:
         """Store spans and log records as they arrive, each with its attempt."""
@@ -170,7 +173,7 @@ class Tracing:
         self._records[key] = record.without_texts("")
         if facts:
             self._store(record)
-        await receive(add_trace(exchange, [record]))
+        await receive(add_trace(exchange, (), record.found, record.untraced))
 
     async def _close(self, key: AttemptKey, exchange: Exchange, rules: TraceRules) -> list[TraceFacts]:
         """Return what the traces of an attempt say, once they are complete or cannot be any more."""
@@ -273,7 +276,7 @@ def carry_traces(
     records = list(known.index.read_traced(known.attempt.places[1:]))
     for one in records:
         if isinstance(one, SpansRecord):
-            log.append_traced(one)
+            log.append(one)
     stored = next((one for one in reversed(records) if isinstance(one, TraceRecord)), None)
     if stored is None:
         return known.read_exchange(sample), False
@@ -282,5 +285,8 @@ def carry_traces(
     facts = [settle_absent(read_stored(reply, records, rules), seen) for reply in list_traced(bare.reply)]
     is_complete = not any(NEVER_COMPLETED in one.untraced.values() for one in facts)
     record = describe_trace(key, bare, facts) if is_complete else stored
-    log.append_traced(record)
-    return add_trace(bare, [*records, record]), (record.found, record.untraced) != (stored.found, stored.untraced)
+    log.append(record)
+    return add_stored_trace(bare, [*records, record]), (record.found, record.untraced) != (
+        stored.found,
+        stored.untraced,
+    )

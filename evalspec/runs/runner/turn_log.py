@@ -56,11 +56,11 @@ class StoredTurns:
         self._session = session
         record = TurnRecord(*self._key, session, len(self._turns), turn.user, turn.reply)
         self._turns.append(turn)
-        self._logs.log.append_turn(record)
+        self._logs.log.append(record)
 
     def supersede(self) -> None:
         """See conversing.TurnLog."""
         if self._turns:
             self._logs.superseded += self._turns
-            self._logs.log.append_turn(TurnRecord(*self._key, self._session, len(self._turns), "", None))
+            self._logs.log.append(TurnRecord(*self._key, self._session, len(self._turns), "", None))
         self._session, self._turns = "", []

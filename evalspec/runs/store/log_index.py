@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
 from evalspec.inputs.manifest.redaction import FOR_READERS, has_placeholders, list_references
-from evalspec.inputs.traces.joining import add_trace
 from evalspec.model import (
     AgentTurn,
     Attempt,
@@ -39,6 +38,7 @@ from evalspec.model.log import (
     TextRecord,
     TraceRecord,
     TurnRecord,
+    add_stored_trace,
     change_texts,
 )
 from evalspec.runs.store.files import store_errors
@@ -182,7 +182,7 @@ class LogIndex(Struct):
                 contexts = tuple(one.text for one in found)
                 record = replace(record, reply=replace(record.reply, retrieved_contexts=contexts))
         scores = {name: score for one in others if isinstance(one, ScoresRecord) for name, score in one.scores.items()}
-        exchange = add_trace(record.to_exchange(sample), others)
+        exchange = add_stored_trace(record.to_exchange(sample), others)
         yield StoredExchange(record.dataset, record.attempt, exchange, scores)
 
     def _read_record(self, log: BinaryIO, place: int, kind: type[_Kind]) -> _Kind:

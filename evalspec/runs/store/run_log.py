@@ -155,8 +155,8 @@ class RunLog:
         """
         write_atomically(self.place / BASELINE_NAME, [content])
 
-    def append(self, record: ReplyRecord | ScoresRecord) -> None:
-        """Append one record.
+    def append(self, record: ReplyRecord | TurnRecord | ScoresRecord | SpansRecord | TraceRecord) -> None:
+        """Append one record, or what it has besides texts if these are not stored.
 
         The record survives a kill immediately, and a power failure about a second later.
 
@@ -164,21 +164,12 @@ class RunLog:
             StoreError: The record cannot be written. Earlier records are intact. The log accepts no more records.
         """
         kept = record if self._texts else record.without_texts(WITHHELD)
+        if kept is None:
+            return
         if isinstance(kept, ReplyRecord) and kept.reply and kept.reply.trace:
             for part in self._take_out_texts(self._redact_record(kept)):
                 self._append(part)
         else:
-            self._write(self._encode(kept, self._number + 1))
-
-    def append_turn(self, record: TurnRecord) -> None:
-        """Append a turn of a conversation, as `append` does. Without texts it could not be resumed."""
-        if self._texts:
-            self._write(self._encode(record, self._number + 1))
-
-    def append_traced(self, record: SpansRecord | TraceRecord) -> None:
-        """Append spans, or what they say, as `append` does. Without texts, no spans are stored."""
-        if self._texts or isinstance(record, TraceRecord):
-            kept = record if self._texts or isinstance(record, SpansRecord) else record.without_texts(WITHHELD)
             self._write(self._encode(kept, self._number + 1))
 
     def conclude_with(self, record: PeopleRecord | ControlsRecord) -> None:
