@@ -5,13 +5,10 @@ from pathlib import Path
 import click
 
 from evalspec.base.errors import ExitCode
-from evalspec.base.foreign_text import inert
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, url_option
 from evalspec.cli.ordered_command import OrderedCommand
-from evalspec.cli.streams import emit, emit_line
 from evalspec.cli.trust_options import trust_options
 from evalspec.inputs.manifest.loader import load_manifest
-from evalspec.model.checkups import Checkup
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.store.run_store import STORE, RunStore
 
@@ -39,19 +36,3 @@ def command(manifest: Path, datasets: tuple[str, ...], url: str | None, no_judge
 
     options = RunOptions(datasets=datasets, url=url, no_judge=no_judge)
     return emit_checkup(diagnose(load_manifest(manifest), options, RunStore(STORE)), as_json)
-
-
-def emit_checkup(checkup: Checkup, as_json: bool) -> ExitCode:
-    """Print what was checked, and return the exit code."""
-    if as_json:
-        from msgspec import to_builtins
-
-        from evalspec.base.json_text import render_lines
-
-        emit(render_lines(to_builtins(checkup)))
-        return ExitCode(checkup.exit_code)
-    for finding in checkup.findings:
-        emit_line(f"{finding.status}: {finding.name}: {inert(finding.message)}")
-        if finding.fix:
-            emit_line(f"  fix: {inert(finding.fix)}")
-    return ExitCode(checkup.exit_code)

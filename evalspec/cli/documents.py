@@ -1,11 +1,15 @@
-"""The JSON documents that commands print with --json."""
+"""What several commands print: JSON documents with --json, and what was checked."""
 
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import to_builtins
+
 from evalspec.base.errors import ExitCode, Problem
+from evalspec.base.foreign_text import inert
 from evalspec.base.json_text import render_lines
-from evalspec.cli.streams import emit
+from evalspec.cli.streams import emit, emit_line
+from evalspec.model.checkups import Checkup
 
 
 def emit_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK) -> None:
@@ -27,3 +31,15 @@ def problem_document(problem: Problem) -> dict[str, Any]:
         "message": problem.message,
         "fix": problem.fix or None,
     }
+
+
+def emit_checkup(checkup: Checkup, as_json: bool) -> ExitCode:
+    """Print what was checked, and return the exit code."""
+    if as_json:
+        emit(render_lines(to_builtins(checkup)))
+        return ExitCode(checkup.exit_code)
+    for finding in checkup.findings:
+        emit_line(f"{finding.status}: {finding.name}: {inert(finding.message)}")
+        if finding.fix:
+            emit_line(f"  fix: {inert(finding.fix)}")
+    return ExitCode(checkup.exit_code)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.base.errors import ExitCode
-from evalspec.cli.doctor import emit_checkup
+from evalspec.cli.documents import emit_checkup
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, url_option
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options

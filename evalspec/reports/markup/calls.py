@@ -1,4 +1,4 @@
-"""Calls of tools as elements: each is one line that unfolds to its arguments, differences and result."""
+"""Calls of tools, and steps of traces, as elements: each is one line that unfolds to what it got and gave."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,8 +6,12 @@ from evalspec.reports.markup.elements import Element, Nodes, chip, el, folded, g
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import data_cell, frame_table, head_cell, row_head
 from evalspec.reports.transcript import ArgumentDifference, ShownCall
+from evalspec.reports.waterfall import ShownStep
 
 _LONGEST = 4000
+_WIDTH, _HEIGHT = 200, 8
+_NARROWEST = 1.0
+_DEEPEST = 6
 _LONGEST_DIFFERENCE = 300
 
 
@@ -46,3 +50,40 @@ def _draw_difference(one: ArgumentDifference, room: TextBudget) -> Element:
         for title, text in (("expected", one.expected), ("made", one.actual))
     ]
     return el("tr", row_head(name(room.clip(one.place))), sides, role="row")
+
+
+def draw_waterfall(steps: Sequence[ShownStep], room: TextBudget) -> Element:
+    """Return steps in their order. Only failed ones are unfolded."""
+    items, more = room.items(steps, lambda step: el("li", _draw_step(step, room)))
+    return group(el("ol", items, class_="waterfall", aria_label="Steps of the trace"), more)
+
+
+def _draw_step(step: ShownStep, room: TextBudget) -> Nodes:
+    said: list[Nodes] = [
+        el(
+            "span",
+            name(room.clip(step.name)),
+            chip("fail", "!", "error") if step.error else None,
+            class_=f"data depth{min(step.depth, _DEEPEST)}",
+        ),
+        _draw_bar(step),
+        el("small", " · ".join([step.took, *map(room.clip, step.facts)]), class_="muted"),
+    ]
+    title = el("span", said, class_="step")
+    has_more = step.error or step.texts
+    return folded(title, _draw_texts(step, room), is_open=bool(step.error)) if has_more else title
+
+
+def _draw_bar(step: ShownStep) -> Element:
+    width = max(_NARROWEST, step.width * _WIDTH)
+    place = min(step.start * _WIDTH, _WIDTH - _NARROWEST)
+    bar = el("rect", class_="bar", x=round(place, 2), y=0, width=round(width, 2), height=_HEIGHT, rx=1)
+    return el("svg", bar, viewBox=f"0 0 {_WIDTH} {_HEIGHT}", preserveAspectRatio="none", aria_hidden="true")
+
+
+def _draw_texts(step: ShownStep, room: TextBudget) -> Iterator[Nodes]:
+    if step.error:
+        yield room.prose(step.error, "error", _LONGEST)
+    for title, text in step.texts:
+        heading = el("p", room.clip(title), class_="subheading")
+        yield el("div", heading, room.prose(text, "data", _LONGEST), class_="block")

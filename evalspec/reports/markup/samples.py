@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from evalspec.base.plural import counted
-from evalspec.reports.markup.calls import draw_calls
+from evalspec.reports.markup.calls import draw_calls, draw_waterfall
 from evalspec.reports.markup.elements import Element, Nodes, chip, definitions, el, folded, name
 from evalspec.reports.markup.evidence import ShownEvidence, ShownVerdict, VerdictList
 from evalspec.reports.markup.sample_content import (
@@ -18,7 +18,6 @@ from evalspec.reports.markup.sample_content import (
 )
 from evalspec.reports.markup.text_budget import TextBudget
 from evalspec.reports.markup.views import data_cell, frame_table, head_cell, row_head
-from evalspec.reports.markup.waterfall import draw_waterfall
 
 _NOT_KEPT = "not kept (--no-content)"
 _PASSAGE = 4000

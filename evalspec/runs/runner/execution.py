@@ -27,9 +27,8 @@ from evalspec.runs.runner.conversing import TurnLog
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runs.runner.origin import Origin
-from evalspec.runs.runner.preloading import preload, preload_beside
 from evalspec.runs.runner.results import AttemptIndex, Results
-from evalspec.runs.runner.scoring import score_exchange
+from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
 from evalspec.runs.runner.turn_log import TurnLogs

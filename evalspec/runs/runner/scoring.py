@@ -1,9 +1,11 @@
-"""Score one exchange. This is the only place where an exception of a metric becomes a failed score."""
+"""Score one exchange, and load the packages for it. This is the only place where an exception of a metric becomes a failed score."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -12,6 +14,7 @@ from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.user_code.calls import describe_exception, ends_the_run
 from evalspec.model import Cause, Direction, Exchange, Need, Score, ScoreStatus
 from evalspec.model.exchanges import OUT_OF_TIME
+from evalspec.runs.planning.draft import needs_of
 from evalspec.runs.planning.survey import HAS
 from evalspec.runs.runner.conversing import list_messages
 from evalspec.scoring.judge.budget import BudgetSpent
@@ -20,7 +23,14 @@ from evalspec.scoring.judge.panel import Panel
 from evalspec.scoring.metrics.base import METRICS, Metric
 from evalspec.verdict.stats import compute_statistic
 
+if TYPE_CHECKING:
+    from evalspec.runs.planning.build import Plan
+    from evalspec.runs.runner.targets import JobTarget
+
 _ROUNDING = 1e-9
+_PRELOAD_GRACE_SECONDS = 0.3
+"""Wait for the first reply before loading the judge's libraries in parallel. An agent that is down is detected in this
+time, and then nothing is loaded."""
 _OF_TURNS = frozenset({Need.EXPECTED, Need.EXPECTED_TOOLS, Need.CHECKS})
 """What a turn of a script may say of the right reply to it."""
 
@@ -266,3 +276,32 @@ def combine_turns(metric: Metric, scores: Sequence[Score | None]) -> Score:
 def _describe(place: int, score: Score) -> Mapping[str, Any]:
     said = {"turn": place, "value": score.value, "reason": score.reason, "evidence": score.evidence_or_none}
     return {key: value for key, value in said.items() if value is not None}
+
+
+async def preload_beside(plan: "Plan", first_exchange: asyncio.Event, targets: "Sequence[JobTarget[Any]]") -> None:
+    """Load the packages during the first requests to the first target, unless the gate limits latency."""
+    if plan.gates_latency or not targets:
+        return
+    with suppress(TimeoutError):
+        await asyncio.wait_for(first_exchange.wait(), _PRELOAD_GRACE_SECONDS)
+    if targets[0].never_reached:
+        await first_exchange.wait()
+    if not targets[0].is_down:
+        await preload(plan)
+
+
+async def preload(plan: "Plan") -> None:
+    """Load the packages, which would otherwise delay the first scores and requests in flight."""
+    modules = {module for d in plan.datasets for m in d.metrics.values() for module in m.definition.imports}
+    for module in sorted(modules):
+        await asyncio.to_thread(import_module, module)
+    await plan.services.preload(needs_of(plan.datasets, with_judged=not _may_be_cached(plan)))
+
+
+def _may_be_cached(plan: "Plan") -> bool:
+    """Return whether judged metrics wait until the cache lacks a result.
+
+    A limit on latency is no reason to wait: what is loaded during requests slows them down.
+    """
+    cache = plan.services.cache
+    return cache is not None and cache.may_answer and not plan.gates_latency
