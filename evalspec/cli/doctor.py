@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from evalspec.base.errors import ExitCode
+from evalspec.cli.documents import emit_checkup
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, no_judge_option, url_option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.trust_options import trust_options

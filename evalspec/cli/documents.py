@@ -1,7 +1,7 @@
 """What several commands print: JSON documents with --json, and what was checked."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
@@ -9,7 +9,9 @@ from evalspec.base.errors import ExitCode, Problem
 from evalspec.base.foreign_text import inert
 from evalspec.base.json_text import render_lines
 from evalspec.cli.streams import emit, emit_line
-from evalspec.model.checkups import Checkup
+
+if TYPE_CHECKING:
+    from evalspec.model.checkups import Checkup
 
 
 def emit_document(document: Mapping[str, Any], exit_code: ExitCode = ExitCode.OK) -> None:
@@ -33,7 +35,7 @@ def problem_document(problem: Problem) -> dict[str, Any]:
     }
 
 
-def emit_checkup(checkup: Checkup, as_json: bool) -> ExitCode:
+def emit_checkup(checkup: "Checkup", as_json: bool) -> ExitCode:
     """Print what was checked, and return the exit code."""
     if as_json:
         emit(render_lines(to_builtins(checkup)))

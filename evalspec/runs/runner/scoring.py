@@ -1,4 +1,4 @@
-"""Score one exchange, and load the packages for it. This is the only place where an exception of a metric becomes a failed score."""
+"""Score one exchange. This is the only place where an exception of a metric becomes a failed score."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
