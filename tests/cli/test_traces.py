@@ -5,10 +5,16 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from cli.test_conversations import wait_until
+from evalspec.reports.json_report import iterate_json
+from evalspec.runs.runner.reread import conclude_stored
+from evalspec.runs.store.erasing import Wanted, erase_samples
+from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.stored_run import open_run
 from servers.ports import find_free_port
 from servers.traced_agent import (
     TracedAgent,
@@ -246,6 +252,19 @@ def test_a_run_without_texts_stores_no_span(watched, traced):
     assert values(document, "Recall@2") == [1.0]
     log = (watched.folder / ".evalspec/runs" / document["runId"] / "samples.jsonl").read_text()
     assert '"spans"' not in log and "Lyon" not in log
+
+
+def test_erasing_a_sample_erases_its_spans(watched, traced):
+    ask(watched, count=2)
+    traced.traces[CAPITALS[0]] = [retrieval("d1", texts=("a text of one customer",))]
+    run = RunStore(Path(".evalspec")).find(measure(watched)["runId"])
+    stored = open_run(run)
+    wanted = Wanted(lambda one: one.sample.id == "s0", lambda _: False, lambda line: b"one customer" in line, ())
+    assert erase_samples(stored, wanted, lambda erased: iterate_json(conclude_stored(erased))) == {("qa", "s0")}
+    left = (run / "samples.jsonl").read_text()
+    assert "one customer" not in left and "Lyon is a city" in left
+    shown = watched("show", "s0")
+    assert "the texts of this sample are not stored" in shown.out and "Recall@2      1.000" in shown.out
 
 
 def test_a_secret_in_a_span_never_reaches_the_disk(watched, traced, monkeypatch):
