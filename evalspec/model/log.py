@@ -199,7 +199,7 @@ class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):
     """What the spans of an attempt say, once its traces are complete. The last record counts.
 
     `found`: what each request shows, as a reply without an answer. `untraced`: why fields are unknown, by field.
-    `seen`: what the spans show at all. `contradicts`: fields of which the reply itself says something else, which
+    `seen`: what the spans show at all. `contradicts`: fields that the reply itself states otherwise, which
     counts.
     """
 

@@ -245,7 +245,7 @@ def _add_prompt(found: TraceFacts, models: Sequence[TraceStep], response: str) -
 
 
 def _is_in(context: str, prompt: str, shingles: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a text stands in a prompt, or nearly all of its runs of eight words."""
+    """Return whether a text is in a prompt, or nearly all of its runs of eight words."""
     if _squeeze(context) in prompt:
         return True
     own = _list_shingles(context)

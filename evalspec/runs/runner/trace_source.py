@@ -59,7 +59,7 @@ async def _end(task: "asyncio.Task[None]") -> None:
 
 
 async def follow_file(path: Path, tracing: Tracing) -> None:
-    """Read what a collector appends to a file from now on, until cancelled. A file that is replaced is read anew."""
+    """Read what a collector appends to a file from now on, until cancelled. A file that is replaced is read again."""
     place = path.stat().st_size if path.exists() else 0
     rest = b""
     while True:
