@@ -22,6 +22,7 @@ from evalspec.inputs.manifest.judge_schema import (
     UserConfig,
 )
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.references import UnresolvedReference
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import Tools
 from evalspec.inputs.manifest.traces_schema import TracesConfig
@@ -295,6 +296,11 @@ def choose_traces(loaded: LoadedManifest, options: RunOptions) -> TracesConfig |
 def check_traces(loaded: LoadedManifest, options: RunOptions, problems: list[Problem], *, is_python: bool) -> None:
     """Check that the agent can learn where its spans are received, and that the file of a collector has a place."""
     config, api = choose_traces(loaded, options), loaded.manifest.spec.api
+    if config is not None and config.file is not None:
+        try:
+            loaded.references.path(config.file)
+        except UnresolvedReference as error:
+            problems.append(loaded.problem((*API_PLACE, "traces", "file"), error.message, error.fix))
     if config is None or config.receive != "auto" or is_python or (api.command is not None and options.url is None):
         return
     place = (*API_PLACE, "traces") if api.traces is not None else API_PLACE

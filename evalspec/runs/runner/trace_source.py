@@ -35,7 +35,7 @@ async def open_tracing(
         environment: Mapping[str, str] = {}
         if config.file is not None:
             tracing.source = config.file
-            path = plan.loaded.path.parent / config.file
+            path = plan.loaded.references.path(config.file)
             follow = asyncio.create_task(follow_file(path, tracing))
             opened.push_async_callback(partial(_end, follow))
         else:

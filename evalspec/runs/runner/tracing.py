@@ -86,9 +86,8 @@ class Tracing:
         self._all_closed = asyncio.Event()
         self._seen = {kind: asyncio.Event() for kind in FIELDS_OF}
         self._shown: set[StepKind] = set()
-        self._records = dict(known.traces) if known else {}
-        for record in self._records.values():
-            self._learn(record.seen)
+        self._disputed = dict(known.contradictions) if known else {}
+        self._learn(known.seen if known else ())
         self.counts: Counter[str] = Counter()
         """Spans that count in no score: `late` ones, and those of `other` traces."""
 
@@ -170,7 +169,8 @@ class Tracing:
             await self._seen[kind].wait()
         facts = [settle_absent(one, self._shown) for one in facts]
         record = describe_trace(key, exchange, facts)
-        self._records[key] = record.without_texts("")
+        if record.contradicts:
+            self._disputed[key] = record.contradicts
         if facts:
             self._store(record)
         await receive(add_trace(exchange, (), record.found, record.untraced))
@@ -237,8 +237,8 @@ class Tracing:
                 yield text.format(spans=counted(self.counts[name], "span"))
         for why, count in self.refusals.items():
             yield f"spans could not be read, {counted(count, 'time')}: {why}"
-        disputed = sorted({key.sample_id for key, record in self._records.items() if record.contradicts})
-        fields = sorted({name for record in self._records.values() for name in record.contradicts})
+        disputed = sorted({key.sample_id for key in self._disputed})
+        fields = sorted({name for names in self._disputed.values() for name in names})
         if disputed:
             named = f"{counted(len(disputed), 'sample')} ({name_some(disputed)})"
             yield f"the reply and the trace of {named} differ in {name_some(fields)}; the reply counts"
@@ -281,8 +281,7 @@ def carry_traces(
     if stored is None:
         return known.read_exchange(sample), False
     bare = known.read_reply(sample)
-    seen = {kind for record in known.index.traces.values() for kind in record.seen}
-    facts = [settle_absent(read_stored(reply, records, rules), seen) for reply in list_traced(bare.reply)]
+    facts = [settle_absent(read_stored(reply, records, rules), known.index.seen) for reply in list_traced(bare.reply)]
     is_complete = not any(NEVER_COMPLETED in one.untraced.values() for one in facts)
     record = describe_trace(key, bare, facts) if is_complete else stored
     log.append(record)

@@ -41,6 +41,7 @@ from evalspec.model.log import (
     add_stored_trace,
     change_texts,
 )
+from evalspec.model.spans import StepKind
 from evalspec.runs.store.files import store_errors
 from evalspec.runs.store.log_records import (
     NOT_A_RECORD,
@@ -103,7 +104,8 @@ class LogIndex(Struct):
     `report`, `run`, `inputs`: digest of the report, id of the run and digest of the inputs, if the run is finished.
     `damage`: problems of the log, one line per problem. `erased`: samples (dataset, id) whose texts were erased.
     `milliseconds`: in which the run was worked on, up to the last scores. `people`: what people say about the scores.
-    `spans`: byte offsets of the spans of an attempt. `traces`: what they say, without texts.
+    `spans`: byte offsets of the spans of an attempt. `seen`: the kinds of steps in any trace. `contradictions`: fields
+    that replies state otherwise than their traces.
     `controls`: what the judge makes of control cases. `conversations`: those that are under way. `superseded`: turns of
     attempts that began again.
     """
@@ -124,7 +126,8 @@ class LogIndex(Struct):
     conversations: dict[AttemptKey, OpenConversation] = field(default_factory=dict)
     superseded: list[AgentTurn] = field(default_factory=list)
     spans: dict[AttemptKey, list[int]] = field(default_factory=dict)
-    traces: dict[AttemptKey, TraceRecord] = field(default_factory=dict)
+    seen: set[StepKind] = field(default_factory=set)
+    contradictions: dict[AttemptKey, tuple[str, ...]] = field(default_factory=dict)
 
     def list_hiding(self, reference: str) -> Iterator[AttemptKey]:
         """Return the attempts with a reply in which the value of a reference is redacted."""
@@ -286,7 +289,7 @@ def _add_reply(index: LogIndex, record: ReplyRecord, line: LogLine) -> None:
     has_trace = record.reply is not None and record.reply.trace is not None
     attempt, hidden = record.to_attempt({}), _find_hidden(index, record, line)
     index.attempts[key] = StoredAttempt([line.place, *index.spans.get(key, ())], attempt, has_trace, hidden)
-    index.traces.pop(key, None)
+    index.contradictions.pop(key, None)
 
 
 def _add_spans(index: LogIndex, record: _SpansKey, line: LogLine) -> None:
@@ -302,7 +305,9 @@ def _add_trace(index: LogIndex, record: TraceRecord, line: LogLine) -> None:
     if key in index.attempts:
         index.attempts[key].places.append(line.place)
         index.attempts[key].hidden |= list_references(line.text)
-    index.traces[key] = record.without_texts("")
+    index.seen.update(record.seen)
+    if record.contradicts:
+        index.contradictions[key] = record.contradicts
 
 
 def _add_turn(index: LogIndex, record: TurnRecord) -> None:
