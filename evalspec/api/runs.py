@@ -1,12 +1,21 @@
-"""Runs by name: stored runs, report files and promoted baselines."""
+"""Runs by name: stored runs, report files, logs of other harnesses and promoted baselines."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import near_miss
+from evalspec.inputs.logs import ForeignLog, read_log
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.metric_schema import Limit
+from evalspec.inputs.manifest.redaction import FOR_READERS
+from evalspec.inputs.manifest.yaml_source import Place
+from evalspec.model.fingerprints import RepliesFile
 from evalspec.runs.planning.inputs import existing_baseline
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.run_log import LATEST_NAME
@@ -14,10 +23,11 @@ from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.verdict.comparison.baseline import FOLDER, baseline_path
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.comparison.run_files import read_run_file
+from evalspec.verdict.comparison.run_files import combine_samples, outline_dataset, read_baseline, read_run_file
+from evalspec.verdict.outline import DatasetOutline, RunOutline
 
 if TYPE_CHECKING:
-    from evalspec.model import StoredExchange
+    from evalspec.model import Run, StoredExchange, Threshold
 
 
 def read_named(name: str, store: RunStore) -> NamedRun:
@@ -94,3 +104,67 @@ def _check_name(name: str, promoted: Iterable[str], store: RunStore) -> None:
     if name in names or Path(name).exists() or any(folder.name.startswith(name) for folder in store.list()):
         return
     raise InvalidInput(Problem(f"no baseline or run is named '{name}'", near_miss(name, names), field="--baseline"))
+
+
+def conclude_log(
+    log: ForeignLog, path: Path, loaded: LoadedManifest | None = None
+) -> "tuple[Run, tuple[StoredExchange, ...]]":
+    """Return the run in a log with a verdict, and its texts. `loaded`: the manifest with the thresholds; None: none.
+
+    Raises:
+        InvalidInput: The log cannot be read, or has no score that a threshold limits.
+    """
+    from evalspec.runs.runner.conclude import RunMetadata, conclude
+    from evalspec.runs.store.run_redaction import redact_run
+
+    shown_as = str(path)
+    found = read_log(log, path, shown_as)
+    dataset, policy, baseline = outline_dataset(found), CiGate(enabled=False), None
+    if loaded is not None:
+        dataset = replace(dataset, thresholds=_bind(dataset, loaded))
+        policy, kept = loaded.manifest.spec.evaluation.ci_gate, existing_baseline(loaded)
+        baseline = None if kept is None else read_baseline(kept)
+    repeats = found.fingerprint.repeats.agent if found.fingerprint.repeats else 1
+    samples = combine_samples(found, dataset, shown_as)
+    metadata = RunMetadata(
+        replace(found.fingerprint, responses=RepliesFile(shown_as, sha256(path.read_bytes()).hexdigest())),
+        baseline,
+        notes=tuple(f"{log.title}: {note}" for note in found.notes),
+        unfinished=found.unfinished and f"{log.title}: {found.unfinished}",
+    )
+    run = conclude(RunOutline(policy, (dataset,), repeats=repeats), shown_as, [samples], metadata)
+    return redact_run(run, FOR_READERS.mask_data, FOR_READERS.is_readable), tuple(found.exchanges)
+
+
+def _bind(dataset: DatasetOutline, loaded: LoadedManifest) -> "tuple[Threshold, ...]":
+    """Return the thresholds of the evaluation and of the dataset of the same name, which override them.
+
+    Raises:
+        InvalidInput: The log has no score of a metric.
+    """
+    from evalspec.runs.planning.thresholds import to_threshold
+
+    metrics = {metric.name: metric for metric in dataset.metrics}
+    bound: dict[tuple[str, str, str | None], Threshold | None] = {}
+    problems = []
+    for place, key, limits in _list_limits(dataset.name, loaded):
+        metric = metrics.get(key)
+        if metric is None:
+            problems.append(loaded.problem(place, f"the log has no score of {key}", near_miss(key, metrics)))
+            continue
+        for limit in limits:
+            confidence = loaded.manifest.spec.evaluation.ci_gate.confidence
+            identity = (key, limit.stat or metric.statistic, limit.slice)
+            bound[identity] = None if limit.lifts else to_threshold(key, metric.direction, limit, confidence)
+    if problems:
+        raise InvalidInput(problems)
+    return tuple(threshold for threshold in bound.values() if threshold is not None)
+
+
+def _list_limits(name: str, loaded: LoadedManifest) -> Iterator[tuple[Place, str, list[Limit]]]:
+    evaluation = loaded.manifest.spec.evaluation
+    place: Place = ("spec", "evaluation")
+    given = {place: evaluation.thresholds}
+    given |= {(*place, "datasets", n): one.thresholds for n, one in enumerate(evaluation.datasets) if one.name == name}
+    for where, thresholds in given.items():
+        yield from (((*where, "thresholds", key), key, limits) for key, limits in thresholds.items())

@@ -1,12 +1,15 @@
 """`evalspec report`: show a stored run again, with its original thresholds."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from evalspec.base.errors import ExitCode
+from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.cli.name_completion import complete_run
+from evalspec.cli.options import option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, deliver_run, output_option, resolve_reporters, shape_options
 from evalspec.runs.store.damage import refuse_damage
@@ -14,26 +17,42 @@ from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 
+if TYPE_CHECKING:
+    from evalspec.inputs.logs import ForeignLog
+    from evalspec.reports.base import Reporter
+
 
 @click.command("report", cls=OrderedCommand)
 @click.argument("run", shell_complete=complete_run, default=LATEST_NAME)
+@option("--manifest", type=click.Path(path_type=Path), help="The thresholds for the log of another harness.")
 @shape_options
 @output_option
-def command(run: str, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:
+def command(run: str, manifest: Path | None, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:
     """Show RUN again (default: the latest), without calling the agent or the judge.
 
     The verdict is recomputed from the stored scores and the run's original thresholds, and sets the exit code. If the
     run is unfinished, the report says what is missing.
+
+    RUN may also be a log of Inspect (.eval, .json) or samples of lm-evaluation-harness. With --manifest, its thresholds
+    and its ciGate decide.
 
     \b
     Examples:
       evalspec report
       evalspec report latest -o report.html -o results.junit.xml
       evalspec report main --json
+      evalspec report logs/capitals.eval --manifest thresholds.yaml
     """
+    from evalspec.inputs.logs import find_log
     from evalspec.runs.runner.reread import conclude_stored
 
     reporters = resolve_reporters(outputs)
+    log = find_log(Path(run))
+    if log is not None:
+        return _report_log(log, Path(run), manifest, shape, reporters)
+    if manifest is not None:
+        fix = f"score the replies of a stored run again: evalspec rescore {run} {manifest}"
+        raise InvalidInput(Problem(f"'{run}' is not a log of another harness", fix, field="--manifest"))
     stored = open_run(RunStore(STORE).find(run))
     refuse_damage(stored)
     if outputs:
@@ -47,3 +66,15 @@ def command(run: str, shape: Shape, outputs: tuple[Path, ...]) -> ExitCode:
         hints.append(f"to resume: evalspec evaluate {manifest} --resume {stored.id}")
     delivered = deliver_run(concluded, stored.folder, stored.read_exchanges, reporters, shape=shape, hints=hints)
     return ExitCode(delivered.exit_code)
+
+
+def _report_log(
+    log: "ForeignLog", path: Path, manifest: Path | None, shape: Shape, reporters: Sequence[tuple[Path, "Reporter"]]
+) -> ExitCode:
+    from evalspec.api.runs import conclude_log
+    from evalspec.inputs.manifest.loader import load_manifest
+
+    named = [Input(path, "the log"), *([Input(manifest, "the manifest")] if manifest else [])]
+    refuse_inputs([output for output, _ in reporters], [*OWN_INPUTS, *named])
+    run, exchanges = conclude_log(log, path, None if manifest is None else load_manifest(manifest))
+    return ExitCode(deliver_run(run, path, lambda: exchanges, reporters, shape=shape).exit_code)

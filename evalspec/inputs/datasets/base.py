@@ -11,7 +11,7 @@ from evalspec.base.errors import Problem
 from evalspec.base.registry import Registry
 from evalspec.inputs.datasets.query_input import QueryInputForm
 from evalspec.inputs.ranking_files import GroundTruth
-from evalspec.model import AgentReply, Curation, Document, Sample, StoredExchange, Summary
+from evalspec.model import AgentReply, Curation, Direction, Document, Sample, StoredExchange, Summary
 from evalspec.model.fingerprints import Fingerprint, PartDigest
 from evalspec.model.samples import FlatIds
 
@@ -118,11 +118,21 @@ class SearchPreset(Struct, frozen=True):
     needed_path: str = ""
 
 
-class ForeignRun(Struct, frozen=True):
-    """The content of another tool's report.
+class ForeignMetric(Struct, frozen=True):
+    """A metric of another tool. `bounds`: lowest and highest possible value; None: unknown. `judged`: by a model."""
 
-    `exchanges`: its samples, with scores under evalspec's names of metrics. `summaries`: the values of a report without
-    samples, by metric. `fingerprint`: run metadata. `notes`: what a reader must know about the scores.
+    bounds: tuple[float | None, float | None] = (0.0, 1.0)
+    direction: Direction = Direction.HIGHER
+    statistic: str = "mean"
+    judged: bool = False
+
+
+class ForeignRun(Struct, frozen=True):
+    """The content of another tool's report or log.
+
+    `exchanges`: each attempt at its samples, with scores. `metrics`: those whose form is not the default. `summaries`:
+    the values of a report without samples, by metric. `fingerprint`: run metadata. `notes`: what a reader must know
+    about the scores. `unfinished`: what is missing of a run that was ended.
     """
 
     dataset: str
@@ -130,6 +140,8 @@ class ForeignRun(Struct, frozen=True):
     summaries: Mapping[str, Summary] = field(default_factory=dict)
     fingerprint: Fingerprint = Fingerprint()
     notes: Sequence[str] = ()
+    metrics: Mapping[str, ForeignMetric] = field(default_factory=dict)
+    unfinished: str | None = None
 
 
 class ForeignReport(Struct, frozen=True):

@@ -85,6 +85,9 @@ class ThresholdFinder(Struct):
         """Return the gate's confidence, which a threshold may override."""
         return self.loaded.manifest.spec.evaluation.ci_gate.confidence
 
+    def _bind(self, metric: Metric, limit: Limit) -> Threshold:
+        return to_threshold(metric.name, metric.definition.direction, limit, self._confidence)
+
     def own(self, dataset: PlannedDataset) -> None:
         """Add the dataset's own thresholds, and what it lifts."""
         decided: dict[Identity, Decision] = {}
@@ -280,7 +283,7 @@ class ThresholdFinder(Struct):
         found = [
             dataset.record(
                 dataset.identify(name, limit),
-                to_threshold(dataset.find_metric(name), limit, self._confidence),
+                self._bind(dataset.find_metric(name), limit),
                 self._shown_place(place),
             )
             for dataset in datasets
@@ -295,7 +298,7 @@ class ThresholdFinder(Struct):
         """Reject a limit that another one of the same list implies, so that it can decide nothing."""
         for dataset in datasets:
             bound = [
-                (dataset.identify(name, limit), to_threshold(dataset.find_metric(name), limit, self._confidence), index)
+                (dataset.identify(name, limit), self._bind(dataset.find_metric(name), limit), index)
                 for index, limit in enumerate(limits)
                 if not limit.lifts
             ]
@@ -313,7 +316,7 @@ class ThresholdFinder(Struct):
 
     def _warn_of_doubts(self, metric: Metric, limits: Sequence[Limit], place: Place) -> None:
         bound = [(index, limit) for index, limit in enumerate(limits) if not limit.lifts]
-        thresholds = [to_threshold(metric, limit, self._confidence) for _, limit in bound]
+        thresholds = [self._bind(metric, limit) for _, limit in bound]
         for number, message, fix in list_suspicious_limits(metric, thresholds):
             where = self._place_of(bound[number][0], place)
             _add_new(self.loaded.problem(where, message, fix), self.warnings)
@@ -330,7 +333,7 @@ class ThresholdFinder(Struct):
 
     def _check_confidence(self, metric: Metric, limit: Limit, place: Place) -> None:
         """Reject a limit with confidence on a mean without a range, which no data can meet."""
-        confidence = to_threshold(metric, limit, self._confidence).confidence
+        confidence = self._bind(metric, limit).confidence
         if confidence is None or (limit.stat or metric.definition.statistic) != "mean" or close(metric.bounds):
             return
         message = f"no mean of {metric.name} is known at {100 * confidence:g} % confidence, because it has no range"
@@ -349,12 +352,12 @@ class ThresholdFinder(Struct):
         _add_new(self.loaded.problem(place, message, fix), self.finder.problems)
 
 
-def to_threshold(metric: Metric, limit: Limit, confidence: float | None) -> Threshold:
+def to_threshold(name: str, direction: Direction, limit: Limit, confidence: float | None) -> Threshold:
     """Return the threshold for a limit. A bare number limits the worse side of the metric. `confidence`: the gate's."""
     stated = {field: getattr(limit, field) for field in limit.model_fields_set - {"bound", "of"}}
     if limit.bound is not None:
-        stated["min" if metric.definition.direction is Direction.HIGHER else "max"] = limit.bound
-    return Threshold(metric.name, **({"confidence": confidence} | stated))
+        stated["min" if direction is Direction.HIGHER else "max"] = limit.bound
+    return Threshold(name, **({"confidence": confidence} | stated))
 
 
 def _implies(strict: Threshold, loose: Threshold) -> bool:

@@ -5,10 +5,17 @@ from typing import Any
 
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.metric_spec import MetricSpec, split_column
-from evalspec.model import Need, Run
+from evalspec.model import Need, Run, SampleResult
 from evalspec.model.corrections import Drift, JudgeDrift
-from evalspec.model.fingerprints import Fingerprint, ManifestDigest, describe_drift, describe_part, digest_parts
-from evalspec.verdict.comparison.pairing import has_all_attempts
+from evalspec.model.fingerprints import (
+    AgentDigest,
+    Fingerprint,
+    ManifestDigest,
+    describe_drift,
+    describe_part,
+    digest_parts,
+)
+from evalspec.verdict.comparison.pairing import has_all_attempts, is_edited
 
 _PARTS = {
     "settings": "its options",
@@ -35,9 +42,9 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
     Samples of one run only do not matter: the file may have grown, or the selection may differ. Neither do samples
     whose texts were erased from a run. Without any digests, only the files as a whole can be compared.
     """
-    before, after = _digests(baseline, name), _digests(candidate, candidate_name)
-    if any(before.values()) and any(after.values()):
-        changed = [sample for sample, digest in before.items() if digest and after.get(sample) not in (None, digest)]
+    before, after = _find_samples(baseline, name), _find_samples(candidate, candidate_name)
+    if _has_digests(before) and _has_digests(after):
+        changed = [sample for sample, old in before.items() if sample in after and is_edited(old, after[sample])]
         if changed:
             count = f"{counted(len(changed), 'sample')} changed"
             yield f"dataset {name}: {count}: {name_some(changed)}"
@@ -47,7 +54,7 @@ def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_
 
 def knows_samples(baseline: Run, candidate: Run, name: str) -> bool:
     """Return whether both runs record which samples of a dataset they had, so that edited ones are known."""
-    return any(_digests(baseline, name).values()) and any(_digests(candidate, name).values())
+    return _has_digests(_find_samples(baseline, name)) and _has_digests(_find_samples(candidate, name))
 
 
 def _digest_file(run: Run, name: str) -> str | None:
@@ -55,8 +62,12 @@ def _digest_file(run: Run, name: str) -> str | None:
     return None if described is None else described.sha256
 
 
-def _digests(run: Run, name: str) -> dict[str, str | None]:
-    return {sample.id: sample.digest for d in run.datasets if d.name == name for sample in d.samples}
+def _find_samples(run: Run, name: str) -> dict[str, SampleResult]:
+    return {sample.id: sample for d in run.datasets if d.name == name for sample in d.samples}
+
+
+def _has_digests(samples: Mapping[str, SampleResult]) -> bool:
+    return any(sample.digest for sample in samples.values())
 
 
 def list_metric_mismatches(
@@ -232,9 +243,7 @@ def list_differences(baseline: Run, candidate: Run) -> Iterator[str]:
         old = before.versions.get(key)
         if old is not None and old != value:
             yield f"{key}: {old} and {value}"
-    urls = [one.agent and one.agent.url for one in (before, after)]
-    if _differ(*urls):
-        yield f"agent: {urls[0]} and {urls[1]}"
+    yield from _agent_differences(before, after)
     for name in before.retrievers.keys() & after.retrievers.keys():
         names = [one.retrievers[name].name for one in (before, after)]
         if names[0] != names[1]:
@@ -253,6 +262,16 @@ def _repeat_differences(before: Fingerprint, after: Fingerprint) -> Iterator[str
         yield f"repeats: {old.agent} and {new.agent} attempts per sample"
     if old and new and old.judge != new.judge:
         yield f"repeats: {old.judge} and {new.judge} judge calls per reply"
+
+
+def _agent_differences(before: Fingerprint, after: Fingerprint) -> Iterator[str]:
+    """Yield another agent. A log of another harness has no manifest, only a digest of prompt and settings."""
+    agents = [one.agent or AgentDigest() for one in (before, after)]
+    for old, new in zip(*((agent.name, agent.url) for agent in agents), strict=True):
+        if _differ(old, new):
+            yield f"agent: {old} and {new}"
+    if not (before.manifest or after.manifest) and _differ(*(agent.sha256 for agent in agents)):
+        yield "agent: its prompt or its settings"
 
 
 def _selection_differences(baseline: Run, candidate: Run) -> Iterator[str]:

@@ -130,8 +130,16 @@ def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePai
 
 
 def is_edited(old: SampleResult, new: SampleResult) -> bool:
-    """Return whether a sample changed between the runs. Without a digest in both, nothing is known."""
-    return old.digest is not None and new.digest is not None and old.digest != new.digest
+    """Return whether a sample changed between the runs. Without a digest in both, nothing is known.
+
+    A log of another harness has digests of another kind, so only its questions are compared with those of a run.
+    """
+    if old.digest is None or new.digest is None:
+        return False
+    kinds = {digest.rpartition(":")[0] for digest in (old.digest, new.digest)}
+    if len(kinds) == 1:
+        return old.digest != new.digest
+    return None not in (old.question_digest, new.question_digest) and old.question_digest != new.question_digest
 
 
 def has_all_attempts(sample: SampleResult) -> bool:

@@ -3,29 +3,22 @@
 Information that another tool omits is not invented: notes list what is missing.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.inputs.datasets.base import DATASETS, ForeignReport, ForeignRun, Malformed
-from evalspec.model import (
-    Cause,
-    DatasetResult,
-    Direction,
-    Run,
-    SampleResult,
-    SampleStatus,
-    Score,
-    StoredExchange,
-)
+from evalspec.inputs.datasets.base import DATASETS, ForeignMetric, ForeignReport, ForeignRun, Malformed
+from evalspec.inputs.logs import LOGS, find_log, read_log
+from evalspec.model import Attempt, Cause, DatasetResult, Direction, Run, SampleResult, Score, StoredExchange
+from evalspec.model.log import ReplyRecord
 from evalspec.model.report_reading import build_run
 from evalspec.model.typed_json import convert, malformed, parse_document, read_bytes
+from evalspec.verdict.attempts import combine_attempts
 from evalspec.verdict.comparison.baseline import KIND, Baseline, build_baseline, refuse_missing
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.outline import MetricOutline
-from evalspec.verdict.summary import summarise
+from evalspec.verdict.outline import DatasetOutline, MetricOutline
+from evalspec.verdict.summary import add_slices, limited_slices, reply_limits, summarise
 
 REPORT, BASELINE = "report", "baseline"
 
@@ -41,6 +34,9 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
         InvalidInput: the file cannot be read, or has none of these formats.
     """
     shown_as = name or str(path)
+    log = find_log(path)
+    if log is not None:
+        return _build(log.title, read_log(log, path, shown_as), shown_as)
     document = parse_document(read_bytes(path), shown_as)
     if document.get("kind") == KIND:
         baseline = build_baseline(document, shown_as)
@@ -52,7 +48,8 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     foreign = _read_foreign(document, shown_as)
     if foreign is not None:
         return foreign
-    others = ", ".join(known.report.title for known in DATASETS if known.report is not None)
+    titles = [*(known.report.title for known in DATASETS if known.report is not None), *(log.title for log in LOGS)]
+    others = ", ".join(titles)
     message = f"not a report of evalspec, a baseline or a report of another tool ({others})"
     raise InvalidInput(Problem(message, "use a file written by `evalspec evaluate -o PATH.json`", shown_as))
 
@@ -65,9 +62,10 @@ def read_baseline(path: Path) -> Baseline:
     """
     if not path.exists():
         raise refuse_missing(path)
-    document = parse_document(read_bytes(path), str(path))
-    if document.get("kind") == KIND:
-        return build_baseline(document, str(path))
+    if find_log(path) is None:
+        document = parse_document(read_bytes(path), str(path))
+        if document.get("kind") == KIND:
+            return build_baseline(document, str(path))
     return Baseline(read_run_file(path).run)
 
 
@@ -82,7 +80,7 @@ def _read_foreign(document: Mapping[str, Any], shown_as: str) -> NamedRun | None
             continue
         with DATASETS.attribute_errors(known.name):
             if known.report.recognises(document):
-                return _build(known.report, _parse(known.report, document, shown_as), shown_as)
+                return _build(known.report.title, _parse(known.report, document, shown_as), shown_as)
     return None
 
 
@@ -94,47 +92,71 @@ def _parse(report: ForeignReport, document: Mapping[str, Any], shown_as: str) ->
         raise malformed(str(error), shown_as, error.field) from error
 
 
-def _build(report: ForeignReport, found: ForeignRun, shown_as: str) -> NamedRun:
-    notes = [*([_NO_SAMPLES] if found.summaries else [_NO_HASH]), *found.notes]
-    named = tuple(f"{report.title}: {note}" for note in notes)
+def _build(title: str, found: ForeignRun, shown_as: str) -> NamedRun:
+    has_digests = any(one.exchange.sample.digest for one in found.exchanges)
+    missing = [_NO_SAMPLES] if found.summaries else [] if has_digests else [_NO_HASH]
+    notes = [*([found.unfinished] if found.unfinished else []), *missing, *found.notes]
+    named = tuple(f"{title}: {note}" for note in notes)
     if found.summaries:
         dataset = DatasetResult(name=found.dataset, metrics=found.summaries, samples=())
         run = Run(id=shown_as, datasets=(dataset,), has_texts=False)
-        return NamedRun(shown_as, run, report.title, named)
-    _refuse_twins(found.exchanges, shown_as)
-    metrics = dict.fromkeys(metric for stored_exchange in found.exchanges for metric in stored_exchange.scores)
-    samples = tuple(_result(stored_exchange, metrics) for stored_exchange in found.exchanges)
-    summaries = summarise(samples, map(_outline, metrics))
-    dataset = DatasetResult(name=found.dataset, metrics=summaries, samples=samples)
+        return NamedRun(shown_as, run, title, named)
+    outline = outline_dataset(found)
+    samples = combine_samples(found, outline, shown_as)
+    dataset = DatasetResult(name=found.dataset, metrics=summarise(samples, outline.metrics), samples=samples)
     run = Run(id=shown_as, datasets=(dataset,), fingerprint=found.fingerprint)
 
     def read(wanted: Collection[tuple[str, str]]) -> Iterator[StoredExchange]:
         return (one for one in found.exchanges if (one.dataset, one.exchange.sample.id) in wanted)
 
-    return NamedRun(shown_as, run, report.title, named, texts=read)
+    return NamedRun(shown_as, run, title, named, texts=read)
 
 
-def _refuse_twins(exchanges: Sequence[StoredExchange], shown_as: str) -> None:
-    ids = Counter(stored_exchange.exchange.sample.id for stored_exchange in exchanges)
-    twice = next((found for found, times in ids.items() if times > 1), None)
-    if twice is not None:
-        message = f"sample id '{twice}' occurs {ids[twice]} times, so the sample cannot be paired"
-        raise InvalidInput(Problem(message, "give each sample a unique id and run it again", shown_as))
-
-
-def _outline(metric: str) -> MetricOutline:
-    if metric == _LATENCY:
-        return MetricOutline(metric, "p95", Direction.LOWER, (0.0, None))
-    return MetricOutline(metric, "mean", Direction.HIGHER, (0.0, 1.0))
-
-
-def _result(stored_exchange: StoredExchange, metrics: Mapping[str, None]) -> SampleResult:
-    exchange = stored_exchange.exchange
-    missing = Score.not_applicable("not in the report", Cause.OTHER)
-    return SampleResult(
-        id=exchange.sample.id,
-        status=SampleStatus.ANSWERED if exchange.reply else SampleStatus.FAILED,
-        latency_ms=exchange.reply.latency_ms if exchange.reply else None,
-        error=exchange.error,
-        scores={metric: stored_exchange.scores.get(metric, missing) for metric in metrics},
+def outline_dataset(found: ForeignRun) -> DatasetOutline:
+    """Return the dataset of another tool's run with its metrics, without thresholds."""
+    names = dict.fromkeys(metric for stored_exchange in found.exchanges for metric in stored_exchange.scores)
+    return DatasetOutline(
+        name=found.dataset,
+        metrics=tuple(_outline(name, found.metrics.get(name, ForeignMetric())) for name in names),
+        slices=None,
     )
+
+
+def _outline(name: str, metric: ForeignMetric) -> MetricOutline:
+    if name == _LATENCY:
+        return MetricOutline(name, "p95", Direction.LOWER, (0.0, None))
+    return MetricOutline(name, "mean", metric.direction, metric.bounds, judged=metric.judged)
+
+
+def combine_samples(found: ForeignRun, outline: DatasetOutline, shown_as: str) -> tuple[SampleResult, ...]:
+    """Return the samples of another tool's run, each with all its attempts.
+
+    Raises:
+        InvalidInput: An attempt occurs twice.
+    """
+    by_sample: dict[str, list[StoredExchange]] = {}
+    for one in found.exchanges:
+        by_sample.setdefault(one.exchange.sample.id, []).append(one)
+    _refuse_twins(by_sample, shown_as)
+    limited = limited_slices(outline.thresholds)
+    limits = reply_limits(outline.thresholds, {metric.name: metric.statistic for metric in outline.metrics})
+    return tuple(
+        combine_attempts(
+            add_slices(attempts[0].exchange.sample, limited), [_to_attempt(one, outline) for one in attempts], limits
+        )
+        for attempts in by_sample.values()
+    )
+
+
+def _to_attempt(one: StoredExchange, outline: DatasetOutline) -> Attempt:
+    missing = Score.not_applicable("not in the report", Cause.OTHER)
+    scores = {metric.name: one.scores.get(metric.name, missing) for metric in outline.metrics}
+    return ReplyRecord.of(one.dataset, one.attempt, one.exchange).to_attempt(scores)
+
+
+def _refuse_twins(by_sample: Mapping[str, list[StoredExchange]], shown_as: str) -> None:
+    for name, attempts in by_sample.items():
+        attempts.sort(key=lambda one: one.attempt)
+        if len(attempts) > len({one.attempt for one in attempts}):
+            message = f"sample id '{name}' occurs {len(attempts)} times, so the sample cannot be paired"
+            raise InvalidInput(Problem(message, "give each sample a unique id and run it again", shown_as))
