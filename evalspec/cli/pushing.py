@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.base.trust import current_trust
 from evalspec.cli.options import option
-from evalspec.cli.streams import notify
+from evalspec.cli.streams import notify, notify_github
 
 if TYPE_CHECKING:
     from evalspec.api.pushing import PushedRun, PushServer
@@ -50,6 +50,11 @@ def push_stored(folder: Path, server: "PushServer") -> "PushedRun":
 
     pushed = run_here(lambda: push_run(folder, server, notify))
     notify(f"{'pushed' if pushed.is_new else 'already pushed'}: {pushed.page}")
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        from evalspec.reports.github import write_run_url
+
+        for line in write_run_url(pushed.page, os.environ):
+            notify_github(line)
     return pushed
 
 

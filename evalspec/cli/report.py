@@ -18,8 +18,10 @@ from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 
 if TYPE_CHECKING:
-    from evalspec.inputs.logs import ForeignLog
     from evalspec.reports.base import Reporter
+
+
+_OF_REPORTS = (ExitCode.OK, ExitCode.GATE_FAILED, ExitCode.UNMEASURED)
 
 
 @click.command("report", cls=OrderedCommand)
@@ -33,8 +35,8 @@ def command(run: str, manifest: Path | None, shape: Shape, outputs: tuple[Path, 
     The verdict is recomputed from the stored scores and the run's original thresholds, and sets the exit code. If the
     run is unfinished, the report says what is missing.
 
-    RUN may also be a log of Inspect (.eval, .json) or samples of lm-evaluation-harness. With --manifest, its thresholds
-    and its ciGate decide.
+    RUN may also be a file: a JSON report, a log of Inspect (.eval, .json) or samples_*.jsonl of lm-evaluation-harness.
+    The thresholds and the ciGate of --manifest decide about a log.
 
     \b
     Examples:
@@ -43,13 +45,12 @@ def command(run: str, manifest: Path | None, shape: Shape, outputs: tuple[Path, 
       evalspec report main --json
       evalspec report logs/capitals.eval --manifest thresholds.yaml
     """
-    from evalspec.inputs.logs import find_log
     from evalspec.runs.runner.reread import conclude_stored
 
     reporters = resolve_reporters(outputs)
-    log = find_log(Path(run))
-    if log is not None:
-        return _report_log(log, Path(run), manifest, shape, reporters)
+    path = Path(run)
+    if path.is_file():
+        return _report_file(path, manifest, shape, reporters)
     if manifest is not None:
         fix = f"score the replies of a stored run again: evalspec rescore {run} {manifest}"
         raise InvalidInput(Problem(f"'{run}' is not a log of another harness", fix, field="--manifest"))
@@ -68,13 +69,21 @@ def command(run: str, manifest: Path | None, shape: Shape, outputs: tuple[Path, 
     return ExitCode(delivered.exit_code)
 
 
-def _report_log(
-    log: "ForeignLog", path: Path, manifest: Path | None, shape: Shape, reporters: Sequence[tuple[Path, "Reporter"]]
+def _report_file(
+    path: Path, manifest: Path | None, shape: Shape, reporters: Sequence[tuple[Path, "Reporter"]]
 ) -> ExitCode:
+    """Report a log of another harness, or the run in a report as it is."""
     from evalspec.api.runs import conclude_log
+    from evalspec.inputs.logs import find_log
     from evalspec.inputs.manifest.loader import load_manifest
+    from evalspec.model.report_reading import read_report
 
-    named = [Input(path, "the log"), *([Input(manifest, "the manifest")] if manifest else [])]
-    refuse_inputs([output for output, _ in reporters], [*OWN_INPUTS, *named])
-    run, exchanges = conclude_log(log, path, None if manifest is None else load_manifest(manifest))
+    given = [Input(path, "the file that is reported"), *([Input(manifest, "the manifest")] if manifest else [])]
+    refuse_inputs([output for output, _ in reporters], [*OWN_INPUTS, *given])
+    log, loaded = find_log(path), None if manifest is None else load_manifest(manifest)
+    if log is None and loaded is not None:
+        raise InvalidInput(Problem(f"'{path}' is not a log of another harness", "remove it", field="--manifest"))
+    run, exchanges = conclude_log(log, path, loaded) if log else (read_report(path), ())
+    if run.exit_code not in _OF_REPORTS:
+        raise InvalidInput(Problem(f"{run.exit_code} is no exit code of a run", "", str(path), field="exitCode"))
     return ExitCode(deliver_run(run, path, lambda: exchanges, reporters, shape=shape).exit_code)

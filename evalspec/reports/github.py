@@ -7,17 +7,25 @@ error, because with `--json` standard output is one document.
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
+from typing import Any
+from urllib.parse import quote
 
 from evalspec.base.foreign_text import cut, encodable, visible
 from evalspec.base.output_files import append_file
 from evalspec.model import Run, VerdictStatus
+from evalspec.reports.base import Reporter
 from evalspec.reports.findings import VERDICT, Finding, Level, list_findings
 from evalspec.reports.markdown import render_markdown
 
 _MOST_ANNOTATIONS = 10
 """The number of annotations that GitHub shows of each kind in a step."""
+_MOST_OF_CHECK = 50
+"""The number of annotations that GitHub takes in a request."""
 _LONGEST_MESSAGE = 1_000
+_LONGEST_TITLE = 255
+_URL = ":/?#[]@!$&'()*+,;=%"
 _COMMANDS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "notice"}
 
 
@@ -39,6 +47,48 @@ def write_summary(markdown: str, environment: Mapping[str, str]) -> list[str]:
     return list(_append("step summary", environment.get("GITHUB_STEP_SUMMARY"), lambda: f"{markdown}\n"))
 
 
+def write_run_url(page: str, environment: Mapping[str, str]) -> list[str]:
+    """Append the address of the run on a server to the files of a step. Return lines like `write_github`."""
+    return [
+        *write_summary(f"[The run on the server](<{quote(page, safe=_URL)}>)\n", environment),
+        *_append("outputs", environment.get("GITHUB_OUTPUT"), lambda: _output("run-url", page)),
+    ]
+
+
+def render_check_run(run: Run) -> str:
+    """Return the body of a request that creates a check run, without the commit: GitHub's REST API adds it by name.
+
+    Only a run that exits with 0 can succeed. Findings without a line are in the summary, as GitHub needs one.
+    """
+    passed = "success" if run.verdict is VerdictStatus.PASS else "neutral"
+    located = [finding for finding in list_findings(run) if finding.file and finding.sample and finding.sample.line]
+    left_out = len(located) - _MOST_OF_CHECK
+    more = f"\n{left_out:,} more annotations have no room.\n" if left_out > 0 else ""
+    document = {
+        "name": "evalspec",
+        "status": "completed",
+        "conclusion": "failure" if run.exit_code else passed,
+        "output": {
+            "title": run.verdict_text,
+            "summary": render_markdown(run) + more,
+            "annotations": [*map(_annotate_check, located[:_MOST_OF_CHECK])],
+        },
+    }
+    return json.dumps(document, allow_nan=False, indent=1) + "\n"
+
+
+def _annotate_check(finding: Finding) -> dict[str, Any]:
+    line = finding.sample and finding.sample.line
+    return {
+        "path": finding.file,
+        "start_line": line,
+        "end_line": line,
+        "annotation_level": _COMMANDS[finding.level].replace("error", "failure"),
+        "title": cut(visible(finding.title), _LONGEST_TITLE),
+        "message": cut(visible(finding.message), _LONGEST_MESSAGE),
+    }
+
+
 def _verdict(run: Run) -> Iterator[Finding]:
     """Yield the verdict with all its reasons, unless the run passes."""
     if run.exit_code:
@@ -57,7 +107,7 @@ def _append(what: str, path: str | None, render: Callable[[], str]) -> Iterator[
 
 
 def _outputs(run: Run) -> Iterator[str]:
-    """Yield each output between random delimiters, so that no value can inject another output."""
+    """Return each output between random delimiters, so that no value can inject another output."""
     values = {
         "verdict": str(run.verdict),
         "partial": str(run.partial).lower(),
@@ -71,9 +121,12 @@ def _outputs(run: Run) -> Iterator[str]:
             allow_nan=False,
         ),
     }
-    for name, value in values.items():
-        delimiter = f"evalspec_{secrets.token_hex(16)}"
-        yield f"{name}<<{delimiter}\n{encodable(value)}\n{delimiter}\n"
+    return starmap(_output, values.items())
+
+
+def _output(name: str, value: str) -> str:
+    delimiter = f"evalspec_{secrets.token_hex(16)}"
+    return f"{name}<<{delimiter}\n{encodable(value)}\n{delimiter}\n"
 
 
 def _annotations(findings: Iterable[Finding]) -> Iterator[str]:
@@ -104,3 +157,6 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+CHECK_RUN = Reporter("check run", (".check.json",), lambda run, _exchanges: render_check_run(run))

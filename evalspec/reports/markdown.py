@@ -7,6 +7,7 @@ text it does.
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.foreign_text import cut, inert
 from evalspec.model import Run
@@ -68,6 +69,28 @@ def render_view_markdown(view: View) -> str:
     left_out = [block.what for number, block in enumerate(blocks) if number not in kept]
     texts = [block.text for number, block in enumerate(blocks) if number in kept]
     return "".join([*texts, _note(left_out), end])
+
+
+def render_fields(run: Run) -> str:
+    """Return the verdict and the tables of metrics, without any free text: for reports from an untrusted place."""
+    view = build_view(run)
+    sections = (
+        replace(
+            section, parts=tuple(_keep_fields(part) for part in section.parts if isinstance(part, Table)), sections=()
+        )
+        for section in view.sections
+    )
+    return render_view_markdown(View(view.headline, view.mark, sections=tuple(sections)))
+
+
+def _keep_fields(table: Table) -> Table:
+    kept = ([replace(cell, words=_drop_texts(cell.words)) for cell in row.cells] for row in table.rows)
+    rows = (replace(row, cells=tuple(cells)) for row, cells in zip(table.rows, kept, strict=True))
+    return replace(table, rows=tuple(rows))
+
+
+def _drop_texts(words: Words) -> Words:
+    return tuple(piece for piece in words if isinstance(piece, str) or piece.role is Role.NAME)
 
 
 def _size(text: str) -> int:
@@ -187,3 +210,4 @@ def code(text: str, limit: int = _LONGEST[Role.NAME]) -> str:
 
 
 MARKDOWN = Reporter("markdown", (".md",), lambda run, _exchanges: render_markdown(run))
+FIELDS = Reporter("fields", (".fields.md",), lambda run, _exchanges: render_fields(run))

@@ -123,7 +123,6 @@ class ForeignMetric(Struct, frozen=True):
 
     bounds: tuple[float | None, float | None] = (0.0, 1.0)
     direction: Direction = Direction.HIGHER
-    statistic: str = "mean"
     judged: bool = False
 
 

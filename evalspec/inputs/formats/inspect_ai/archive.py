@@ -9,8 +9,7 @@ from typing import Any
 
 from evalspec.base.errors import InvalidInput, MissingPackage, Problem
 
-_MOST_MEMBER_BYTES = 64 * 1_048_576
-_MOST_BYTES = 4096 * 1_048_576
+_MOST_BYTES = 64 * 1_048_576
 _ZSTD = 93
 _WINDOW = 128 * 1_048_576
 """How much memory zstd may take to unpack a member."""
@@ -26,7 +25,6 @@ class Archive:
         self.members = file.infolist()
         self._file = file
         self._shown_as = shown_as
-        self._left = _MOST_BYTES
 
     def read(self, member: zipfile.ZipInfo) -> bytes:
         """Return the content of a member. Memory stays bounded, whatever the file says of its sizes.
@@ -35,17 +33,15 @@ class Archive:
             InvalidInput: It is larger than the limit, or damaged.
             MissingPackage: It is packed with zstd, and zstandard is not installed.
         """
-        most = min(_MOST_MEMBER_BYTES, self._left)
         unpack = _unpack_zstd if member.compress_type == _ZSTD else _unpack
         try:
-            content = unpack(self._file, member, most + 1)
+            content = unpack(self._file, member, _MOST_BYTES + 1)
         except (*_DAMAGES, zlib.error, EOFError) as error:
             raise self._refuse(member, f"cannot be unpacked: {error}") from error
-        if len(content) > most:
-            raise self._refuse(member, f"unpacks to more than {most:,} bytes, the most that evalspec reads")
+        if len(content) > _MOST_BYTES:
+            raise self._refuse(member, f"unpacks to more than {_MOST_BYTES:,} bytes, the most that evalspec reads")
         if zlib.crc32(content) != member.CRC:
             raise self._refuse(member, "its checksum is wrong")
-        self._left -= len(content)
         return content
 
     def _refuse(self, member: zipfile.ZipInfo, message: str) -> InvalidInput:

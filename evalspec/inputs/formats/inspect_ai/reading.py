@@ -8,13 +8,11 @@ The keys were read in inspect_ai/log/_log.py, scorer/_metric.py and model/_model
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from math import isfinite
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.json_text import compute_digest
@@ -30,7 +28,7 @@ from evalspec.model.fingerprints import AgentDigest, DatasetDigest, Fingerprint,
 from evalspec.model.typed_json import convert
 
 _VERSION = 2
-_WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _OF_UNIT = ("f1",)
 """Inspect's own scorers whose numbers are from 0 to 1."""
 _MOST_ATTEMPTS = 1_000_000
@@ -79,7 +77,7 @@ class _LoggedSample(Struct, frozen=True):
     """One epoch of a sample. `attachments`: long texts, by what stands for them."""
 
     id: int | str
-    epoch: int = 1
+    epoch: Annotated[int, Meta(ge=1)] = 1
     input: str | list[_Message] = ""
     target: str | list[str] = ""
     choices: list[str] | None = None
@@ -99,7 +97,7 @@ class _Described(Struct, frozen=True):
 class _Config(Struct, frozen=True):
     """How the samples were run."""
 
-    epochs: int | None = None
+    epochs: Annotated[int, Meta(ge=1)] | None = None
 
 
 class _Scorer(Struct, frozen=True):
@@ -250,28 +248,12 @@ def _find_metrics(samples: Iterable[_LoggedSample], done: _Evaluation) -> dict[s
         for name, value, _ in _list_values(sample):
             values.setdefault(name, []).append(value)
     parts = {name.partition("/")[0] for name in values if "/" in name}
+    unit = {name for name, given in values.items() if all(isinstance(value, str | bool | None) for value in given)}
     return {
-        name: ForeignMetric(
-            UNIT if name in _OF_UNIT or all(map(_is_of_unit, given)) else UNKNOWN, judged=_JUDGED in name
-        )
+        name: ForeignMetric(UNIT if name in unit.union(_OF_UNIT) else UNKNOWN, judged=_JUDGED in name)
         for name, given in values.items()
         if given or name not in parts
     }
-
-
-def _is_of_unit(value: Any) -> bool:
-    number = _to_number(value)
-    return not isinstance(number, int | float) or (isinstance(value, str | bool) and 0.0 <= number <= 1.0)
-
-
-def _to_number(value: Any) -> Any:
-    """Return the number that Inspect takes a text for; any other value as it is."""
-    if not isinstance(value, str):
-        return value
-    with suppress(ValueError):
-        number = float(value)
-        return number if isfinite(number) else value
-    return _WORDS.get(value, _WORDS.get(value.lower(), value))
 
 
 def _to_stored_exchange(given: _LoggedSample, dataset: str, metrics: Mapping[str, ForeignMetric]) -> StoredExchange:
@@ -304,11 +286,15 @@ def _to_question(asked: str | list[_Message], text: Callable[[_Text], str]) -> s
 
 def _score(given: _LoggedSample, exchange: Exchange, metrics: Mapping[str, ForeignMetric]) -> dict[str, Score]:
     """Return the score of each metric. Inspect does not say why a scorer gave none."""
-    known = {name: score_number(_to_number(value), metrics[name], why) for name, value, why in _list_values(given)}
+    known = {name: score_number(_read_letter(value), metrics[name], why) for name, value, why in _list_values(given)}
     if not known:
         return fail_all(exchange, metrics)
     absent = Score.not_applicable("the scorer gave this sample no value", Cause.OTHER)
     return {name: known.get(name, absent) for name in metrics}
+
+
+def _read_letter(value: Any) -> Any:
+    return _LETTERS.get(value, value) if isinstance(value, str) else value
 
 
 def _complete(
