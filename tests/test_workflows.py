@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from pathlib import Path
@@ -16,8 +17,14 @@ import pytest
 import yaml
 
 from built_wheel import ROOT, build_wheel, copy_source
+from evalspec.reports.github import render_check_run
+from evalspec.reports.json_report import render_json
+from evalspec.reports.markdown import render_fields
+from reporters.sample_run import sample_run
+from reporters.small_runs import run_full_of
+from reporters.test_markdown import Skeleton
 
-COMMENT = "Check the workflow that made the report", "Comment"
+COMMENT = "Check the workflow that made the report", "Install", "Read the fields", "Comment"
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
 GUIDE = (ROOT / "docs" / "how-to" / "ci.md").read_text(encoding="utf-8")
 CI = yaml.load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"), yaml.BaseLoader)
@@ -131,13 +138,15 @@ def test_the_action_installs_itself_and_evaluates(runner, action):
     done = action(options="--no-judge\n--dataset\nrag\n")
     assert done.returncode == 0, done.stdout + done.stderr
     folder = Path(read_output(runner, "report"))
-    assert {path.name for path in folder.iterdir()} == {"report.json", "report.md", "results.junit.xml"}
+    files = {"evalspec.check.json", "report.json", "report.md", "results.junit.xml"}
+    assert {path.name for path in folder.iterdir()} == files
     report = json.loads((folder / "report.json").read_text())
     assert [dataset["name"] for dataset in report["datasets"]] == ["rag"]
     written = runner.outputs.read_text()
     for name, output in ACTION["outputs"].items():
         assert output["value"] == f"${{{{ steps.evaluate.outputs.{name} }}}}"
-        assert re.search(rf"^{name}(=|<<)", written, re.MULTILINE), name
+        is_pushed = name == "run-url"
+        assert is_pushed or re.search(rf"^{name}(=|<<)", written, re.MULTILINE), name
     # Another use in the same job does not report the files of this one, nor what the repository has.
     refused = action(options="--dataset\nnone\n")
     assert refused.returncode == 2, refused.stdout + refused.stderr
@@ -169,7 +178,8 @@ RUN = {
     "RAN": ".github/workflows/evalspec-fork.yml",
 }
 TRUSTED = {"ours": "s1", "theirs": "s1", "pulls": "abc them/r2 5\ndef them/r 6\nabc them/r 7", "before": ""}
-ARTIFACT = {"base": "main 123\n", "report.md": "# FAIL\n@everyone\n"}
+ARTIFACT = {"base": "main 123\n", "report.md": "# FAIL\n@everyone\n", "report.json": render_json(sample_run())}
+FIELDS = render_fields(sample_run())
 NO_REPORT = "<!-- evalspec -->\nevalspec has no report for abc that can be trusted. The log of the run says why.\n"
 
 
@@ -180,12 +190,15 @@ def comment(tmp_path):
     (job,) = [yaml.safe_load(block)["jobs"]["comment"] for block in blocks if "name: evalspec-comment" in block]
     steps = run_steps(job)
     assert tuple(steps) == COMMENT
-    check, post = steps.values()
+    check, install, read, post = steps.values()
+    assert install["run"] == 'pip install "evalspec-runner"'
     assert post["if"] == "always()"
     assert post["env"]["CHECKED"] == f"${{{{ steps.{check['id']}.outcome }}}}"
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "gh").write_text(GH)
-    (tmp_path / "bin" / "gh").chmod(0o755)
+    (tmp_path / "bin" / "evalspec").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m evalspec "$@"\n')
+    for program in ("gh", "evalspec"):
+        (tmp_path / "bin" / program).chmod(0o755)
     environment = os.environ | RUN | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
     def execute(step, **variables):
@@ -200,6 +213,7 @@ def comment(tmp_path):
             (tmp_path / "report").mkdir(exist_ok=True)
             for name, text in artifact.items():
                 (tmp_path / "report" / name).write_text(text)
+            execute(read)
         code = execute(post, CHECKED="failure" if checked else "success", **dict(variables))
         posted = tmp_path / "posted"
         return checked or code, posted.read_text() if posted.exists() else None
@@ -211,9 +225,8 @@ def test_a_trusted_report_becomes_one_comment(comment):
     code, posted = comment()
     assert code == 0
     assert posted.startswith("pr comment 7 --repo o/r")
-    assert posted.endswith(
-        "<!-- evalspec -->\nevalspec of abc against main 123: failure\n\n    # FAIL\n    @everyone\n"
-    )
+    text = "What the report says, as text:\n\n    # FAIL\n    @everyone\n"
+    assert posted.endswith(f"<!-- evalspec -->\nevalspec of abc against main 123: failure\n\n{FIELDS}{text}")
     assert "--method PATCH repos/o/r/issues/comments/99 " in comment(before="12\n99")[1]
 
 
@@ -221,6 +234,17 @@ def test_a_long_report_fits_into_a_comment(comment):
     code, posted = comment(artifact=ARTIFACT | {"report.md": "# FAIL\n" + "x\n" * 100_000})
     assert code == 0
     assert 50_000 < len(posted) < 65_536
+
+
+def test_what_a_fork_writes_is_code_or_an_indented_block(comment):
+    """Neither its JSON nor its Markdown mentions, links or runs anything, in any place of a comment."""
+    evil = "x](https://evil.example) @team #1 <img src=x> `y` | z\n\n# h\n```\n"
+    report = json.loads(render_json(run_full_of(evil))) | {"notes": [evil], "reasons": [evil], "runId": evil}
+    code, posted = comment(artifact=ARTIFACT | {"report.json": json.dumps(report), "report.md": evil})
+    assert code == 0
+    page = Skeleton(posted.partition("\n")[2])
+    assert not [part for part in page.parts if "evil" in part or "@team" in part or "img" in part]
+    assert not {"a", "img", "em"} & {part.strip("</>").split()[0] for part in page.parts if part.startswith("<")}
 
 
 @pytest.mark.parametrize(
@@ -231,8 +255,18 @@ def test_a_long_report_fits_into_a_comment(comment):
         {"artifact": None},
         {"artifact": {"base": "main 123\n"}},
         {"artifact": ARTIFACT | {"base": "lenient 123\n"}},
+        {"artifact": ARTIFACT | {"report.json": '{"schemaVersion": 1, "runId": 7}'}},
+        {"artifact": ARTIFACT | {"report.json": ARTIFACT["report.json"].replace('"exitCode": 1', '"exitCode": 9', 1)}},
     ],
-    ids=["its workflow is changed", "another workflow of the same name", "no artifact", "no report", "another base"],
+    ids=[
+        "its workflow is changed",
+        "another workflow of the same name",
+        "no artifact",
+        "no report",
+        "another base",
+        "not of the schema",
+        "another exit code",
+    ],
 )
 def test_an_earlier_comment_does_not_outlive_a_commit_without_a_report(comment, changed):
     code, posted = comment(before="99", **changed)
@@ -245,6 +279,53 @@ def test_an_earlier_comment_does_not_outlive_a_commit_without_a_report(comment, 
 @pytest.mark.parametrize("pulls", ["", "def them/r 7", "abc them/r2 7"], ids=["none", "newer commit", "another fork"])
 def test_nothing_is_posted_where_the_commit_is_not_the_newest(comment, pulls):
     assert comment(pulls=pulls) == (0, None)
+
+
+@pytest.fixture
+def own_steps(tmp_path):
+    """Runs the steps of the workflow that shows everything, with a gh that keeps what it is given."""
+    blocks = re.findall(r"^```yaml\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    (job,) = [yaml.safe_load(one)["jobs"]["evaluate"] for one in blocks if "checks: write" in one]
+    (tmp_path / "bin").mkdir()
+    keep = '#!/bin/sh\ncase "$*" in *--paginate*) cat before;; *) echo "$*" > told; cat > given;; esac\n'
+    (tmp_path / "bin" / "gh").write_text(keep)
+    (tmp_path / "bin" / "gh").chmod(0o755)
+    (tmp_path / "before").write_text("")
+    (tmp_path / "evalspec").mkdir()
+    (tmp_path / "evalspec" / "report.md").write_text("# FAIL\n")
+    variables = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)}
+
+    def run(name, **more):
+        step = run_steps(job)[name]
+        assert "${{" not in step["run"]
+        command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        subprocess.run(command, cwd=tmp_path, env=os.environ | variables | more, check=True, stdin=subprocess.DEVNULL)
+
+    return run
+
+
+def test_the_comment_has_the_run_and_the_changes_and_is_updated(own_steps, tmp_path):
+    given = {"GITHUB_REPOSITORY": "o/r", "NUMBER": "7", "RUN_URL": "https://evals.example.com/runs/1"}
+    (tmp_path / "evalspec" / "changes.md").write_text("## 1 degraded\n")
+    own_steps("Comment on the pull request", **given)
+    assert (tmp_path / "told").read_text().startswith("pr comment 7 --repo o/r ")
+    link = "[The run on the server](<https://evals.example.com/runs/1>)\n"
+    assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\n{link}\n# FAIL\n\n## 1 degraded\n"
+    (tmp_path / "before").write_text("12\n99\n")
+    (tmp_path / "evalspec" / "changes.md").write_text("x\n" * 40_000)
+    own_steps("Comment on the pull request", **given | {"RUN_URL": ""})
+    assert "--method PATCH repos/o/r/issues/comments/99 " in (tmp_path / "told").read_text()
+    said = "What changed since the baseline is in changes.md of the artifact."
+    assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\n# FAIL\n\n{said}\n"
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+def test_a_check_run_is_of_the_commit(own_steps, tmp_path):
+    (tmp_path / "evalspec" / "evalspec.check.json").write_text(render_check_run(sample_run()))
+    own_steps("Check run", GITHUB_REPOSITORY="o/r", COMMIT="abc")
+    assert (tmp_path / "told").read_text() == "api --silent --method POST repos/o/r/check-runs --input -\n"
+    given = json.loads((tmp_path / "given").read_text())
+    assert given == json.loads(render_check_run(sample_run())) | {"head_sha": "abc"}
 
 
 def test_every_supported_python_is_tested():

@@ -115,6 +115,7 @@ def conclude_log(
         InvalidInput: The log cannot be read, or has no score that a threshold limits.
     """
     from evalspec.runs.runner.conclude import RunMetadata, conclude
+    from evalspec.runs.runner.second_attempts import explain_no_second
     from evalspec.runs.store.run_redaction import redact_run
 
     shown_as = str(path)
@@ -126,11 +127,14 @@ def conclude_log(
         baseline = None if kept is None else read_baseline(kept)
     repeats = found.fingerprint.repeats.agent if found.fingerprint.repeats else 1
     samples = combine_samples(found, dataset, shown_as)
+    file = RepliesFile(shown_as, sha256(path.read_bytes()).hexdigest())
+    fingerprint = replace(found.fingerprint, responses=file)
     metadata = RunMetadata(
-        replace(found.fingerprint, responses=RepliesFile(shown_as, sha256(path.read_bytes()).hexdigest())),
+        fingerprint,
         baseline,
         notes=tuple(f"{log.title}: {note}" for note in found.notes),
         unfinished=found.unfinished and f"{log.title}: {found.unfinished}",
+        second=explain_no_second(fingerprint) or "",
     )
     run = conclude(RunOutline(policy, (dataset,), repeats=repeats), shown_as, [samples], metadata)
     return redact_run(run, FOR_READERS.mask_data, FOR_READERS.is_readable), tuple(found.exchanges)

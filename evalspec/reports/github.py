@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from evalspec.base.foreign_text import cut, encodable, visible
+from evalspec.base.foreign_text import cut, encodable, inert, visible
+from evalspec.base.json_text import render_lines
 from evalspec.base.output_files import append_file
 from evalspec.model import Run, VerdictStatus
 from evalspec.reports.base import Reporter
@@ -74,18 +75,18 @@ def render_check_run(run: Run) -> str:
             "annotations": [*map(_annotate_check, located[:_MOST_OF_CHECK])],
         },
     }
-    return json.dumps(document, allow_nan=False, indent=1) + "\n"
+    return render_lines(document) + "\n"
 
 
 def _annotate_check(finding: Finding) -> dict[str, Any]:
     line = finding.sample and finding.sample.line
     return {
-        "path": finding.file,
+        "path": encodable(finding.file or ""),
         "start_line": line,
         "end_line": line,
         "annotation_level": _COMMANDS[finding.level].replace("error", "failure"),
-        "title": cut(visible(finding.title), _LONGEST_TITLE),
-        "message": cut(visible(finding.message), _LONGEST_MESSAGE),
+        "title": cut(inert(finding.title), _LONGEST_TITLE),
+        "message": cut(inert(finding.message), _LONGEST_MESSAGE),
     }
 
 

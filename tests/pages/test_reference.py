@@ -14,6 +14,14 @@ for label in bm25 dense hybrid; do
 done
 evalspec runs promote latest --as main
 """
+THRESHOLDS = """\
+cat > thresholds.yaml <<'END_OF_FILE'
+apiVersion: agentspec.io/v1
+kind: AgentSpec
+metadata: {name: capitals}
+spec: {evaluation: {thresholds: {includes: {min: 0.5, confidence: 0.95}}, ciGate: true}}
+END_OF_FILE
+"""
 FOREIGN_FILES = """\
 evalspec convert evals/rag.jsonl autorag --to autorag --lossy
 printf 'subject,solution\\nA refund?,In 14 days.\\n' > tickets.csv
@@ -46,7 +54,9 @@ spec:
 END_OF_FILE
 """
 PAGES = {
-    "docs/reference/compare.md": Page(SHOP, LABELLED, stand_ins=("agent",)),
+    "docs/reference/compare.md": Page(
+        {**SHOP, "logs": "tests/comparison/harness_logs"}, LABELLED + THRESHOLDS, stand_ins=("agent",)
+    ),
     "docs/reference/datasets.md": Page(SHOP, stand_ins=("agent",)),
     "docs/reference/formats.md": Page(SHOP, FOREIGN_FILES),
     "docs/reference/library.md": Page(SHOP, GOLD_SET),

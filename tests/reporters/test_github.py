@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from evalspec.base.foreign_text import visible
 from evalspec.model import Run
-from evalspec.reports.github import write_github
+from evalspec.reports.github import render_check_run, write_github, write_run_url
 from evalspec.reports.markdown import render_markdown
 from reporters.sample_run import LONG_ID, sample_run
 from reporters.small_runs import FAIL, INCOMPLETE, NOT_GATED, PASS, run_full_of, run_of
@@ -76,6 +76,44 @@ def test_annotations_stand_at_file_and_line():
     assert ("warning", place, "judge answered prose, twice") in found
     (limit,) = [command for command in found if command[2].startswith("string_match ≥ 0.80:")]
     assert limit[:2] == ("error", {"file": "evals/rag.jsonl", "title": "rag-quality: string_match"})
+
+
+def test_a_pushed_run_is_linked_and_an_output(step, tmp_path):
+    assert write_run_url("https://evals.example.com/runs/1%202?)[x](y)", step) == []
+    assert (
+        (tmp_path / "summary.md")
+        .read_text()
+        .startswith("[The run on the server](<https://evals.example.com/runs/1%202")
+    )
+    assert parse_outputs((tmp_path / "output").read_text()) == {
+        "run-url": "https://evals.example.com/runs/1%202?)[x](y)"
+    }
+
+
+def test_a_check_run_annotates_samples_at_their_lines():
+    check = json.loads(render_check_run(sample_run()))
+    assert (check["name"], check["status"], check["conclusion"]) == ("evalspec", "completed", "failure")
+    assert check["output"]["title"] == "FAIL (PARTIAL)"
+    assert check["output"]["summary"] == render_markdown(sample_run())
+    place = {"path": "evals/rag.jsonl", "start_line": 3, "end_line": 3, "annotation_level": "warning"}
+    title = f"rag-quality: {LONG_ID}: context_recall"
+    assert place | {"title": title, "message": "judge answered prose, twice"} in check["output"]["annotations"]
+    assert all(type(one["start_line"]) is int and one["path"] for one in check["output"]["annotations"])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "conclusion"),
+    [(PASS, "success"), (FAIL, "failure"), (INCOMPLETE, "failure"), (NOT_GATED, "neutral")],
+)
+def test_a_check_run_succeeds_only_if_the_run_passes(verdict, conclusion):
+    run = run_of(0.9, status=verdict, gated=verdict, min=0.5)
+    assert json.loads(render_check_run(run))["conclusion"] == conclusion
+
+
+def test_a_check_run_has_as_many_annotations_as_github_takes():
+    output = json.loads(render_check_run(run_of(*[0.1] * 80, min=0.5)))["output"]
+    assert len(output["annotations"]) == 50
+    assert output["summary"].endswith("\n30 more annotations have no room.\n")
 
 
 @pytest.mark.parametrize(("verdict", "kind"), [(FAIL, "error"), (INCOMPLETE, "warning")])

@@ -8,12 +8,13 @@ import pytest
 from evalspec.base.foreign_text import encodable, inert, visible
 from evalspec.base.json_text import render_line, render_lines
 from evalspec.model import Run
+from evalspec.model.report_reading import parse_report
 from evalspec.reports.attempt_lines import render_csv, render_jsonl
 from evalspec.reports.base import REPORTERS, no_exchanges
-from evalspec.reports.github import write_github
+from evalspec.reports.github import render_check_run, write_github
 from evalspec.reports.json_report import render_json
 from evalspec.reports.junit import render_junit
-from evalspec.reports.markdown import code, render_markdown
+from evalspec.reports.markdown import code, render_fields, render_markdown
 from evalspec.reports.sarif import render_sarif
 from evalspec.reports.terminal import render_terminal
 from hostile_texts import HOSTILE, commands, steering
@@ -91,6 +92,23 @@ def test_markdown_has_the_text_as_code(text):
         assert shown in page.code
         assert not steering(render_markdown(full_of(text)))
     assert inert(text).startswith(shown.rstrip("…"))
+
+
+def test_the_fields_of_a_report_have_names_as_code_and_no_other_text(text):
+    run = parse_report(render_json(run_full_of(text)))
+    page, harmless = (Skeleton(render_fields(one)) for one in (run, run_full_of("x")))
+    assert page.parts == harmless.parts
+    assert not {"a", "img", "script", "em"} & {part.strip("</>").split()[0] for part in page.parts if "<" in part}
+    assert not steering(render_fields(run))
+
+
+def test_annotations_of_a_check_run_are_lines_that_steer_nothing(text):
+    source = render_check_run(run_full_of(text))
+    check, harmless = (json.loads(one) for one in (source, render_check_run(run_full_of("x"))))
+    lines = [one[key] for one in check["output"]["annotations"] for key in ("title", "message")]
+    assert len(lines) == 2 * len(harmless["output"]["annotations"])
+    assert not [line for line in lines if "\n" in line or steering(line)]
+    assert not steering(source) and not commands(source)
 
 
 def test_the_files_and_annotations_of_github_say_what_they_say_of_any_run(text, tmp_path):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from evalspec.model import SliceResult
 from evalspec.model.fingerprints import RetrieverMode
-from evalspec.reports.markdown import MOST_BYTES, render_markdown
+from evalspec.reports.markdown import MOST_BYTES, render_fields, render_markdown
 from evalspec.verdict.wording import is_latency
 from reporters.sample_run import sample_run
 from reporters.sample_texts import HOSTILE_TEXT
@@ -55,6 +55,16 @@ def test_it_reads_as_tables_and_folded_parts():
     assert tags.count("<details []>") == tags.count("</details>") == 4
     assert not {"a", "img", "script", "em"} & {tag.strip("</>").split()[0] for tag in tags}
     assert {"q-6", "c-2", "20261121T061500Z-0a1b2c3d", "[advanced]"} <= set(page.code)
+
+
+def test_fields_have_verdict_names_and_numbers_and_no_free_text():
+    """A job of a fork wrote the report: reasons, notes, errors and ids of samples are its author's."""
+    run, shown = sample_run(), render_fields(sample_run())
+    assert shown.startswith("## ✗ FAIL ·")
+    assert "| `string_match` |" in shown
+    texts = [*run.reasons, *run.notes, *(sample.error for dataset in run.datasets for sample in dataset.samples)]
+    texts += [sample.id for dataset in run.datasets for sample in dataset.samples]
+    assert not [text for text in filter(None, texts) if text in shown]
 
 
 FOREIGN = st.text(st.characters(codec=None, exclude_categories=()), min_size=1, max_size=30)

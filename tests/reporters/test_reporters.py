@@ -35,7 +35,7 @@ def test_the_longest_suffix_wins(path, name, longer):
 
 def test_an_unknown_suffix_lists_the_known_ones(longer):
     with pytest.raises(
-        InvalidInput, match=r"'out/report\.pdf' has no known.*one of \.csv, .*\.json, .*\.summary\.json"
+        InvalidInput, match=r"'out/report\.pdf' has no known.*one of \.check\.json, \.csv, .*\.json, .*\.summary\.json"
     ):
         reporter_for(Path("out/report.pdf"))
 
