@@ -291,7 +291,7 @@ class TestPullRequestsFromForks:
 
     def test_what_a_stranger_chose_is_no_part_of_a_script(self, workflows):
         scripts = [step["run"] for workflow in workflows for step in self.steps(workflow) if "run" in step]
-        assert len(scripts) == 6
+        assert len(scripts) == 8
         assert not [script for script in scripts if "${{" in script]
 
     def test_pull_requests_of_the_repository_itself_fail_neither(self, workflows):

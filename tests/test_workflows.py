@@ -199,7 +199,8 @@ def comment(tmp_path):
     (tmp_path / "bin" / "evalspec").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m evalspec "$@"\n')
     for program in ("gh", "evalspec"):
         (tmp_path / "bin" / program).chmod(0o755)
-    environment = os.environ | RUN | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    variables = {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "RUNNER_TEMP": str(tmp_path)}
+    environment = os.environ | RUN | variables
 
     def execute(step, **variables):
         assert step["shell"] == "bash"
@@ -309,7 +310,7 @@ def test_the_comment_has_the_run_and_the_changes_and_is_updated(own_steps, tmp_p
     (tmp_path / "evalspec" / "changes.md").write_text("## 1 degraded\n")
     own_steps("Comment on the pull request", **given)
     assert (tmp_path / "told").read_text().startswith("pr comment 7 --repo o/r ")
-    link = "[The run on the server](<https://evals.example.com/runs/1>)\n"
+    link = "The run on the server: <https://evals.example.com/runs/1>\n"
     assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\n{link}\n# FAIL\n\n## 1 degraded\n"
     (tmp_path / "before").write_text("12\n99\n")
     (tmp_path / "evalspec" / "changes.md").write_text("x\n" * 40_000)

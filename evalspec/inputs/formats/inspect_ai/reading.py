@@ -36,7 +36,7 @@ _JUDGED = "model_graded"
 _ATTACHED = "attachment://"
 
 _Text = str | list[Any] | None
-"""A text, or parts of a message, of which some are texts."""
+"""A text, or the parts of a message. Some parts have a text."""
 
 
 class _Message(Struct, frozen=True):
