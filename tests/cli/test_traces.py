@@ -394,7 +394,7 @@ def test_the_file_of_a_collector_is_read_while_it_grows(watched, traced):
         with path.open("ab") as file:
             file.write(body + b"\n")
 
-    traced.export = append  # type: ignore[method-assign]
+    traced.export = append
     assert values(measure(watched), "Recall@2") == [1.0]
 
 
@@ -429,7 +429,7 @@ def test_a_body_that_cannot_be_read_is_refused_and_told(watched, traced, body, h
         traced.export(body, **headers)
         return answer(question, sent)
 
-    traced.answer = answer_badly  # type: ignore[method-assign]
+    traced.answer = answer_badly
     document = measure(watched)
     assert traced.export_statuses[0] == status
     assert values(document, "Recall@2") == [1.0]
