@@ -25,6 +25,7 @@ from evalspec.api.plugins import (
     Written,
     metric,
 )
+from evalspec.base.registry import Registry
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent
 from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import AgentReply, Exchange, Sample
@@ -38,6 +39,7 @@ from warm.command import WarmCommand
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plugin"
+REGISTRIES: tuple[Registry[Any], ...] = (METRICS, DATASETS, REPORTERS, EXPORTERS, WIRES, JUDGE_WIRES, RETRIEVERS)
 ANSWERED = Exchange(Sample("s", "Who pays?"), AgentReply("You do [1]."))
 
 
@@ -448,4 +450,4 @@ def test_the_page_names_what_is_stable():
     assert [name for name in plugins.__all__ if f"`{name}`" not in page] == []
     assert all(getattr(plugins, name).__doc__ for name in plugins.__all__ if name != "StoredExchanges")
     groups = re.findall(r"^\| [^|]+ \| `(evalspec\.\w+)` \|", page, re.M)
-    assert groups == [registry.group for registry in (METRICS, DATASETS, REPORTERS, WIRES, JUDGE_WIRES, RETRIEVERS)]
+    assert groups == [registry.group for registry in REGISTRIES]

@@ -80,7 +80,7 @@ def _rows(run: Run, exchanges: StoredExchanges) -> Iterator[dict[str, Any]]:
 
 
 def _about(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
-    """Return the columns of an attempt: those of JSON Lines, of which some are JSON or have other names here."""
+    """Return the columns of an attempt: those of JSON Lines. Some are JSON or have other names here."""
     told, attempt = describe_attempt(run, attempt_row), attempt_row.attempt
     messages = told.pop("user_input")
     is_conversation = isinstance(messages, list)

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from evalspec.base.errors import ServiceError
@@ -18,11 +19,9 @@ from evalspec.base.foreign_text import cut, encodable
 from evalspec.base.plural import counted
 from evalspec.inputs.manifest.export_schema import ExportConfig
 from evalspec.model import DatasetResult, Run, Summary
-from evalspec.reports.base import StoredExchanges
+from evalspec.reports.base import StoredExchanges, reporter_for
 from evalspec.reports.exports.base import Exporter, iterate_batches
 from evalspec.reports.exports.connecting import connect
-from evalspec.reports.html import HTML
-from evalspec.reports.json_report import JSON
 from evalspec.verdict.wording import render_limit
 
 _AT_ONCE = 100
@@ -67,8 +66,8 @@ def _log_run(mlflow: Any, client: Any, run: Run, exchanges: StoredExchanges, to:
     created = client.create_run(experiment, start_time=int(begun * 1000), run_name=run.id).info.run_id
     try:
         metrics = _log_values(mlflow.entities, partial(client.log_batch, created), run)
-        for reporter, name in ((JSON, "report.json"), (HTML, "report.html")):
-            client.log_text(created, encodable(str(reporter.render(run, exchanges))), name)
+        for name in ("report.json", "report.html"):
+            client.log_text(created, encodable(str(reporter_for(Path(name)).render(run, exchanges))), name)
     except BaseException:
         with suppress(mlflow.MlflowException):  # the error that is raised says more
             client.set_terminated(created, "KILLED")
