@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from evalspec.reports.exports import base
 from servers.faulty_agent import FaultyAgent, status
+from servers.ports import find_free_port
+from servers.traced_agent import TracedAgent
 
-SPAN = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 SCORER = """
 def near(exchange):
     if exchange.sample.id == "s1":
@@ -69,8 +69,7 @@ def run_record(collector):
     return found
 
 
-def test_each_score_is_a_log_record_and_what_is_unknown_has_no_value(exporting, collector, monkeypatch):
-    monkeypatch.setattr(base, "find_span", lambda exchange: SPAN if exchange.sample.id == "s0" else None)
+def test_each_score_is_a_log_record_and_what_is_unknown_has_no_value(exporting, collector):
     done = exporting.evaluate("--export", "otel")
     assert done.code == 0, done.err
     assert f"exported to otel: 5 results (1 failed), 1 not applicable not sent to {collector.url}" in done.err
@@ -88,10 +87,25 @@ def test_each_score_is_a_log_record_and_what_is_unknown_has_no_value(exporting, 
     assert "no map" in failed["gen_ai.evaluation.explanation"]
     assert "error.type" not in right
     assert (right["test.suite.name"], right["test.case.name"], right["evalspec.attempt"]) == ("bot", "qa/s0", 1)
-    spans = {one["attributes"].get("evalspec.sample"): one.get("traceId") for one in received(collector)}
-    assert spans == {"s0": SPAN[0], "s1": None, "s2": None, None: None}
     assert collector.requests[0].headers["authorization"] == "Bearer hunter2-hunter2"
     assert "hunter2" not in done.out + done.err + json.dumps(received(collector))
+
+
+def test_the_record_of_a_traced_attempt_belongs_to_its_first_span(project, collector):
+    port = find_free_port()
+    with TracedAgent(port) as traced:
+        traced.traces["Capital of France? 1"] = None
+        project.api = {"url": traced.url, "traces": {"receive": port, "quiet": "50ms", "grace": "200ms"}}
+        project.evaluation = {"exports": {"otel": {"url": collector.url}}}
+        project.samples(2)
+        sent, export = [], traced.export
+        traced.export = lambda body: [sent.append(body), export(body)]
+        assert project.evaluate("--export", "otel").code == 0
+    (span,) = json.loads(sent[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    found = {
+        one["attributes"].get("evalspec.sample"): (one.get("traceId"), one.get("spanId")) for one in received(collector)
+    }
+    assert found == {"s0": (span["traceId"], span["spanId"]), "s1": (None, None), None: (None, None)}
 
 
 @pytest.mark.parametrize(

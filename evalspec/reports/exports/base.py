@@ -82,9 +82,17 @@ class ExportedScore(Struct, frozen=True):
     span: tuple[str, str] | None
 
 
-def find_span(exchange: Exchange | None) -> tuple[str, str] | None:  # noqa: ARG001 - replies have no spans yet
-    """Return the trace id and the span id of an attempt, in hex. None: it has none."""
-    return None
+def find_span(exchange: Exchange | None) -> tuple[str, str] | None:
+    """Return the trace id and the span id of what the agent did for the answer, in hex; None: no such span is stored.
+
+    It is the first span right below those that evalspec named. The last request of a conversation counts.
+    """
+    traced = exchange.reply.traced if exchange and exchange.reply else None
+    if exchange is None or traced is None:
+        return None
+    own = [one for one in exchange.spans if one.trace_id == traced.trace_id and one.parent_id in traced.answered]
+    first = min(own, key=lambda span: span.start_ns, default=None)
+    return first and (first.trace_id, first.span_id)
 
 
 def iterate_scores(run: Run, exchanges: StoredExchanges, counts: Counter[str]) -> Iterator[ExportedScore]:
