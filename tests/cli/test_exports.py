@@ -6,7 +6,7 @@ import pytest
 
 from servers.faulty_agent import FaultyAgent, status
 from servers.ports import find_free_port
-from servers.traced_agent import TracedAgent
+from servers.traced_agent import TracedAgent, retrieval
 
 SCORER = """
 def near(exchange):
@@ -91,17 +91,19 @@ def test_each_score_is_a_log_record_and_what_is_unknown_has_no_value(exporting, 
     assert "hunter2" not in done.out + done.err + json.dumps(received(collector))
 
 
-def test_the_record_of_a_traced_attempt_belongs_to_its_first_span(project, collector):
+def test_the_record_of_a_traced_attempt_belongs_to_the_first_span_of_what_was_answered(project, collector):
     port = find_free_port()
     with TracedAgent(port) as traced:
         traced.traces["Capital of France? 1"] = None
+        traced.steps, traced.statuses = [retrieval("d1")], [503]
         project.api = {"url": traced.url, "traces": {"receive": port, "quiet": "50ms", "grace": "200ms"}}
         project.evaluation = {"exports": {"otel": {"url": collector.url}}}
         project.samples(2)
         sent, export = [], traced.export
         traced.export = lambda body: [sent.append(body), export(body)]
-        assert project.evaluate("--export", "otel").code == 0
-    (span,) = json.loads(sent[0])["resourceSpans"][0]["scopeSpans"][0]["spans"]
+        assert project.evaluate("--export", "otel", "-j", "1").code == 0
+    _tried, answered = (json.loads(body)["resourceSpans"][0]["scopeSpans"][0]["spans"] for body in sent)
+    (span,) = (one for one in answered if one["name"] == "POST /v1/chat")
     found = {
         one["attributes"].get("evalspec.sample"): (one.get("traceId"), one.get("spanId")) for one in received(collector)
     }
