@@ -92,7 +92,7 @@ def find_span(exchange: Exchange | None) -> tuple[str, str] | None:
         return None
     own = [one for one in exchange.spans if one.trace_id == traced.trace_id and one.parent_id in traced.answered]
     first = min(own, key=lambda span: span.start_ns, default=None)
-    return first and (first.trace_id, first.span_id)
+    return None if first is None else (first.trace_id, first.span_id)
 
 
 def iterate_scores(run: Run, exchanges: StoredExchanges, counts: Counter[str]) -> Iterator[ExportedScore]:
