@@ -84,7 +84,7 @@ export-servers: tests/servers/export_servers.txt requirements-slim.txt
 	@[ build/export-servers/.ready -nt tests/servers/export_servers.txt ] || \
 	{ echo "Installing MLflow and Phoenix for the tests of exports (once)" >&2; \
 		$(PYTHON) -m venv --clear build/export-servers && \
-		build/export-servers/bin/python -m pip install --quiet --disable-pip-version-check \
+		build/export-servers/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
 			--requirement requirements-slim.txt --requirement tests/servers/export_servers.txt && \
 		touch build/export-servers/.ready; } || \
 	echo "MLflow and Phoenix cannot be installed: the tests of exports on them are skipped, and fail where CI is set." >&2
