@@ -80,7 +80,7 @@ shell-tools:
 	fi >/dev/null
 
 # Exports are tested on servers of MLflow and Phoenix, with an environment of their own in build/.
-export-servers: tests/servers/export_servers.txt requirements-slim.txt
+export-servers:
 	@[ build/export-servers/.ready -nt tests/servers/export_servers.txt ] || \
 	{ echo "Installing MLflow and Phoenix for the tests of exports (once)" >&2; \
 		$(PYTHON) -m venv --clear build/export-servers && \
