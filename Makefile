@@ -5,7 +5,7 @@ SITE := build/site
 BIN := $(VENV)/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools lint check docs dist clean
+.PHONY: demo demo-service test test-slow test-all faults fuzz chaos chromium postgresql shell-tools export-servers lint check docs dist clean
 
 demo: $(VENV)/.demo
 	@if [ -n "$$OPENAI_API_KEY" ]; then \
@@ -28,7 +28,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m 'not slow' -n auto --dist worksteal --hypothesis-profile quick
 
 # With every example of the tests that `make test` ran with fewer.
-test-slow: $(VENV)/.dev chromium postgresql shell-tools
+test-slow: $(VENV)/.dev chromium postgresql shell-tools export-servers
 	$(BIN)/python -m pytest -m 'slow or hypothesis' -n auto --dist worksteal
 
 test-all: test test-slow
@@ -78,6 +78,16 @@ shell-tools:
 		echo "jq, curl or perl is missing: the tests of the documents fail." >&2; \
 		echo "On Debian: sudo apt-get update && sudo apt-get install --yes jq curl perl" >&2; \
 	fi >/dev/null
+
+# Exports are tested on servers of MLflow and Phoenix, with an environment of their own in build/.
+export-servers:
+	@[ build/export-servers/.ready -nt tests/servers/export_servers.txt ] || \
+	{ echo "Installing MLflow and Phoenix for the tests of exports (once)" >&2; \
+		$(PYTHON) -m venv --clear build/export-servers && \
+		build/export-servers/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+			--requirement requirements-slim.txt --requirement tests/servers/export_servers.txt && \
+		touch build/export-servers/.ready; } || \
+	echo "MLflow and Phoenix cannot be installed: the tests of exports on them are skipped, and fail where CI is set." >&2
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -145,7 +145,8 @@ LEFT_OUT = {
         "tests/service/test_pushes.py",
         "tests/service/test_runs_api.py::test_an_interrupted_run_is_completed_by_a_worker_with_the_same_numbers",
     ),
-    "installs packages": (
+    "installs packages, or needs installed servers": (
+        "tests/reporters/test_export_servers.py",
         "tests/comparison/test_harness_logs.py::test_logs_that_inspect_writes_now",
         "tests/test_slim_install.py",
     ),

@@ -12,11 +12,25 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from evalspec.api import plugins
-from evalspec.api.plugins import DatasetFormat, Hit, Problem, Reporter, Retrieval, Wire, Written, metric
+from evalspec.api.plugins import (
+    DatasetFormat,
+    ExportConfig,
+    Exporter,
+    Hit,
+    Problem,
+    Reporter,
+    Retrieval,
+    ServiceError,
+    Wire,
+    Written,
+    metric,
+)
+from evalspec.base.registry import Registry
 from evalspec.inputs.datasets.base import DATASETS, DatasetContent
 from evalspec.inputs.manifest.retriever_schema import Bm25Options
 from evalspec.model import AgentReply, Exchange, Sample
 from evalspec.reports.base import REPORTERS
+from evalspec.reports.exports.base import EXPORTERS
 from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.scoring.metrics.base import METRICS
 from evalspec.targets.agents.wire import WIRES
@@ -25,6 +39,7 @@ from warm.command import WarmCommand
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "plugin"
+REGISTRIES: tuple[Registry[Any], ...] = (METRICS, DATASETS, REPORTERS, EXPORTERS, WIRES, JUDGE_WIRES, RETRIEVERS)
 ANSWERED = Exchange(Sample("s", "Who pays?"), AgentReply("You do [1]."))
 
 
@@ -95,7 +110,7 @@ def test_the_example_passes_its_own_tests(site, monkeypatch):
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # each plug-in of this environment takes long to import
     done = site.python("-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, str(EXAMPLE / "tests"))
     assert done.returncode == 0, done.stdout
-    assert "6 passed" in done.stdout
+    assert "7 passed" in done.stdout
 
 
 def test_a_run_with_all_of_its_parts(site):
@@ -250,6 +265,12 @@ def test_reporters_of_evalspec_pass(reporter):
     assert plugins.check_reporter(reporter)
 
 
+def test_the_exporter_to_opentelemetry_passes(agent):
+    agent.reply = {}
+    said = plugins.check_exporter(EXPORTERS.find("otel"), ExportConfig(url=agent.url))
+    assert said == f"2 results (1 failed) to {agent.url}"
+
+
 @pytest.mark.parametrize("name", ["jsonl", "unrag", "mixpeek"])
 def test_dataset_formats_of_evalspec_pass(name, tmp_path):
     lines = tmp_path / "lines.jsonl"
@@ -327,6 +348,14 @@ def _wire(build=lambda sample, _endpoint: [sample.question], read=lambda _value:
     return Wire("w", "", build, read)
 
 
+def _export(fails):
+    async def send(_run, _exchanges, to):
+        if fails and to.url.endswith(":9"):
+            raise ServiceError("nobody is there")
+
+    return lambda _path: plugins.check_exporter(Exporter("e", send), ExportConfig(url="http://127.0.0.1:1"))
+
+
 def _report(render, suffix=".x"):
     return lambda _path: plugins.check_reporter(Reporter("r", (suffix,), render))
 
@@ -361,6 +390,8 @@ BREACHES = {
     "report signs": (_report(lambda run, _texts: "".join(run.reasons)), "r.render passes on control characters"),
     "report differs": (_report(lambda _run, _texts: os.urandom(8)), "r.render gives one run two reports"),
     "suffix": (_report(lambda _run, _texts: "", "x"), "a suffix of r does not begin with a dot"),
+    "export silent": (_export(fails=False), "e.send raises nothing if no server answers"),
+    "export type": (_export(fails=True), "e.send returned a NoneType; return a str"),
     "no question": (lambda _path: plugins.check_agent(_wire(lambda *_: {}), {}), "leaves out the question: {}"),
     "no JSON": (lambda _path: plugins.check_agent(_wire(lambda *_: {1, 2}), {}), "build_request raised TypeError"),
     "no reply": (lambda _path: plugins.check_agent(_wire(), {}), "w.read_reply of null returned"),
@@ -419,4 +450,4 @@ def test_the_page_names_what_is_stable():
     assert [name for name in plugins.__all__ if f"`{name}`" not in page] == []
     assert all(getattr(plugins, name).__doc__ for name in plugins.__all__ if name != "StoredExchanges")
     groups = re.findall(r"^\| [^|]+ \| `(evalspec\.\w+)` \|", page, re.M)
-    assert groups == [registry.group for registry in (METRICS, DATASETS, REPORTERS, WIRES, JUDGE_WIRES, RETRIEVERS)]
+    assert groups == [registry.group for registry in REGISTRIES]

@@ -6,16 +6,17 @@ The names in `__all__` are stable, and nothing else is. docs/reference/plugins.m
 import asyncio
 import json
 import tempfile
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from inspect import isawaitable, iscoroutinefunction
 from pathlib import Path
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from evalspec.api.plugin_checks import attribute_errors, check_exporter, check_reporter, require, require_type
 from evalspec.base.errors import MetricError, Problem, RetrieverError, ServiceError
-from evalspec.base.foreign_text import inert, without_control_codes
+from evalspec.base.foreign_text import inert
 from evalspec.base.jsonl import read_head
 from evalspec.inputs.datasets.base import (
     DatasetContent,
@@ -27,31 +28,27 @@ from evalspec.inputs.datasets.base import (
     Written,
 )
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.export_schema import ExportConfig
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
 from evalspec.inputs.manifest.metric_spec import MetricSpec
 from evalspec.inputs.manifest.retriever_schema import PluginOptions
-from evalspec.inputs.user_code.calls import describe_exception, describe_value
+from evalspec.inputs.user_code.calls import describe_value
 from evalspec.model import (
     AgentReply,
     Cause,
-    DatasetResult,
     Direction,
     Document,
     Exchange,
     Need,
     Run,
     Sample,
-    SampleResult,
-    SampleStatus,
     Score,
     ScoreStatus,
     StoredExchange,
-    Summary,
-    Threshold,
     Usage,
-    VerdictStatus,
 )
 from evalspec.reports.base import Renderer, Reporter, StoredExchanges
+from evalspec.reports.exports.base import Exporter, Sender
 from evalspec.runs.runner.scoring import score_exchange
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.judge.wire import (
@@ -91,6 +88,8 @@ __all__ = [
     "Direction",
     "Document",
     "Exchange",
+    "ExportConfig",
+    "Exporter",
     "Hit",
     "Ingests",
     "JudgeChoice",
@@ -120,6 +119,7 @@ __all__ = [
     "SampleWriter",
     "Score",
     "SearchRequest",
+    "Sender",
     "ServiceError",
     "Source",
     "StoredExchange",
@@ -132,6 +132,7 @@ __all__ = [
     "Written",
     "check_agent",
     "check_dataset_format",
+    "check_exporter",
     "check_judge",
     "check_metric",
     "check_reporter",
@@ -144,32 +145,6 @@ T = TypeVar("T")
 _NO_REPLIES: tuple[Any, ...] = (None, [], {}, "", 0, {"error": {"message": "overloaded"}})
 """JSON values that are no reply of any wire."""
 
-_HOSTILE = "\x1b[2J\u202e\ud800::error::\r\nPASS"
-"""Steers a terminal, reorders a line, is no UTF-8, and begins a line of its own."""
-
-
-def _require(condition: object, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)
-
-
-def _require_type(value: Any, kind: type[T], what: str) -> T:
-    _require(isinstance(value, kind), f"{what} returned {describe_value(value)}; return a {kind.__name__}")
-    found: T = value
-    return found
-
-
-@contextmanager
-def _attribute_errors(what: str, *permitted: type[Exception]) -> Iterator[None]:
-    """Report an exception as a broken contract, unless it is a permitted one."""
-    passing: tuple[type[Exception], ...] = (AssertionError, *permitted)
-    try:
-        yield
-    except passing:
-        raise
-    except Exception as error:
-        raise AssertionError(f"{what} raised {describe_exception(error)}") from error
-
 
 def check_metric(function: MetricFunction, exchange: Exchange, **parameters: Any) -> Score:
     """Return the score of an exchange that the metric can score, as a run would record it.
@@ -181,17 +156,17 @@ def check_metric(function: MetricFunction, exchange: Exchange, **parameters: Any
     """
     definition: Any = getattr(function, "definition", None)
     name = getattr(function, "__name__", repr(function))
-    _require(isinstance(definition, MetricDefinition), f"{name} is no metric; decorate it with @metric")
+    require(isinstance(definition, MetricDefinition), f"{name} is no metric; decorate it with @metric")
     services = JudgeServices(None, EmbeddingsConfig())
-    with _attribute_errors(name):
+    with attribute_errors(name):
         values = read_values(definition, MetricSpec(definition.name), parameters)
         build = definition.build
         scorer = build(BuildContext(None, Path(), services, parameters=values)) if build else None
     one = Metric(definition.name, definition, scorer, definition.needs, definition.bounds)
     scores = [asyncio.run(score_exchange([one], exchange, lambda _: None, known={}))[one.name] for _ in range(2)]
-    _require(scores[0].status is not ScoreStatus.FAILED, f"{name} does not score the exchange: {scores[0].reason}")
-    _require(scores[0] == scores[1], f"{name} gives one exchange two scores: {scores[0].value}, {scores[1].value}")
-    with suppress(MetricError), _attribute_errors(f"{name} of an empty reply", MetricError):
+    require(scores[0].status is not ScoreStatus.FAILED, f"{name} does not score the exchange: {scores[0].reason}")
+    require(scores[0] == scores[1], f"{name} gives one exchange two scores: {scores[0].value}, {scores[1].value}")
+    with suppress(MetricError), attribute_errors(f"{name} of an empty reply", MetricError):
         pending = scorer(Exchange(Sample("empty", "?"), AgentReply(""))) if scorer else None
         if isawaitable(pending):
             asyncio.run(_wait(pending))
@@ -212,77 +187,43 @@ def check_dataset_format(dataset_format: DatasetFormat, path: Path) -> Sequence[
         AssertionError: the format breaks its contract.
     """
     name = dataset_format.name
-    with _attribute_errors(f"{name}.recognises"):
-        _require(dataset_format.recognises(path, read_head(path)), f"{name} does not recognise {path.name}")
+    with attribute_errors(f"{name}.recognises"):
+        require(dataset_format.recognises(path, read_head(path)), f"{name} does not recognise {path.name}")
     content = _read(dataset_format, path)
     with tempfile.TemporaryDirectory() as folder:
         damaged, written = Path(folder) / f"damaged{path.suffix}", Path(folder) / path.name
         damaged.write_bytes(b"\x00\xff{[\"'" * 9)
         _, problems = _read_source(dataset_format, damaged)
-        _require(problems, f"{name}.read reports no problem in a file of random bytes")
+        require(problems, f"{name}.read reports no problem in a file of random bytes")
         if dataset_format.write is None:
             return content.samples
-        with _attribute_errors(f"{name}.list_losses"):
+        with attribute_errors(f"{name}.list_losses"):
             losses = list(dataset_format.list_losses(content))
-        with _attribute_errors(f"{name}.write"):
-            counts = _require_type(dataset_format.write(content, written), Written, f"{name}.write")
+        with attribute_errors(f"{name}.write"):
+            counts = require_type(dataset_format.write(content, written), Written, f"{name}.write")
         again = _read(dataset_format, written).samples
-    _require(counts.samples == len(again), f"{name}.write counted {counts.samples} samples, and {len(again)} are read")
+    require(counts.samples == len(again), f"{name}.write counted {counts.samples} samples, and {len(again)} are read")
     same = [replace(sample, line=None) for sample in again] == [replace(one, line=None) for one in content.samples]
-    _require(same or losses, f"{name}.write loses something that list_losses does not list")
+    require(same or losses, f"{name}.write loses something that list_losses does not list")
     return content.samples
 
 
 def _read(dataset_format: DatasetFormat, path: Path) -> DatasetContent:
     """Return a content without problems, each sample with an id of its own."""
     content, problems = _read_source(dataset_format, path)
-    _require(not problems, f"{dataset_format.name}.read reports: {''.join(one.render() for one in problems[:1])}")
-    _require(content.samples, f"{dataset_format.name}.read yields no sample")
+    require(not problems, f"{dataset_format.name}.read reports: {''.join(one.render() for one in problems[:1])}")
+    require(content.samples, f"{dataset_format.name}.read yields no sample")
     ids = {sample.id for sample in content.samples}
-    _require(len(ids) == len(content.samples), f"{dataset_format.name}.read yields samples with the same id")
+    require(len(ids) == len(content.samples), f"{dataset_format.name}.read yields samples with the same id")
     return content
 
 
 def _read_source(dataset_format: DatasetFormat, path: Path) -> tuple[DatasetContent, Sequence[Problem]]:
     notes, what = ReadingNotes(), f"{dataset_format.name}.read"
-    with _attribute_errors(what):
+    with attribute_errors(what):
         read = dataset_format.read(Source(path, path.name), notes)
-        samples = [_require_type(sample, Sample, what) for sample in read]
+        samples = [require_type(sample, Sample, what) for sample in read]
     return DatasetContent(samples, notes.documents, notes.defaults), notes.problems
-
-
-def check_reporter(reporter: Reporter) -> str | bytes:
-    """Return the report of a failed run whose names and reasons steer terminals.
-
-    Text must not contain a sign that does, and equal runs must have equal reports.
-
-    Raises:
-        AssertionError: the reporter breaks its contract.
-    """
-    name = reporter.name
-    _require(reporter.suffixes, f"{name} has no suffix")
-    _require(all(one.startswith(".") for one in reporter.suffixes), f"a suffix of {name} does not begin with a dot")
-    failed, empty = _make_run(_HOSTILE), Run(id="r", verdict=VerdictStatus.NOT_GATED, exit_code=0, datasets=())
-    with _attribute_errors(f"{name}.render"):
-        contents = [reporter.render(run, lambda: ()) for run in (empty, failed, failed)]
-    for content in contents:
-        _require(isinstance(content, str | bytes), f"{name}.render returned {describe_value(content)}; return a str")
-    _, content, again = contents
-    _require(content == again, f"{name}.render gives one run two reports")
-    is_clean = isinstance(content, bytes) or without_control_codes(content) == content
-    _require(is_clean, f"{name}.render passes on control characters")
-    return content
-
-
-def _make_run(text: str) -> Run:
-    limit = Threshold(text, min=0.5, status=VerdictStatus.FAIL, value=0.1, scored=1, expected=2, reason=text)
-    samples = (
-        SampleResult(id=text, status=SampleStatus.ANSWERED, scores={text: Score.scored(0.1, text)}, line=1),
-        SampleResult(id=f"{text}2", status=SampleStatus.FAILED, scores={text: Score.failed(text)}, error=text),
-    )
-    summaries = {text: Summary(value=0.1, scored=1, failed=1)}
-    dataset = DatasetResult(name=text, samples=samples, metrics=summaries, thresholds=(limit,), file=text)
-    return Run(id="r", verdict=VerdictStatus.FAIL, reasons=(text,), exit_code=1, datasets=(dataset.with_limits(),))
 
 
 def check_agent(wire: Wire, reply: Any) -> AgentReply:
@@ -294,16 +235,16 @@ def check_agent(wire: Wire, reply: Any) -> AgentReply:
         AssertionError: the wire breaks its contract.
     """
     asked, endpoint = "Who pays?", ChatEndpoint(protocol=wire.name)
-    with _attribute_errors(f"{wire.name}.build_request"):
+    with attribute_errors(f"{wire.name}.build_request"):
         request = json.dumps(wire.build_request(Sample("s", asked), endpoint), allow_nan=False)
-    _require(asked in request, f"{wire.name}.build_request leaves out the question: {request}")
+    require(asked in request, f"{wire.name}.build_request leaves out the question: {request}")
     for value in _NO_REPLIES:
         what = f"{wire.name}.read_reply of {json.dumps(value)}"
-        with suppress(ServiceError), _attribute_errors(what, ServiceError):
+        with suppress(ServiceError), attribute_errors(what, ServiceError):
             found = wire.read_reply(value)
             raise AssertionError(f"{what} returned {describe_value(found)}; raise a ServiceError")
-    with _attribute_errors(f"{wire.name}.read_reply"):
-        return _require_type(wire.read_reply(reply), AgentReply, f"{wire.name}.read_reply")
+    with attribute_errors(f"{wire.name}.read_reply"):
+        return require_type(wire.read_reply(reply), AgentReply, f"{wire.name}.read_reply")
 
 
 def check_judge(wire: JudgeWire, reply: Mapping[str, Any]) -> JudgeReply:
@@ -318,18 +259,18 @@ def check_judge(wire: JudgeWire, reply: Mapping[str, Any]) -> JudgeReply:
     forms = dict.fromkeys([None, *(form for found in wire.forms.values() for form in found)])
     for form in forms:
         requests = [_ask_judge(wire, form) for _ in range(2)]
-        _require(requests[0] == requests[1], f"{wire.name}.build_request gives one question two requests")
+        require(requests[0] == requests[1], f"{wire.name}.build_request gives one question two requests")
         for part in ("judge-1", "Grade it.", "Is it polite?", "the sample"):
-            _require(part in requests[0], f"{wire.name}.build_request leaves out {part!r}: {requests[0]}")
+            require(part in requests[0], f"{wire.name}.build_request leaves out {part!r}: {requests[0]}")
         places = [requests[0].index(part) for part in ("Grade it.", "Is it polite?", "the sample")]
-        _require(places == sorted(places), f"{wire.name}.build_request has not instructions first, and the sample last")
+        require(places == sorted(places), f"{wire.name}.build_request has not instructions first, and the sample last")
     for value in ({}, {"error": {"message": "overloaded"}}):
-        with _attribute_errors(f"{wire.name}.read_reply of {json.dumps(value)}"):
-            found = _require_type(wire.read_reply(value), JudgeReply, f"{wire.name}.read_reply")
-        _require(not found.choices, f"{wire.name}.read_reply of {json.dumps(value)} has choices")
-    with _attribute_errors(f"{wire.name}.read_reply"):
-        found = _require_type(wire.read_reply(reply), JudgeReply, f"{wire.name}.read_reply")
-    _require(found.choices, f"{wire.name}.read_reply finds no choices in the good reply")
+        with attribute_errors(f"{wire.name}.read_reply of {json.dumps(value)}"):
+            found = require_type(wire.read_reply(value), JudgeReply, f"{wire.name}.read_reply")
+        require(not found.choices, f"{wire.name}.read_reply of {json.dumps(value)} has choices")
+    with attribute_errors(f"{wire.name}.read_reply"):
+        found = require_type(wire.read_reply(reply), JudgeReply, f"{wire.name}.read_reply")
+    require(found.choices, f"{wire.name}.read_reply finds no choices in the good reply")
     return found
 
 
@@ -337,7 +278,7 @@ def _ask_judge(wire: JudgeWire, form: str | None) -> str:
     said = {"system": "Grade it.", "user": "Is it polite?\ninput: the sample"}
     messages = [{"role": role, "content": content} for role, content in said.items()]
     question = JudgeQuestion("judge-1", messages, {"type": "object", "properties": {}}, form, {wire.limit_keys[0]: 9})
-    with _attribute_errors(f"{wire.name}.build_request"):
+    with attribute_errors(f"{wire.name}.build_request"):
         return json.dumps(wire.build_request(question), allow_nan=False)
 
 
@@ -349,14 +290,14 @@ def check_retriever(create: RetrieverFactory, **options: Any) -> None:
     Raises:
         AssertionError: the retriever breaks its contract.
     """
-    with _attribute_errors("the retriever"):
+    with attribute_errors("the retriever"):
         embedder = JudgeServices(None, EmbeddingsConfig()).embedder
         retriever = create(PluginOptions(builtin="check", **options), TextVectors(embedder))
     for name in ("search", "aclose", "prepare", "ingest", "delete", "rerank"):
         method = getattr(retriever, name, None)
-        _require(method or name not in ("search", "aclose"), f"the retriever has no method {name}")
-        _require(method is None or iscoroutinefunction(method), f"the retriever's {name} is not async")
-    with _attribute_errors("the retriever"):
+        require(method or name not in ("search", "aclose"), f"the retriever has no method {name}")
+        require(method is None or iscoroutinefunction(method), f"the retriever's {name} is not async")
+    with attribute_errors("the retriever"):
         asyncio.run(_check_search(retriever))
 
 
@@ -367,13 +308,13 @@ async def _check_search(retriever: Retriever) -> None:
             await retriever.ingest([Document(f"{prefix}{number}", text) for number in range(2)], prefix)
         if isinstance(retriever, Prepares):
             await retriever.prepare(prefix)
-        found = _require_type(await retriever.search(SearchRequest(text, 1, prefix)), Retrieval, "search")
-        _require(len(found.hits) <= 1, f"search returned {len(found.hits)} hits for top_k 1")
+        found = require_type(await retriever.search(SearchRequest(text, 1, prefix)), Retrieval, "search")
+        require(len(found.hits) <= 1, f"search returned {len(found.hits)} hits for top_k 1")
         if isinstance(retriever, Deletes):
             await retriever.delete(prefix)
         if isinstance(retriever, Checkable):
             check = start_check()
             await check_scopes(retriever, check, wait=0)
-            _require(not check.problems, next(iter(check.problems.values()), ""))
+            require(not check.problems, next(iter(check.problems.values()), ""))
     finally:
         await retriever.aclose()

@@ -15,6 +15,7 @@ from evalspec.base.output_files import Input, refuse_inputs
 from evalspec.base.plural import counted
 from evalspec.base.text import strip_userinfo
 from evalspec.cli.documents import render_document
+from evalspec.cli.exporting import choose_exports, export_option
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import (
     EnumChoice,
@@ -151,6 +152,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @push_option
 @to_option
 @allow_http_option
+@export_option
 @shape_options
 @output_option
 @click.pass_context
@@ -168,6 +170,7 @@ def command(
     push: bool,
     to: str | None,
     allow_http: bool,
+    exports: tuple[str, ...],
     shape: Shape,
     outputs: tuple[Path, ...],
     **options: Any,
@@ -190,6 +193,7 @@ def command(
       evalspec evaluate agent.yaml --max-cost 2 --fail-fast
       evalspec evaluate agent.yaml --batch
       evalspec evaluate agent.yaml --push --to https://evals.example.com
+      evalspec evaluate agent.yaml --export mlflow --export otel
       evalspec evaluate agent.yaml --resume --retry-errors
       evalspec evaluate theirs/agent.yaml --untrusted --url http://127.0.0.1:4000
       evalspec evaluate agent.yaml --retriever all --best-by nDCG@10
@@ -208,6 +212,7 @@ def command(
     options["dry_run"] = dry_run
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
+        planned_exports = choose_exports(loaded, exports)
         kept = options.pop("retriever", None)
         names = choose_retrievers(loaded.manifest.spec.evaluation, retrievers) or [kept]
         _check_choice(names, stored, best_by, max_latency)
@@ -221,7 +226,9 @@ def command(
             _refuse_inputs(outputs, evaluations.values(), None)
             chosen_by = choose_best_by([one.plan for one in evaluations.values()], best_by, max_latency)
             if _is_to_be_run(evaluations.values(), yes=yes, dry_run=dry_run, as_json=shape.as_json):
-                return run_retrievers(evaluations, chosen_by, shape=shape, outputs=outputs, server=server)
+                return run_retrievers(
+                    evaluations, chosen_by, shape=shape, outputs=outputs, server=server, exports=planned_exports
+                )
             return ExitCode.OK
         from evalspec.cli.run_session import finish_session
 
@@ -243,7 +250,7 @@ def command(
                 notify(
                     f"resuming the newest run, {session.log.id}: {done:,} of {session.plan.total:,} attempts are stored"
                 )
-        return finish_session(session, reporters, shape=shape, server=server)
+        return finish_session(session, reporters, shape=shape, server=server, exports=planned_exports)
 
 
 def _check_choice(

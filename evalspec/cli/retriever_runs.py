@@ -13,6 +13,7 @@ from evalspec.api.runs import name_stored
 from evalspec.base.collector import long_lived
 from evalspec.base.errors import ExitCode
 from evalspec.cli.compare import introduce_comparison, print_comparison
+from evalspec.cli.exporting import export_finished
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape
 from evalspec.cli.run_session import complete_session
@@ -31,6 +32,7 @@ from evalspec.verdict.comparison.sample_changes import add_texts
 from evalspec.verdict.validity.changes import SignificanceRules
 
 if TYPE_CHECKING:
+    from evalspec.api.exporting import PlannedExport
     from evalspec.api.pushing import PushServer
 
 _SAMPLES_SHOWN = 3
@@ -43,12 +45,13 @@ def run_retrievers(
     shape: Shape,
     outputs: Sequence[Path],
     server: "PushServer | None" = None,
+    exports: "Sequence[PlannedExport]" = (),
 ) -> ExitCode:
     """Run every evaluation, compare all runs with the first, and print the best retriever.
 
     Return the exit code of the best runs if `best_by` is given, otherwise the worst of all runs. It is 1 if no
-    retriever meets the latency limit, and 3 if none was measured completely. `server`: where the runs are pushed to; a
-    pass becomes 3 if that fails.
+    retriever meets the latency limit, and 3 if none was measured completely. `server`, `exports`: where the runs are
+    sent to; a pass becomes 3 if that fails.
 
     Raises:
         CommandFailed: a run was interrupted or failed.
@@ -57,6 +60,8 @@ def run_retrievers(
     _notify_notes(runs)
     folders = {name: RunStore(STORE).find(run.id) for name, run in runs.items()}
     failures = [failure for folder in folders.values() for failure in push_finished(folder, server)]
+    for name, run in runs.items():
+        failures += export_finished(run, open_run(folders[name]).read_exchanges, exports)
     named = [name_stored(open_run(folder), name) for name, folder in folders.items()]
     comparison = compare_runs(named[0], named[1:], SignificanceRules())
     best = [] if best_by is None else [choose_best(dataset.name, best_by, runs) for dataset in named[0].run.datasets]

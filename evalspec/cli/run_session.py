@@ -16,6 +16,7 @@ from evalspec.api.evaluation import complete
 from evalspec.api.loops import run_here
 from evalspec.base.errors import EvalspecError, ExitCode
 from evalspec.base.foreign_text import inert
+from evalspec.cli.exporting import export_finished
 from evalspec.cli.failure import CommandFailed, describe, ended_like_ctrl_c
 from evalspec.cli.pushing import push_finished
 from evalspec.cli.run_output import Shape, deliver_run
@@ -28,6 +29,7 @@ from evalspec.runs.store.stored_run import open_run
 from evalspec.scoring.judge.budget import name_option
 
 if TYPE_CHECKING:
+    from evalspec.api.exporting import PlannedExport
     from evalspec.api.pushing import PushServer
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -39,24 +41,26 @@ def finish_session(
     *,
     shape: Shape,
     server: "PushServer | None" = None,
+    exports: "Sequence[PlannedExport]" = (),
 ) -> ExitCode:
-    """Complete the session, print the result and write the reports. `server`: where the run is pushed to.
+    """Complete the session, print the result and write the reports. `server`, `exports`: where the run is sent to.
 
     Raises:
         CommandFailed: the run was interrupted or failed. Its results so far are kept; the message says how to resume.
     """
     run = complete_session(session)
     place, hints = session.log.place, []
+    read_exchanges = open_run(place).read_exchanges
     if has_failures(run):
         hints.append(session.plan.loaded.references.redact(_say_way_on(session, run)))
     delivered = deliver_run(
         run,
         session.log.folder,
-        lambda: open_run(place).read_exchanges(),
+        read_exchanges,
         reporters,
         shape=shape,
         rendered=place / REPORT_NAME,
-        failures=push_finished(place, server),
+        failures=[*push_finished(place, server), *export_finished(run, read_exchanges, exports)],
         hints=hints,
     )
     if os.environ.get("GITHUB_ACTIONS") == "true":

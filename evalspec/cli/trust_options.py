@@ -44,7 +44,8 @@ _add_options = group_options(
 def trust_options(*inputs: str) -> Callable[[Command], Command]:
     """Add these options to a command.
 
-    `inputs`: the parameters with project files. With `--untrusted`, the command may read in the folders of these files.
+    `inputs`: the parameters with project files. With `--untrusted`, the command may read in the folders of these files,
+    or if it takes none, in the current one.
     """
 
     def decorate(command: Command) -> Command:
@@ -59,7 +60,7 @@ def trust_options(*inputs: str) -> Callable[[Command], Command]:
             if not untrusted:
                 _refuse_idle(allow_env, allow_host)
                 return command(*arguments, **settings)
-            named = [settings[name] for name in inputs if settings[name] is not None]
+            named = [settings[name] for name in inputs if settings[name] is not None] if inputs else [STORE]
             with limiting(_find_trust(allow_env, allow_host, named, settings.get("url"))):
                 _refuse_linked_store()
                 return command(*arguments, **settings)

@@ -20,6 +20,21 @@ def no_exchanges() -> Iterable[StoredExchange]:
     return ()
 
 
+def check_packages(needed_by: str, packages: Iterable[str], extra: str) -> None:
+    """Check that packages are installed, without importing them.
+
+    Raises:
+        MissingPackage: One of them is not.
+    """
+    for package in packages:
+        try:
+            found = find_spec(package)
+        except ModuleNotFoundError:  # of the package around it
+            found = None
+        if found is None:
+            raise MissingPackage(needed_by, package, extra)
+
+
 class Renderer(Protocol):
     """Renders a run as the content of a file."""
 
@@ -57,9 +72,7 @@ class Reporter(Struct, frozen=True):
         Raises:
             MissingPackage: One of `imports` is not installed.
         """
-        for package in self.imports:
-            if find_spec(package) is None:
-                raise MissingPackage(f"a report with the suffix {self.suffixes[0]}", package, self.extra)
+        check_packages(f"a report with the suffix {self.suffixes[0]}", self.imports, self.extra)
 
 
 REPORTERS: Registry[Reporter] = Registry("reporter", "evalspec.reporters", ("evalspec.reports",), Reporter)

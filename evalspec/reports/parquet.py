@@ -1,25 +1,46 @@
-"""The report for data analysis: Parquet with the rows of the CSV report, typed columns and texts. Needs pyarrow."""
+"""The report for data analysis: Parquet with the rows of the CSV report, typed, and all that JSON Lines has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from io import BytesIO
 from itertools import islice
 from typing import Any
 
 from evalspec.base.foreign_text import encodable
-from evalspec.model import Exchange, Run, Score
+from evalspec.model import Run, Score
+from evalspec.reports.attempt_lines import describe_attempt
 from evalspec.reports.base import Reporter, StoredExchanges
-from evalspec.reports.rows import (
-    COLUMNS,
-    cause_column,
-    identify,
-    read_attempts,
-    score_columns,
-    score_rows,
-    timing_columns,
-    to_json,
-)
+from evalspec.reports.rows import COLUMNS, AttemptRow, cause_column, read_attempts, score_columns, score_rows, to_json
 
+MORE_COLUMNS: Mapping[str, str] = {
+    "evidence": "text",
+    "judge_repeats": "numbers",
+    "question": "text",
+    "messages": "messages",
+    "references": "texts",
+    "reference_contexts": "texts",
+    "qrels": "grades",
+    "response": "text",
+    "retrieved_contexts": "texts",
+    "retrieved_context_ids": "texts",
+    "groups": "text",
+    "tool_calls": "text",
+    "turns": "text",
+    "steps": "whole",
+    "ended": "text",
+    "finish_reason": "text",
+    "input_tokens": "whole",
+    "output_tokens": "whole",
+    "cached_input_tokens": "whole",
+    "cache_write_input_tokens": "whole",
+    "retries": "whole",
+    "answer_digest": "text",
+    "question_digest": "text",
+    "request_digest": "text",
+}
+"""The columns that a table of scores lacks, with their types. New columns are only added at the end."""
+
+_AS_JSON = ("groups", "tool_calls", "turns")
 _ROWS_OF_A_GROUP = 5_000
 
 
@@ -36,49 +57,42 @@ def render_parquet(run: Run, exchanges: StoredExchanges) -> bytes:
 def _schema() -> Any:
     pyarrow = import_module("pyarrow")
     text, whole = pyarrow.string(), pyarrow.int32()
-    texts = pyarrow.list_(text)
-    kinds = {"text": text, "texts": texts, "whole": whole, "number": pyarrow.float64(), "truth": pyarrow.bool_()}
-    return pyarrow.schema(
-        {name: kinds[kind] for name, kind in COLUMNS.items()}
-        | {
-            "evidence": text,
-            "judge_repeats": pyarrow.list_(kinds["number"]),
-            "question": text,
-            "messages": pyarrow.list_(pyarrow.struct({"role": text, "content": text})),
-            "references": texts,
-            "reference_contexts": texts,
-            "qrels": pyarrow.map_(text, whole),
-            "response": text,
-            "retrieved_contexts": texts,
-            "retrieved_context_ids": texts,
-        },
-        metadata={"kind": "evalspec report"},
-    )
+    texts, number = pyarrow.list_(text), pyarrow.float64()
+    kinds = {
+        "text": text,
+        "texts": texts,
+        "whole": whole,
+        "number": number,
+        "numbers": pyarrow.list_(number),
+        "truth": pyarrow.bool_(),
+        "grades": pyarrow.map_(text, whole),
+        "messages": pyarrow.list_(pyarrow.struct({"role": text, "content": text})),
+    }
+    columns = {**COLUMNS, **MORE_COLUMNS}
+    return pyarrow.schema({name: kinds[kind] for name, kind in columns.items()}, metadata={"kind": "evalspec report"})
 
 
 def _rows(run: Run, exchanges: StoredExchanges) -> Iterator[dict[str, Any]]:
     for attempt_row in read_attempts(run, exchanges):
-        about = identify(run, attempt_row) | timing_columns(attempt_row)
-        about["metadata"] = to_json(about["metadata"])
-        if attempt_row.exchange:
-            about |= _texts(attempt_row.exchange)
+        about = _about(run, attempt_row)
         for metric, score in score_rows(attempt_row):
             yield _encodable(about | score_columns(metric, score) | cause_column(score) | _grounds(score))
 
 
-def _texts(exchange: Exchange) -> dict[str, Any]:
-    """Return the text columns. `messages` is null unless the sample is a conversation. `question`: last user turn."""
-    sample = exchange.sample
-    conversation = None if isinstance(sample.user_input, str) else sample.user_input
+def _about(run: Run, attempt_row: AttemptRow) -> dict[str, Any]:
+    """Return the columns of an attempt: those of JSON Lines. Some are JSON or have other names here."""
+    told, attempt = describe_attempt(run, attempt_row), attempt_row.attempt
+    messages = told.pop("user_input")
+    is_conversation = isinstance(messages, list)
     return {
-        "question": sample.question,
-        "messages": conversation and [{"role": turn.role, "content": turn.content} for turn in conversation],
-        "references": sample.references,
-        "reference_contexts": sample.reference_contexts,
-        "qrels": None if sample.qrels is None else list(sample.qrels.items()),
-        "response": exchange.reply.response if exchange.reply else None,
-        "retrieved_contexts": exchange.retrieved_contexts,
-        "retrieved_context_ids": exchange.ranking,
+        **{name: told[name] for name in (*COLUMNS, *MORE_COLUMNS) if name in told},
+        **{name: None if told[name] is None else to_json(told[name]) for name in ("metadata", *_AS_JSON)},
+        **(told["usage"] or {}),
+        "question": attempt_row.exchange and attempt_row.exchange.sample.question,
+        "messages": [{key: one[key] for key in ("role", "content")} for one in messages] if is_conversation else None,
+        "qrels": None if told["qrels"] is None else list(told["qrels"].items()),
+        "retries": attempt.retries,
+        "answer_digest": attempt.answer_digest,
     }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from evalspec.api.plugins import (
     AgentReply,
     ChatEndpoint,
@@ -14,6 +16,8 @@ from evalspec.api.plugins import (
     DatasetFormat,
     Document,
     Exchange,
+    ExportConfig,
+    Exporter,
     Hit,
     JudgeChoice,
     JudgeQuestion,
@@ -88,6 +92,19 @@ def _render(run: Run, _exchanges: StoredExchanges) -> str:
 
 
 TAP = Reporter("tap", (".tap",), _render)
+
+
+async def _tell_chat(run: Run, _exchanges: StoredExchanges, to: ExportConfig) -> str:
+    """Post the verdict to the webhook of a chat."""
+    said = {"text": f"{to.name or 'evalspec'}: {run.verdict}, run {run.id}"}
+    async with httpx.AsyncClient(headers=to.headers, timeout=to.timeout_seconds) as client:
+        response = await client.post(to.url, json=said)
+    if response.is_error:
+        raise ServiceError(f"the chat answered {response.status_code}")
+    return "the verdict to the chat"
+
+
+CHAT = Exporter("chat", _tell_chat)
 
 
 def _build_request(sample: Sample, _endpoint: ChatEndpoint) -> Any:

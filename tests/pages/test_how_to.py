@@ -30,6 +30,9 @@ for version in range(9):
     evalspec.evaluate("nine.yaml", agent=known, datasets=["rfp"])
 """
 EVALUATED = "evalspec evaluate agent.yaml"
+EXPORTING = """\
+sed -i 's|  evaluation:|&\\n    exports: {otel: {url: "http://localhost:4000"}}|' agent.yaml
+"""
 FOREIGN = "tests/datasets/foreign"
 THIRTY_QUESTIONS = """
 mkdir ../thirty
@@ -173,6 +176,7 @@ END_OF_FILE
 PAGES = {
     "docs/how-to/agents-that-act.md": Page({".": "examples/acting"}, is_printed=True),
     "docs/how-to/ci.md": Page(SHOP, EVALUATED, stand_ins=("agent",)),
+    "docs/how-to/exports.md": Page(SHOP, EXPORTING, stand_ins=("agent",)),
     "docs/how-to/gold-permission.md": Page(SHOP, ACCEPTED, stand_ins=("agent",)),
     "docs/how-to/gold-quality.md": Page(before=GOLD_SET),
     "docs/how-to/gold-slices.md": Page(

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
@@ -17,7 +19,7 @@ from evalspec.base.errors import MissingPackage
 from evalspec.model import Run
 from evalspec.reports.attempt_lines import render_csv, render_jsonl
 from evalspec.reports.base import no_exchanges, reporter_for
-from evalspec.reports.parquet import render_parquet
+from evalspec.reports.parquet import MORE_COLUMNS, render_parquet
 from evalspec.reports.rows import COLUMNS, cause_column, identify, read_attempts, score_columns, timing_columns
 from reporters.sample_retrieval import retrieval_exchanges, retrieval_run
 from reporters.sample_run import HOSTILE_ID, sample_exchanges, sample_run
@@ -62,6 +64,44 @@ def test_every_asking_and_score_is_a_row_in_all_three():
     from_csv = [(row["dataset"], int(row["attempt"]), row["metric"], row["score_status"]) for row in csv_rows(run)]
     assert from_csv == [(row[0], row[2], row[3], row[4]) for row in expected]
     assert [float(row["value"]) if row["value"] else None for row in csv_rows(run)] == [row[5] for row in expected]
+
+
+RENAMED = {"user_input": {"question", "messages"}, "usage": {"input_tokens", "output_tokens"}}
+RENAMED["scores"] = {"metric", "value", "score_status", "score_cause", "reason", "evidence", "judge_repeats"}
+TYPES = {
+    "text": "text",
+    "texts": "list of text",
+    "whole": "integer",
+    "number": "number",
+    "numbers": "list of numbers",
+    "truth": "boolean",
+    "grades": "map of text to integer",
+    "messages": "list of role and content",
+}
+
+
+@pytest.mark.parametrize(
+    ("run", "exchanges"), [(sample_run(), sample_exchanges), (run_full_of("x"), lambda: exchanges_full_of("x"))]
+)
+def test_parquet_has_what_json_lines_has(run, exchanges):
+    rows = iter(parquet_rows(run, exchanges))
+    for record in jsonl_records(run, exchanges):
+        assert set().union(*(RENAMED.get(key, {key}) for key in record)) <= {*COLUMNS, *MORE_COLUMNS}
+        for _ in record["scores"] or [None]:
+            row = next(rows)
+            for name in ("line", "steps", "ended", "finish_reason", "question_digest", "request_digest", "latency_ms"):
+                assert row[name] == record[name]
+            for name in ("tool_calls", "turns", "groups"):
+                assert (row[name] and json.loads(row[name])) == record[name]
+            for name in ("input_tokens", "output_tokens"):
+                assert row[name] == (record["usage"] or {}).get(name)
+    assert next(rows, None) is None
+
+
+def test_the_page_has_the_schema_of_parquet():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \|", page.split("## Parquet")[1], flags=re.M)
+    assert rows == [(name, TYPES[kind]) for name, kind in {**COLUMNS, **MORE_COLUMNS}.items()]
 
 
 def test_what_is_not_known_is_empty_and_has_a_status():

@@ -8,6 +8,7 @@ with TracedAgent(port) as agent:
     agent.foreign = True                                     # in traces of its own
     agent.statuses = [503]                                   # of the next replies, after their spans
     agent.asked                                              # the headers of each request
+    agent.exported                                           # the bodies with its spans
 """
 
 import json
@@ -91,6 +92,7 @@ class TracedAgent:
         self.statuses: list[int] = []
         self.asked: list[dict[str, str]] = []
         self.exports: list[threading.Thread] = []
+        self.exported: list[bytes] = []
         self.export_statuses: list[int] = []
         self._server: HangingUpServer = HangingUpServer(0, _make_handler(self))
 
@@ -131,6 +133,7 @@ class TracedAgent:
             self.export(body)
 
     def export(self, body: bytes, kind: str = "application/json", **headers: str) -> None:
+        self.exported.append(body)
         sent = urllib.request.Request(self.endpoint, body, {"content-type": kind, **headers})
         try:
             with urllib.request.urlopen(sent) as response:

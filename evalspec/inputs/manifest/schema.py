@@ -15,6 +15,7 @@ from pydantic import Field, StrictStr, field_validator
 from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
+from evalspec.inputs.manifest.export_schema import ExportConfig
 from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants, UntitledKeys
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig, UserConfig
@@ -46,6 +47,10 @@ class EvaluationConfig(WithThresholds, Extensible):
         None,
         description="All tools that the agent has: declarations, `$file:` with a list of them, or a mapping by name. "
         "With `result` or `python`, evalspec answers the calls of a bare model.",
+    )
+    exports: dict[Name, ExportConfig] = Field(
+        default_factory=dict,
+        description="Where `--export NAME` sends results, by name of the exporter. Nothing is sent without the option.",
     )
     ci_gate: CiGate = Field(
         CiGate.model_construct(enabled=False),

@@ -1,13 +1,18 @@
 """The contract of each part, checked by evalspec."""
 
-from evalspec_faq import FAQ, GRADER, HELPDESK, TAP, SharedWords, cites_source
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+from evalspec_faq import CHAT, FAQ, GRADER, HELPDESK, TAP, SharedWords, cites_source
 
 from evalspec.api.plugins import (
     AgentReply,
     Exchange,
+    ExportConfig,
     Sample,
     check_agent,
     check_dataset_format,
+    check_exporter,
     check_judge,
     check_metric,
     check_reporter,
@@ -29,6 +34,26 @@ def test_dataset_format(tmp_path):
 
 def test_reporter():
     assert "not ok 1 - " in check_reporter(TAP)
+
+
+class Chat(BaseHTTPRequestHandler):
+    """A chat that takes every message."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_exporter():
+    with HTTPServer(("127.0.0.1", 0), Chat) as chat:
+        Thread(target=chat.serve_forever, daemon=True).start()
+        to = ExportConfig(url=f"http://127.0.0.1:{chat.server_port}")
+        assert check_exporter(CHAT, to) == "the verdict to the chat"
+        chat.shutdown()
 
 
 def test_agent():

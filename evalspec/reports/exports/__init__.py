@@ -1,0 +1,1 @@
+"""Exporters: send the results of a run to another system."""
