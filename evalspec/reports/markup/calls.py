@@ -11,7 +11,7 @@ from evalspec.reports.waterfall import ShownStep
 _LONGEST = 4000
 _WIDTH, _HEIGHT = 200, 8
 _NARROWEST = 1.0
-_DEEPEST = 6
+_DEPTHS = ("data", *(f"data {name}" for name in ("depth1", "depth2", "depth3", "depth4", "depth5", "depth6")))
 _LONGEST_DIFFERENCE = 300
 
 
@@ -64,7 +64,7 @@ def _draw_step(step: ShownStep, room: TextBudget) -> Nodes:
             "span",
             name(room.clip(step.name)),
             chip("fail", "!", "error") if step.error else None,
-            class_=f"data depth{min(step.depth, _DEEPEST)}",
+            class_=_DEPTHS[min(step.depth, len(_DEPTHS) - 1)],
         ),
         _draw_bar(step),
         el("small", " · ".join([step.took, *map(room.clip, step.facts)]), class_="muted"),
