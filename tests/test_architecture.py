@@ -370,7 +370,7 @@ def test_what_tests_share_is_type_checked_as_strictly_as_the_package():
     strict = {
         module for override in overrides if override.get("disallow_untyped_defs") for module in override["module"]
     }
-    data = ("earlier/layout_", "first_contact/", "pages/")
+    data = ("earlier/layout_", "first_contact/", "pages/", "traces/agents/")
     names = (path.relative_to(tests) for path in tests.rglob("*.py") if not path.name.startswith(("test_", "__")))
     shared = {".".join(name.with_suffix("").parts) for name in names if not str(name).startswith(data)}
     assert {name for name in shared if not name.startswith("servers.") and not name.endswith("conftest")} <= strict

@@ -219,6 +219,7 @@ PAGES = {
     "docs/how-to/migrating-from-promptfoo.md": Page({"promptfooconfig.yaml": f"{FOREIGN}/promptfoo.yaml"}),
     "docs/how-to/migrating-from-ragas.md": Page({"results.jsonl": f"{FOREIGN}/ragas.jsonl"}),
     "docs/how-to/own-agent.md": SHOWN,
+    "docs/how-to/production-traces.md": Page({"traces": "tests/traces/collector"}, is_printed=True, has_manifest=True),
     "docs/how-to/pytest.md": Page(
         SHOP,
         CAPITALS,

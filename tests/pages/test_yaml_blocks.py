@@ -25,6 +25,7 @@ EVALUATION = {field.alias or name for name, field in EvaluationConfig.model_fiel
 EXTRA_FILES = {
     "evals/tickets.jsonl": '{"ticket": {"text": "A refund?"}, "solution": "Yes.", "docs": [{"body": "14 days."}]}\n',
     "evals/orders.jsonl": '{"input": "What does order AB-1234 cost?", "expected": "{\\"total\\": 12}"}\n',
+    "prod.jsonl": '{"id": "t1", "input": "A refund?", "expected": "", "metadata": {"cluster": "t1"}}\n',
     "cranfield/qrels.txt": "q1 0 d1 1\n",
     "cranfield/queries.jsonl": '{"_id": "q1", "text": "What is lift?"}\n',
     "cranfield/corpus.jsonl": '{"_id": "d1", "text": "Lift is a force."}\n',

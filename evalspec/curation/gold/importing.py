@@ -104,7 +104,7 @@ def _load(source: Path, format_name: str | None) -> LoadedDataset:
     root = source if (source / SET_FILE).is_file() else find_root(source)
     if root is not None and not (root / EVENTS).is_dir():
         return _load_without_events(root, source)
-    data = load_dataset(DatasetSource(source, show(source)), format_name)
+    data = load_dataset(DatasetSource(source, show(source), with_pending=True), format_name)
     if data.problems:
         raise InvalidInput(data.problems)
     return data

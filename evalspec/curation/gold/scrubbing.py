@@ -8,8 +8,9 @@ import html
 import ipaddress
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate, chain, islice, takewhile
 from typing import Any
 from urllib.parse import unquote
@@ -26,6 +27,8 @@ CUSTOMER_NAME = "customer_name"
 PERSON = "person"
 PRIVATE = "private"
 _SHOWN = 2
+_CACHED = 4096
+"""Texts whose replacement is remembered: passages are retrieved again and again."""
 _LONG = 8
 _EXTRA = "publish"
 _REGION = "US"
@@ -95,7 +98,7 @@ class Scrubber:
     ) -> None:
         names = [name for name in people if sum(map(str.isalpha, name)) >= _LETTERS_OF_NAME]
         patterns = [_compile_private(pattern) for pattern in private]
-        self._finders: Mapping[str, Finder] = {
+        self.finders: Mapping[str, Finder] = {
             "email": lambda text: _list_matches(_EMAIL, text),
             "ip_address": _find_addresses,
             "iban": _find_ibans,
@@ -118,9 +121,47 @@ class Scrubber:
         plain = _to_plain(text)
         forms = dict.fromkeys((text, fold(text, keep_case=True).text, plain, fold(plain, keep_case=True).text))
         found = {
-            kind: next((hit for form in forms for hit in finder(form)), "") for kind, finder in self._finders.items()
+            kind: next((hit for form in forms for hit in finder(form)), "") for kind, finder in self.finders.items()
         }
         return [FoundTerm(kind, _mask(hit)) for kind, hit in found.items() if hit]
+
+
+class Tokens:
+    """Replaces personal data and keys by tokens such as `[phone-1]`. The same value gets the same token.
+
+    Raises:
+        MissingPackage: The extra `publish` is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._scrubber = Scrubber((), ())
+        self._known: dict[tuple[str, str], str] = {}
+        self.replace = lru_cache(_CACHED)(self._replace)
+
+    def count(self) -> Counter[str]:
+        """Return the number of different values by kind."""
+        return Counter(kind for kind, _ in self._known)
+
+    def _replace(self, text: str) -> str:
+        """Return a text without hits. What hides behind escapes or invisible characters is replaced in plain text."""
+        for form in (text, fold(_to_plain(text), keep_case=True).text):
+            replaced = form
+            for kind, finder in self._scrubber.finders.items():
+                for hit in sorted(set(finder(replaced)), key=len, reverse=True):
+                    replaced = _compile_hit(hit).sub(self._find_token(kind, hit), replaced)
+            if not self._scrubber.find(replaced):
+                return replaced
+        return "[removed]"
+
+    def _find_token(self, kind: str, hit: str) -> str:
+        value = re.sub(r"[\W_]", "", hit).casefold()
+        return self._known.setdefault((kind, value), f"[{kind}-{self.count()[kind] + 1}]")
+
+
+def _compile_hit(hit: str) -> re.Pattern[str]:
+    """Return a pattern for a hit as it is, or with other separators than the finder's."""
+    spread = r"[\W_]{0,3}".join(map(re.escape, re.findall(r"[^\W_]", hit)))
+    return re.compile(rf"{re.escape(hit)}|(?:\+|00)?{spread}" if spread else re.escape(hit), re.IGNORECASE)
 
 
 def _to_plain(text: str) -> str:
@@ -223,7 +264,7 @@ def _load_detectors() -> tuple[Any, ...]:
         try:
             __import__(package)
         except ImportError as error:
-            raise MissingPackage("gold export --public", package, _EXTRA) from error
+            raise MissingPackage("finding personal data", package, _EXTRA) from error
     from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 
     kinds = get_mapping_from_secret_type_to_class().values()

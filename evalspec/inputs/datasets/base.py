@@ -22,6 +22,7 @@ class Source(Struct, frozen=True):
     `corpus`: the file of the documents, if they are in a separate file. `retrieval_gt_1d`: whether a flat list of ids
     requires all of them (and) or any (or); None if the manifest does not say. `fields`: the column of each field, for
     formats of records. `with_replies`: whether to return the replies that the file also has.
+    `with_pending`: whether to return triples that nobody has reviewed.
     """
 
     path: Path
@@ -31,6 +32,7 @@ class Source(Struct, frozen=True):
     retrieval_gt_1d: FlatIds | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
     with_replies: bool = False
+    with_pending: bool = False
 
 
 class DatasetDefaults(Struct, frozen=True):
@@ -63,11 +65,12 @@ class ReadingNotes(Struct):
 
 
 class DatasetContent(Struct, frozen=True):
-    """A whole dataset in memory, independent of its format."""
+    """A whole dataset in memory, independent of its format. `replies`: recorded ones by sample id, to be written."""
 
     samples: Sequence[Sample]
     documents: Sequence[Document] | None = None
     defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
+    replies: Mapping[str, AgentReply] = field(default_factory=dict)
 
 
 def list_relevant(sample: Sample) -> list[str]:
@@ -222,6 +225,9 @@ class DatasetFormat(Struct, frozen=True):
     """Return a line for each thing in a content that the format cannot hold."""
     write: SampleWriter | None = None
     """None if evalspec only reads the format."""
+    aliases: Collection[str] = ()
+    takes_replies: bool = False
+    """Whether it writes recorded replies, or what they retrieved."""
     is_generic: bool = False
     """Whether files of other systems may look the same, so that the other formats are tried first."""
     columns: Collection[str] = ()
@@ -268,7 +274,7 @@ class DatasetFormat(Struct, frozen=True):
         Raises:
             ValueError: the name is taken.
         """
-        registry.add(self.name, self)
+        registry.add(self.name, self, self.aliases)
 
 
 def when_used(module: str, name: str) -> Callable[..., Any]:

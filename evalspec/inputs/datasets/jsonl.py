@@ -27,12 +27,13 @@ from evalspec.inputs.datasets.jsonl_lines import (
     list_fields,
     parse_plain_sample,
     read_expected_state,
+    render_reply,
 )
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, parse_record, problem_at
 from evalspec.inputs.datasets.losses import list_default_losses, list_document_losses
 from evalspec.inputs.datasets.record_files import read_native_lines
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS
-from evalspec.model import ExpectedCall, ExpectedState, Message, Sample, Turn
+from evalspec.model import AgentReply, ExpectedCall, ExpectedState, Message, Sample, Turn
 from evalspec.model.samples import render_input
 
 _SHOWN = 8
@@ -227,13 +228,16 @@ def list_losses(content: DatasetContent) -> list[str]:
 def write_jsonl(content: DatasetContent, path: Path) -> Written:
     """Write one line per sample, with ids."""
     with path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-        file.writelines(json.dumps(_to_line(sample), ensure_ascii=False) + "\n" for sample in content.samples)
+        lines = (_to_line(sample, content.replies.get(sample.id)) for sample in content.samples)
+        file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     return Written(len(content.samples))
 
 
-def _to_line(sample: Sample) -> dict[str, Any]:
+def _to_line(sample: Sample, reply: AgentReply | None) -> dict[str, Any]:
+    """Return the line of a sample. A recorded reply is in it, and no empty answer, which would only seem expected."""
     fields = list_fields(sample)
-    fields["expected"] = fields["expected"] or ""
+    fields["expected"] = fields["expected"] or ("" if reply is None else None)
+    fields |= {} if reply is None else render_reply(reply)
     return {key: value for key, value in fields.items() if value is not None}
 
 
@@ -244,4 +248,5 @@ JSONL = DatasetFormat(
     recognises=lambda path, _head: path.name.removesuffix(".gz").endswith(".jsonl"),
     list_losses=list_losses,
     write=write_jsonl,
+    takes_replies=True,
 )

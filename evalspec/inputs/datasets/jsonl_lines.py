@@ -25,7 +25,7 @@ from evalspec.base.registry import near_miss
 from evalspec.inputs.checks import JsonlCheck, render_check
 from evalspec.inputs.manifest.environment_schema import read_duration
 from evalspec.inputs.manifest.yaml_source import render_path
-from evalspec.model import HIGHEST_GRADE, ExpectedState, Sample, SimulatedUser, Turn
+from evalspec.model import HIGHEST_GRADE, AgentReply, ExpectedState, Sample, SimulatedUser, Turn, Usage
 from evalspec.model.base import built
 from evalspec.model.samples import render_input
 
@@ -342,4 +342,18 @@ def list_fields(sample: Sample) -> dict[str, Any]:
         "checks": [render_check(check) for check in sample.checks] or None,
         "tags": list(sample.tags) or None,
         "metadata": sample.metadata or None,
+    }
+
+
+def render_reply(reply: AgentReply) -> dict[str, Any]:
+    """Return the keys of a recorded reply, None for those that it lacks."""
+    usage = None if reply.usage is None else {name: getattr(reply.usage, name) for name in Usage.__struct_fields__}
+    return {
+        "response": reply.response,
+        "retrieved_contexts": _list(reply.retrieved_contexts),
+        "retrieved_context_ids": _list(reply.retrieved_context_ids),
+        "tool_calls": None if reply.tool_calls is None else to_builtins(reply.tool_calls),
+        "latencyMs": reply.latency_ms,
+        "usage": usage,
+        "steps": reply.steps,
     }

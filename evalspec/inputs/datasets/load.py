@@ -103,7 +103,7 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, gather: 
         samples = _read(dataset_format, source, notes, gather) if dataset_format else ()
     return LoadedDataset(
         shown_as=source.shown_as,
-        content=DatasetContent(samples, notes.documents, notes.defaults),
+        content=DatasetContent(samples, notes.documents, notes.defaults, notes.replies),
         sha256=_finish(digest, hashing, notes.files),
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),

@@ -341,7 +341,8 @@ def _make_reply(values: Mapping[str, Any]) -> AgentReply | None:
     contexts, ids = values.get("context"), values.get("retrieved_context_ids")
     if contexts is not None and ids is not None and len(contexts) != len(ids):
         raise BadField("", f"{len(ids)} retrieved ids for {len(contexts)} contexts", "give one id per context")
-    return AgentReply(values.get("response", ""), contexts, ids, tool_calls=values.get("tool_calls"))
+    more: dict[str, Any] = {name: values.get(name) for name in ("tool_calls", "usage", "latency_ms", "steps")}
+    return AgentReply(values.get("response", ""), contexts, ids, **more)
 
 
 def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int, *, has_reply: bool) -> Sample:

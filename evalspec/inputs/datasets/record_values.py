@@ -16,7 +16,9 @@ from evalspec.base.jsonl import parse_shallow_json
 from evalspec.inputs.checks import JsonlCheck
 from evalspec.inputs.datasets.located import explain_refusal
 from evalspec.inputs.tool_calls import read_expected_calls, read_tool_calls
-from evalspec.model import HIGHEST_GRADE, Check, ExpectedCall, Message, ToolCall
+from evalspec.inputs.usage import read_usage
+from evalspec.model import HIGHEST_GRADE, Check, ExpectedCall, Message, ToolCall, Usage
+from evalspec.model.base import LARGEST_VALUE
 
 _LONGEST_LITERAL = 1_048_576
 _ROLES = {
@@ -260,6 +262,21 @@ def to_calls(value: Any) -> tuple[ToolCall, ...]:
     return read_tool_calls(_listed(value))
 
 
+def to_usage(value: Any) -> Usage:
+    """Return the token counts of a reply."""
+    usage = read_usage(value)
+    if usage is None:
+        raise BadValue(f"{show_value(value)} has no token counts", 'write {"input_tokens": …, "output_tokens": …}')
+    return usage
+
+
+def to_number(kind: type[int | float], value: Any) -> int | float:
+    """Return a number of this kind, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LARGEST_VALUE:
+        raise BadValue(f"{show_value(value)} is not a number, 0 or more")
+    return kind(value)
+
+
 def to_expected_calls(value: Any) -> tuple[ExpectedCall, ...]:
     """Return the calls of tools that an agent should make."""
     try:
@@ -300,6 +317,9 @@ CONVERTERS: Mapping[str, Convert] = {
     "retrieved_context_ids": to_ids,
     "expected_tools": to_expected_calls,
     "tool_calls": to_calls,
+    "usage": to_usage,
+    "latency_ms": partial(to_number, float),
+    "steps": partial(to_number, int),
     "checks": to_checks,
 }
 """The fields of a record and of its reply, each with the function that converts a value."""

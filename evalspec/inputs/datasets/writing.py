@@ -55,7 +55,9 @@ def accept_losses(target: DatasetFormat, content: DatasetContent, source: Path, 
 def list_losses(target: DatasetFormat, content: DatasetContent, source: Path) -> list[Problem]:
     """Return what the format cannot represent of a content that was read from `source`."""
     with _unencodable_text_told(source), DATASETS.attribute_errors(target.name):
-        return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in target.list_losses(content)]
+        lost = target.list_losses(content)
+        lost += ["the recorded replies"] if content.replies and not target.takes_replies else []
+        return [Problem(f"{target.name} cannot hold {loss}", file=str(source)) for loss in lost]
 
 
 def write_dataset(target: DatasetFormat, content: DatasetContent, destination: Path, source: Path) -> Written:

@@ -24,6 +24,11 @@ _QUIZ = Variant(
     notice="`answer` is read as the right answer; set `fields: {expected: answer}` to confirm that, or "
     "`fields: {response: answer}` if it is the system's reply",
 )
+_RECORDED = Variant(
+    {"tool_calls": ("tool_calls",), "usage": ("usage",), "latency_ms": ("latencyMs",), "steps": ("steps",)},
+    having=frozenset({"latencyMs"}),
+)
+"""Recorded replies, in the keys of their own files."""
 FORM = RecordForm(
     columns={
         "id": IDS,
@@ -38,7 +43,7 @@ FORM = RecordForm(
         "response": REPLIES,
         "retrieved_context_ids": RETRIEVED,
     },
-    variants=(_ANSWERED, _QUIZ),
+    variants=(_RECORDED, _ANSWERED, _QUIZ),
 )
 """Records in no system's names."""
 

@@ -2,7 +2,7 @@
 
 import math
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +21,9 @@ NOT_STATED = "not stated"
 """The error of a span that failed without a message."""
 LONGEST_TEXT = 1_000_000
 """Characters of a text in a span. Longer ones are cut, and the span says so."""
+_OF_RESOURCE = ("service.name", "deployment.environment.name", "openinference.project.name")
+"""Attributes of a resource that its spans get."""
+_LARGEST = 2**63
 _ERROR_CODES = (2, "STATUS_CODE_ERROR")
 _TRACE_ID, _SPAN_ID = 16, 8
 _PACKAGE, _EXTRA = "opentelemetry-proto", "traces"
@@ -117,37 +120,27 @@ class _Pairs(Struct, gc=False):
     values: list[_Pair] = []
 
 
-class _JsonEvent(Struct, rename="camel", gc=False):
-    name: str = ""
-    time_unix_nano: int | str = 0
-    attributes: list[_Pair] = []
-
-
 class _Status(Struct, frozen=True, gc=False):
     code: int | str = 0
     message: str = ""
 
 
-class _JsonSpan(Struct, rename="camel", gc=False):
+class _Item(Struct, rename="camel", gc=False):
+    """A span, an event of one, or a log record."""
+
     trace_id: str = ""
     span_id: str = ""
     parent_span_id: str = ""
     name: str = ""
+    event_name: str = ""
     start_time_unix_nano: int | str = 0
     end_time_unix_nano: int | str = 0
-    attributes: list[_Pair] = []
-    events: list[_JsonEvent] = []
-    status: _Status = _Status()
-
-
-class _JsonRecord(Struct, rename="camel", gc=False):
-    trace_id: str = ""
-    span_id: str = ""
     time_unix_nano: int | str = 0
     observed_time_unix_nano: int | str = 0
-    event_name: str = ""
-    body: _Value | None = None
     attributes: list[_Pair] = []
+    events: "list[_Item]" = []
+    status: _Status = _Status()
+    body: _Value | None = None
 
 
 class _Scope(Struct, frozen=True, gc=False):
@@ -156,11 +149,16 @@ class _Scope(Struct, frozen=True, gc=False):
 
 class _OfScope(Struct, rename="camel", gc=False):
     scope: _Scope = _Scope()
-    spans: list[_JsonSpan] = []
-    log_records: list[_JsonRecord] = []
+    spans: list[_Item] = []
+    log_records: list[_Item] = []
+
+
+class _Resource(Struct, frozen=True, gc=False):
+    attributes: list[_Pair] = []
 
 
 class _OfResource(Struct, rename="camel", gc=False):
+    resource: _Resource = _Resource()
     scope_spans: list[_OfScope] = []
     scope_logs: list[_OfScope] = []
 
@@ -169,6 +167,9 @@ class _Content(Struct, rename="camel", gc=False):
     resource_spans: list[_OfResource] | None = None
     resource_logs: list[_OfResource] | None = None
     resource_metrics: Any = None
+
+
+_decoder = Decoder(built(_Content))
 
 
 class _Form(NamedTuple):
@@ -180,7 +181,7 @@ class _Form(NamedTuple):
 
 def _decode_json(body: bytes) -> _Content:
     try:
-        content = _json_decoder().decode(body)
+        content = _decoder.decode(body)
     except (DecodeError, UnicodeDecodeError) as error:
         what = "no OTLP/JSON" if isinstance(error, ValidationError) else "no JSON"
         raise ValueError(f"{what}: {error}") from error
@@ -191,11 +192,6 @@ def _decode_json(body: bytes) -> _Content:
             return content
         raise ValueError("no OTLP/JSON: it has neither `resourceSpans` nor `resourceLogs`")
     return content
-
-
-@cache
-def _json_decoder() -> "Decoder[_Content]":
-    return Decoder(built(_Content))
 
 
 def _decode_protobuf(signal: str, body: bytes) -> Any:
@@ -218,11 +214,17 @@ def _load_protobuf(signal: str) -> tuple[Any, type[Exception]]:
 
 def _list_spans(content: Any, form: _Form) -> list[Span]:
     return [
-        _make_span(span, part.scope.name, form)
-        for resource in content.resource_spans or ()
-        for part in resource.scope_spans
+        _make_span(span, part.scope.name, shared, form)
+        for one in content.resource_spans or ()
+        for shared in [_list_shared(one.resource, form)]
+        for part in one.scope_spans
         for span in part.spans
     ]
+
+
+def _list_shared(resource: Any, form: _Form) -> dict[str, Any]:
+    """Return what a resource says about all its spans and samples are selected by."""
+    return _read_pairs((pair for pair in resource.attributes if pair.key in _OF_RESOURCE), form.read_value)
 
 
 def _list_events(content: Any, form: _Form) -> SpanEvents:
@@ -235,8 +237,8 @@ def _list_events(content: Any, form: _Form) -> SpanEvents:
     ]
 
 
-def _make_span(span: Any, scope: str, form: _Form) -> Span:
-    attributes = _read_pairs(span.attributes, form.read_value)
+def _make_span(span: Any, scope: str, shared: Mapping[str, Any], form: _Form) -> Span:
+    attributes = {**shared, **_read_pairs(span.attributes, form.read_value)}
     status = span.status
     return Span(
         form.read_id(span.trace_id, _TRACE_ID),
@@ -284,12 +286,13 @@ def _read_time(value: Any) -> int:
 
 
 def _read_whole(value: Any, what: str) -> int:
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError as error:
-            raise ValueError(f"no OTLP/JSON: {value[:40]!r} is not {what}") from error
-    return int(value)
+    try:
+        number = int(value)
+    except ValueError:
+        number = _LARGEST
+    if not -_LARGEST <= number < _LARGEST:
+        raise ValueError(f"no OTLP/JSON: {str(value)[:40]!r} is not {what}")
+    return number
 
 
 def _read_json_id(text: str, size: int) -> str:

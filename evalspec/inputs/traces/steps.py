@@ -1,9 +1,8 @@
 """Read what the spans of a trace say the agent did, in any vocabulary."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,8 +25,8 @@ def read_steps(spans: Iterable[Span]) -> tuple[TraceStep, ...]:
     ordered = order_spans(spans)
     begin = min((span.start_ns for span in ordered), default=0)
     steps = [make_step(span, read_facts(span), begin) for span in ordered]
-    calls = iter(_number_calls([step for step in steps if step.call is not None]))
-    return tuple(step if step.call is None else replace(step, call=next(calls)) for step in steps)
+    calls = _number_calls(steps)
+    return tuple(step if step.call is None else replace(step, call=calls[step.span_id]) for step in steps)
 
 
 def read_facts(span: Span) -> Facts:
@@ -75,7 +74,7 @@ def order_spans(spans: Iterable[Span]) -> list[Span]:
         for one in reversed(path):
             depth += 1
             depths[one] = depth
-    return sorted(known.values(), key=lambda span: (span.start_ns, depths[span.span_id], span.end_ns))
+    return sorted(known.values(), key=lambda span: (span.start_ns, depths[span.span_id], -span.end_ns))
 
 
 def _lacks_content(facts: Facts) -> bool:
@@ -86,7 +85,9 @@ def _lacks_content(facts: Facts) -> bool:
     return facts.kind in (StepKind.RETRIEVAL, StepKind.RERANK) and facts.documents is None
 
 
-def _number_calls(steps: Sequence[TraceStep]) -> Sequence[ToolCall]:
-    """Return the calls of steps, those at the same time with the same number."""
-    calls: list[Any] = [step.call for step in steps]
-    return join_overlapping(calls, [(step.start_ms, step.start_ms + step.duration_ms) for step in steps])
+def _number_calls(steps: Iterable[TraceStep]) -> dict[str, ToolCall]:
+    """Return the calls of steps by the id of their span, those at the same time with the same number."""
+    made = [(step.start_ms, step.start_ms + step.duration_ms, step) for step in steps if step.call is not None]
+    made.sort(key=lambda one: one[:2])
+    calls = join_overlapping([step.call for *_, step in made if step.call], [times[:2] for times in made])
+    return {step.span_id: call for (*_, step), call in zip(made, calls, strict=True)}

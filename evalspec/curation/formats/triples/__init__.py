@@ -41,6 +41,8 @@ def _refresh_metadata(
 
 TRIPLES = DatasetFormat(
     name="triples",
+    aliases=("gold",),
+    takes_replies=True,
     summary="gold-set triples in YAML: question, expected_block, expected_answer",
     read=when_used("evalspec.curation.formats.triples.triple_lists", "read_triples"),
     has_corpus=True,

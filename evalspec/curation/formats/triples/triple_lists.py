@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from evalspec.base.errors import InvalidInput, Problem
@@ -37,10 +38,12 @@ from evalspec.inputs.datasets.losses import (
     list_document_losses,
     list_sample_losses,
 )
+from evalspec.inputs.datasets.spooling import spool
 from evalspec.inputs.manifest.yaml_source import Place
-from evalspec.model import CLAIMS_KEY, Curation, Document, Sample
+from evalspec.model import CLAIMS_KEY, AgentReply, Curation, Document, Sample
 
 NOT_REVIEWED = frozenset({"pending", "pending-review", "dropped"})
+PENDING = NOT_REVIEWED - {"dropped"}
 _ENDED = frozenset({State.DROPPED, State.RETIRED})
 _STATE_KEYS = ("state", "status", "resolution")
 
@@ -207,7 +210,7 @@ def _read_plain(source: Source, notes: ReadingNotes, excluded: _Excluded) -> Ite
                 nameless = "" if triple.id else "this triple (same question, block and answer)"
                 if not seen.add(triple.name, document, place, nameless):
                     continue
-                if triple.state is not None:
+                if triple.state is not None and not (source.with_pending and triple.state in PENDING):
                     excluded.add(triple.state, triple.name)
                     continue
                 yield make_sample(triple.name, triple, triple.metadata, document.line(place)), triple
@@ -245,10 +248,20 @@ def write_triples(content: DatasetContent, path: Path) -> Written:
 def _build(content: DatasetContent) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the entries that the format can represent, and a description of what it cannot."""
     losses = list_document_losses(content) + list_default_losses(content)
-    losses += list_sample_losses(content.samples, _SAMPLE_LOSSES)
-    fitting = filter(_has_blocks, content.samples)
+    samples = content.samples
+    if content.replies:
+        samples = spool(_propose(sample, content.replies.get(sample.id)) for sample in samples)
+    losses += list_sample_losses(samples, _SAMPLE_LOSSES)
+    fitting = filter(_has_blocks, samples)
     accepted = Accepted(PlainTriple, lambda: map(_to_entry, fitting), "samples")
     return list(accepted), losses + accepted.losses
+
+
+def _propose(sample: Sample, reply: AgentReply | None) -> Sample:
+    """Return a sample of a recorded reply as a pending one: any document that was retrieved may be the right block."""
+    ids = None if reply is None else reply.retrieved_context_ids
+    pending = {**sample.metadata, "resolution": State.PENDING.value}
+    return replace(sample, metadata=pending, groups=(ids,) if ids else None, qrels=dict.fromkeys(ids or (), 1))
 
 
 def _has_blocks(sample: Sample) -> bool:

@@ -137,6 +137,14 @@ def read_call(span: Span, name: Any, arguments: Any, result: Any, call_id: Any =
     return call
 
 
+def unwrap_message(value: Any) -> Any:
+    """Return the content of a result that LangChain serialised as a message of a tool; any other value as it is."""
+    inner = first_of(value, ("data", "kwargs")) if isinstance(value, dict) else None
+    if isinstance(inner, dict) and "content" in inner and "tool_call_id" in inner:
+        return inner["content"]
+    return value
+
+
 def find_error(span: Span) -> str | None:
     """Return why a span failed: its exception, its status or its `error.type`; None if it did not fail."""
     stated = span.attributes.get("error.type")

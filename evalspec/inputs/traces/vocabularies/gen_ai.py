@@ -20,6 +20,7 @@ from evalspec.model.spans import Span, StepKind
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _SWITCH = f"{CAPTURE}=span_and_event with OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
+_RESULT = "gen_ai.tool.call.result"
 _DETAILS = "gen_ai.client.inference.operation.details"
 KINDS = {
     "chat": StepKind.MODEL,
@@ -48,7 +49,9 @@ _COUNTS = {
 def read(span: Span) -> Facts:
     """Return what a span says. Content may be on its event of details."""
     details = [event.attributes for event in span.events if event.name == _DETAILS]
-    return read_attributes(span, {**details[-1], **span.attributes} if details else span.attributes, _SWITCH)
+    attributes = {**(details[-1] if details else {}), **span.attributes}
+    attributes[_RESULT] = as_json(attributes.get(_RESULT))
+    return read_attributes(span, attributes, _SWITCH)
 
 
 def read_attributes(span: Span, attributes: Mapping[str, Any], switch: str) -> Facts:
@@ -80,7 +83,7 @@ def _read_prompt(attributes: Mapping[str, Any]) -> tuple[Message, ...] | None:
 def _read_tool(span: Span, attributes: Mapping[str, Any]) -> Any:
     keys = ("name", "call.arguments", "call.result", "call.id")
     name, arguments, result, call_id = (attributes.get(f"gen_ai.tool.{key}") for key in keys)
-    return read_call(span, name, arguments, as_json(result), call_id)
+    return read_call(span, name, arguments, result, call_id)
 
 
 VOCABULARY = Vocabulary(

@@ -12,6 +12,7 @@ from evalspec.inputs.traces.vocabularies.facts import (
     read_call,
     read_documents,
     unflatten,
+    unwrap_message,
 )
 from evalspec.model import Message
 from evalspec.model.spans import Span, StepKind, TracedDocument
@@ -77,14 +78,6 @@ def _read_tool(span: Span, attributes: Mapping[str, Any]) -> Any:
     result = unwrap_message(as_json(output)) if attributes.get("output.mime_type") == _JSON else output
     call_id = first_of(attributes, ("tool_call.id", "tool.id"))
     return read_call(span, attributes.get("tool.name"), arguments, result, call_id)
-
-
-def unwrap_message(value: Any) -> Any:
-    """Return the content of a result that LangChain serialised as a message of a tool; any other value as it is."""
-    inner = first_of(value, ("data", "kwargs")) if isinstance(value, dict) else None
-    if isinstance(inner, dict) and "content" in inner and "tool_call_id" in inner:
-        return inner["content"]
-    return value
 
 
 def _read_documents(attributes: Mapping[str, Any], prefix: str, output: Any) -> tuple[TracedDocument, ...] | None:

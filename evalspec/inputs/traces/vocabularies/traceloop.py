@@ -3,9 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from evalspec.inputs.traces.vocabularies.facts import Facts, Vocabulary, as_json, as_text, first_of, unflatten
+from evalspec.inputs.traces.vocabularies.facts import (
+    Facts,
+    Vocabulary,
+    as_json,
+    as_text,
+    first_of,
+    unflatten,
+    unwrap_message,
+)
 from evalspec.inputs.traces.vocabularies.gen_ai import read_attributes
-from evalspec.inputs.traces.vocabularies.openinference import unwrap_message
 from evalspec.model.spans import Span
 
 _SWITCH = "TRACELOOP_TRACE_CONTENT=true"
