@@ -17,6 +17,7 @@ exactly its keys:
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
@@ -26,6 +27,11 @@ from evalspec.base.json_text import compute_digest
 from evalspec.base.patterns import explain_bad_pattern, has_pattern
 
 Path = tuple[str | int, ...]
+
+_PATTERNS = ("regex", "regexp", "pattern")
+"""What other tools call `matches`."""
+_CLOSE = 0.8
+"""How near a key is to a matcher's at least: `match` and `contain` are, `year` and `content` are not."""
 
 
 class JsonDifference(Struct, frozen=True):
@@ -96,7 +102,10 @@ def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[Js
 
 
 def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the place and the problem of each invalid matcher in an expected value, with a fix."""
+    """Yield the place and the problem of each invalid matcher in an expected value, with a fix.
+
+    An object whose only key looks like a matcher's is one. At the root, and in `includes`, its keys are names instead.
+    """
     found = _find_matcher(value)
     if found is not None:
         message = found.check(value)
@@ -106,11 +115,20 @@ def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]
             key = next(iter(found.keys))
             yield from list_bad_matchers(value[key], (*path, key))
     elif isinstance(value, dict):
+        if path and path[-1] != "includes" and (meant := _find_meant(value)):
+            yield path, f'"{next(iter(value))}" is no matcher; write "{meant}", or {{"exactly": …}} around a value that is so'
         for key, item in value.items():
             yield from list_bad_matchers(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from list_bad_matchers(item, (*path, index))
+
+
+def _find_meant(value: Mapping[str, Any]) -> str | None:
+    """Return the matcher that an object seems to be, by its only key; None if it seems to be a value."""
+    words = {word: word for matcher in _MATCHERS for word in matcher} | dict.fromkeys(_PATTERNS, "matches")
+    close = get_close_matches(next(iter(value)).casefold(), words, 1, _CLOSE) if len(value) == 1 else ()
+    return words[close[0]] if close else None
 
 
 def find_matcher(expected: Any) -> str | None:

@@ -72,10 +72,27 @@ def test_each_difference_has_its_place():
         ({"matches": 3}, "matches needs a regular expression"),
         ({"unordered": {"includes": []}}, "unordered needs a list"),
         ({"includes": {"a": {"absent": "yes"}}}, "absent has only the value true"),
+        ({"a": {"regex": "^AF"}}, '"regex" is no matcher; write "matches", or {"exactly": …}'),
+        ({"a": [{"contain": "AF"}]}, 'write "contains"'),
+        ({"includes": {"a": {"Match": "^AF"}}}, 'write "matches"'),
     ],
 )
 def test_a_bad_matcher_is_named(value, message):
     assert any(message in said for _, said in list_bad_matchers(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"pattern": "^AF"},
+        {"includes": {"pattern": "^AF"}},
+        {"a": {"exactly": {"regex": "^AF"}}},
+        *({"a": {key: 1}} for key in ("year", "content", "company", "include_all", "regexes_used")),
+        {"a": {"match": 1, "day": 2}},
+    ],
+)
+def test_names_are_no_matchers(value):
+    assert not list(list_bad_matchers(value))
 
 
 def test_a_slow_pattern_is_no_mismatch(monkeypatch):
