@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 from msgspec.structs import replace
 
+from evalspec.base.errors import FailureCause
 from evalspec.base.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
@@ -207,15 +207,6 @@ def is_cut_off(finish_reason: str) -> bool | None:
 def known_finish_reason(finish_reason: str | None) -> str | None:
     """Return a known finish reason, else None. An unknown one could be arbitrary text from the agent."""
     return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
-
-
-class FailureCause(StrEnum):
-    """What made an attempt fail: the agent's reply, the world that it acts on, the simulated user, or the budget."""
-
-    REPLY = "reply"
-    ENVIRONMENT = "environment"
-    USER = "user"
-    STOPPED = "stopped"
 
 
 class Exchange(Record, frozen=True):

@@ -141,17 +141,28 @@ def test_every_wire_of_models_tells_the_results(model, agent, protocol):
     assert find(agent.requests[1].body) == result
 
 
-@pytest.mark.parametrize("failure", [throttled(0), status(503), "drop"], ids=["429", "503", "dropped"])
-def test_a_tool_that_may_have_acted_is_not_called_again_by_a_retry(model, agent, failure):
-    """The model would start over and book the same flight a second time."""
+@pytest.mark.parametrize("failure", [throttled(0.1), status(503), "drop"], ids=["429", "503", "dropped"])
+def test_a_retry_repeats_the_request_to_the_model_and_no_call_of_a_tool(model, agent, failure):
+    """A model that started over would book the same flight a second time."""
     acts = model.folder / "acts"
     code = f"with open({str(acts)!r}, 'a') as file:\n        file.write('x')"
     (model.folder / "desk.py").write_text(f"def add(a, b):\n    {code}\n    return a + b\n")
-    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}] * 3
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}, {"content": "3"}]
     agent.script = ["ok", failure]
+    model.evaluation["datasets"][0]["metrics"] = ["steps", "retry_rate"]
+    found = scores(model)
+    assert found == {"steps": 2, "retry_rate": 0.5}, found
+    first, failed, repeated = agent.requests
+    assert acts.read_text() == "x" and failed.body == repeated.body != first.body
+
+
+def test_a_sample_whose_request_fails_again_and_again_has_no_reply(model, agent):
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}]
+    agent.script = ["ok", *[throttled(0)] * 9]
+    model.api["chatEndpoint"]["maxRetries"] = 1
     outcome = model.evaluate("--json")
-    assert outcome.code == 3
-    assert len(agent.requests) == 2 and acts.read_text() == "x"
+    assert outcome.code == 3 and "429" in outcome.document["datasets"][0]["samples"][0]["error"]
+    assert len(agent.requests) == 3
 
 
 @pytest.mark.parametrize(
