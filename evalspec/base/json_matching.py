@@ -116,7 +116,8 @@ def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]
             yield from list_bad_matchers(value[key], (*path, key))
     elif isinstance(value, dict):
         if path and path[-1] != "includes" and (meant := _find_meant(value)):
-            yield path, f'"{next(iter(value))}" is no matcher; write "{meant}", or {{"exactly": …}} around a value that is so'
+            message = f'"{next(iter(value))}" is no matcher'
+            yield path, f'{message}; write "{meant}", or {{"exactly": …}} around a value that has this key'
         for key, item in value.items():
             yield from list_bad_matchers(item, (*path, key))
     elif isinstance(value, list):
