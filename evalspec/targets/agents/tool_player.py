@@ -14,7 +14,7 @@ from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.manifest.tool_schema import DeclaredTool, Tools
 from evalspec.inputs.user_code.calls import UserCode
 from evalspec.model import AgentReply, ToolCall
-from evalspec.model.exchanges import join_replies
+from evalspec.model.exchanges import ModelCall, join_replies
 
 MOST_STEPS = 25
 """How often a model is asked for one answer. A model that still calls tools then has none."""
@@ -89,7 +89,8 @@ class ToolLoop:
             ServiceError: a request failed. To run again repeats that request, and no call that was answered.
         """
         while True:
-            reply = replace(await send(self._request), steps=1)
+            reply = await send(self._request)
+            reply = replace(reply, steps=1, model_calls=(ModelCall(reply.latency_ms, reply.usage),))
             if not reply.tool_calls:
                 return join_replies([*self._replies, reply])
             if len(self._replies) + 1 == MOST_STEPS:  # what it says beside its calls is no answer
