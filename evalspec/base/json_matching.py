@@ -12,6 +12,7 @@ exactly its keys:
 | `{unordered: [a, b]}` | a list with the same items in any order |
 | `{includes: {a: 1}}` | an object with at least these members |
 | `{absent: true}` | no value: the object has no such member |
+| `{optional: 3}` | this value, or none |
 | `{exactly: …}` | the value itself, though it looks like a matcher |
 """
 
@@ -28,10 +29,10 @@ from evalspec.base.patterns import explain_bad_pattern, has_pattern
 
 Path = tuple[str | int, ...]
 
-_PATTERNS = ("regex", "regexp", "pattern")
+_PATTERNS = ("match", "regex", "regexp", "pattern")
 """What other tools call `matches`."""
-_CLOSE = 0.8
-"""How near a key is to a matcher's at least: `match` and `contain` are, `year` and `content` are not."""
+_CLOSE = 0.86
+"""How near a key is to a matcher's at least: `include` and `contain` are, `year` and `option` are not."""
 
 
 class JsonDifference(Struct, frozen=True):
@@ -186,7 +187,7 @@ class _Matcher(Struct, frozen=True):
 
     def accepts(self, expected: Mapping[str, Any], actual: Any) -> bool:
         """Return whether a value, or UNSET for none, is the expected one."""
-        return actual is UNSET if self.fits_absent else actual is not UNSET and self.fits(expected, actual)
+        return self.fits_absent if actual is UNSET else self.fits(expected, actual)
 
 
 def _find_matcher(value: Any) -> _Matcher | None:
@@ -260,7 +261,14 @@ _MATCHERS = {
         _Matcher(
             frozenset({"includes"}), lambda _, __: False, _needs("includes", dict, "an object"), holds_values=True
         ),
-        _Matcher(frozenset({"absent"}), lambda _, __: True, _needs_true("absent"), fits_absent=True),
+        _Matcher(frozenset({"absent"}), lambda _, __: False, _needs_true("absent"), fits_absent=True),
+        _Matcher(
+            frozenset({"optional"}),
+            lambda expected, actual: matches(expected["optional"], actual),
+            lambda _: None,
+            holds_values=True,
+            fits_absent=True,
+        ),
         _Matcher(frozenset({"exactly"}), lambda expected, actual: equal(expected["exactly"], actual), lambda _: None),
     )
 }

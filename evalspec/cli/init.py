@@ -121,7 +121,7 @@ def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
     def watch(samples: Iterable[Sample], form: DatasetFormat) -> Iterator[Sample]:
         for sample in samples:
             columns.update(_list_texts(sample) if form.takes_fields else ())
-            sides = (sample, *sample.turns)
+            sides: tuple[Sample | Turn, ...] = (sample, *sample.turns)
             expected.update(metric for metric, has in _OF_EXPECTATIONS.items() if any(map(has, sides)))
             lengths[min((len(text.split()) for side in sides for text in side.references), default=0)] += 1
             yield sample

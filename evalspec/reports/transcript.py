@@ -138,8 +138,9 @@ def _render_tokens(usage: Usage) -> str:
 
 def _render_model_call(call: ModelCall) -> str:
     """Return what is known of one call of the model: `120 ms, 81 in, 9 out`."""
-    latency = None if call.latency_ms is None else render_value("latency", call.latency_ms)
-    return ", ".join(filter(None, [latency, call.usage and _render_tokens(call.usage)])) or UNKNOWN
+    known = [] if call.latency_ms is None else [render_value("latency", call.latency_ms)]
+    known += [] if call.usage is None else [_render_tokens(call.usage)]
+    return ", ".join(known) or UNKNOWN
 
 
 def _list_own_facts(reply: AgentReply) -> Iterator[tuple[str, str]]:

@@ -299,6 +299,7 @@ CONVERTERS: Mapping[str, Convert] = {
     "response": to_reply,
     "retrieved_context_ids": to_ids,
     "expected_tools": to_expected_calls,
+    "forbidden_tools": to_tags,
     "tool_calls": to_calls,
     "checks": to_checks,
 }
