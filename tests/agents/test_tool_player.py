@@ -191,6 +191,24 @@ def test_arguments_that_cannot_be_checked_fail_their_sample_alone(model, agent, 
     assert reason in outcome.document["datasets"][0]["samples"][0]["error"]
 
 
+def test_a_mapping_without_calls_does_not_say_that_none_was_made(model, agent):
+    """The model calls a tool beside its text, which a mapping of the text alone does not show."""
+    line = {"id": "s", "input": "Weather?", "expected": "", "forbidden_tools": ["weather"]}
+    (model.folder / "q.jsonl").write_text(json.dumps(line) + "\n")
+    model.evaluation["datasets"][0]["metrics"] = ["forbidden_tool_calls"]
+    said = {"content": "Sure.", "tool_calls": [call("weather", '{"city": "Paris"}')]}
+    endpoint = model.api["chatEndpoint"]
+    endpoint["response"] = {"answer": "$.choices[0].message.content"}
+    assert "'weather' has an answer, but no mapped reply shows calls" in model.evaluate().err
+    del model.evaluation["tools"]
+    endpoint["parameters"] = {"tools": [{"type": "function", "function": {"name": "weather"}}]}
+    for mapped, value in (({}, None), ({"toolCalls": "$.choices[0].message.tool_calls"}, 1)):
+        endpoint["response"] |= mapped
+        agent.says = [said]
+        outcome = model.evaluate("--json")
+        assert outcome.document["datasets"][0]["samples"][0]["scores"]["forbidden_tool_calls"]["value"] == value
+
+
 @pytest.mark.parametrize("change", ["tools.json", "desk.py"])
 def test_a_run_does_not_go_on_with_other_tools(model, agent, change):
     """The first samples would have been answered by another agent than the rest."""

@@ -111,7 +111,8 @@ class HttpAgent:
                 raw = await read_whole(response)
                 finished = perf_counter()
                 reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint, question), started, finished, None)
-        shows_calls = self._target.player is not None or "tools" in endpoint.parameters
+        is_read = endpoint.response is None or endpoint.response.tool_calls is not None
+        shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 
 
