@@ -238,6 +238,10 @@ def _check_pattern(matcher: Mapping[str, Any]) -> str | None:
     return explain_bad_pattern(pattern) if isinstance(pattern, str) else "matches needs a regular expression as text"
 
 
+def _check_part(matcher: Mapping[str, Any]) -> str | None:
+    return "an empty text is in every text; write the text to look for" if matcher["contains"] == "" else None
+
+
 def _check_near(matcher: Mapping[str, Any]) -> str | None:
     if "tolerance" not in matcher:
         return "near needs a tolerance; write {near: 3, tolerance: 0.1}, or only the number if it must be equal"
@@ -249,7 +253,7 @@ _MATCHERS = {
     one.keys: one
     for one in (
         _Matcher(frozenset({"any"}), lambda _, __: True, _needs_true("any")),
-        _Matcher(frozenset({"contains"}), _contains, lambda _: None, holds_values=True),
+        _Matcher(frozenset({"contains"}), _contains, _check_part, holds_values=True),
         _Matcher(
             frozenset({"matches"}),
             lambda expected, actual: isinstance(actual, str) and has_pattern(expected["matches"], actual),

@@ -5,6 +5,7 @@ A schema is complete in itself: references to other documents are errors, and no
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from evalspec.base.patterns import CannotCheck, has_pattern
@@ -12,6 +13,8 @@ from evalspec.base.text import one_line
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST = 200
+_CLOSE = 0.86
+"""How near a key is to a keyword at least that is misspelled."""
 
 Place = tuple[str | int, ...]
 
@@ -183,6 +186,8 @@ def _find_bad_references(schema: Mapping[str, Any]) -> Iterator[Found]:
         if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
             yield _locate(schema, part, "$schema"), f"only draft 2020-12 is supported; write {_DIALECT}, or remove it"
             continue
+        for key, meant in _list_misspelled(part):
+            yield _locate(schema, part, key), f"'{_shorten(key)}' is no keyword and checks nothing; write {meant}"
         waiting += [
             (inner, resolver.in_subresource(DRAFT202012.create_resource(inner)))
             for inner in DRAFT202012.subresources_of(part)
@@ -201,6 +206,17 @@ def _find_bad_references(schema: Mapping[str, Any]) -> Iterator[Found]:
                 yield _locate(schema, part, key), f"{_shorten(repr(part[key]))} is not a schema; refer to one"
             else:
                 waiting.append((found.contents, found.resolver))
+
+
+def _list_misspelled(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each key that looks like a keyword, and that keyword. Other keys are annotations."""
+    from jsonschema import Draft202012Validator
+
+    folded = {word.casefold(): word for word in Draft202012Validator.VALIDATORS}
+    for key in part.keys() - Draft202012Validator.VALIDATORS.keys():
+        for close in get_close_matches(key.casefold(), folded, 1, _CLOSE):
+            if not key.startswith("x-"):
+                yield key, folded[close]
 
 
 def _locate(value: Any, part: Mapping[str, Any], key: str) -> Place:

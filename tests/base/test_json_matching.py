@@ -72,6 +72,8 @@ def test_each_difference_has_its_place():
         ({"near": "3", "tolerance": 1}, "near and tolerance need numbers"),
         ({"near": 3, "tolerance": -1}, "near and tolerance need numbers"),
         ({"matches": "("}, "is no regular expression"),
+        ({"matches": ""}, "an empty pattern is in every text"),
+        ({"contains": ""}, "an empty text is in every text"),
         ({"matches": 3}, "matches needs a regular expression"),
         ({"unordered": {"includes": []}}, "unordered needs a list"),
         ({"includes": {"a": {"absent": "yes"}}}, "absent has only the value true"),
