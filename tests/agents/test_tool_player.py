@@ -167,6 +167,20 @@ def test_a_retry_repeats_the_request_to_the_model_and_no_call_of_a_tool(model, a
     assert acts.read_text() == "x" and failed.body == repeated.body != first.body
 
 
+def test_a_tool_that_changes_its_arguments_changes_no_record(model, agent):
+    (model.folder / "desk.py").write_text("def add(a, b):\n    a.append(b)\n    return len(a)\n")
+    line = {
+        "id": "s",
+        "input": "Add",
+        "expected": "2",
+        "expected_tools": [{"name": "add", "arguments": {"a": [1, 2], "b": 2}}],
+    }
+    (model.folder / "q.jsonl").write_text(json.dumps(line) + "\n")
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": [1], "b": 2}')]}, {"content": "2"}]
+    assert scores(model)["tool_calls_exact"] == 0
+    assert agent.requests[1].body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"a": [1], "b": 2}'
+
+
 def test_a_sample_whose_request_fails_again_and_again_has_no_reply(model, agent):
     agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}]
     agent.script = ["ok", *[throttled(0)] * 9]

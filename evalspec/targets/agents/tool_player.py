@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ class ToolPlayer:
         if tool.name not in self._code:
             return None if tool.result is UNSET else tool.result
         code = self._code[tool.name]
-        return code.as_json(await code.call(partial(await code.load_aside(), **arguments)), code.target)
+        return code.as_json(await code.call(partial(await code.load_aside(), **deepcopy(arguments))), code.target)
 
 
 def render_result(call: ToolCall) -> str:
