@@ -18,7 +18,6 @@ exactly its keys:
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from fractions import Fraction
 from typing import Any
 
@@ -26,13 +25,12 @@ from msgspec import UNSET, Struct
 
 from evalspec.base.json_text import compute_digest
 from evalspec.base.patterns import explain_bad_pattern, has_pattern
+from evalspec.base.registry import SURELY_MEANT, find_close
 
 Path = tuple[str | int, ...]
 
 _PATTERNS = ("match", "regex", "regexp", "pattern")
 """What other tools call `matches`."""
-_CLOSE = 0.86
-"""How near a key is to a matcher's at least: `include` and `contain` are, `year` and `option` are not."""
 
 
 class JsonDifference(Struct, frozen=True):
@@ -128,9 +126,9 @@ def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]
 
 def _find_meant(value: Mapping[str, Any]) -> str | None:
     """Return the matcher that an object seems to be, by its only key; None if it seems to be a value."""
-    words = {word: word for matcher in _MATCHERS for word in matcher} | dict.fromkeys(_PATTERNS, "matches")
-    close = get_close_matches(next(iter(value)).casefold(), words, 1, _CLOSE) if len(value) == 1 else ()
-    return words[close[0]] if close else None
+    words = {*_PATTERNS, *(word for matcher in _MATCHERS for word in matcher)}
+    close = find_close(next(iter(value)), words, SURELY_MEANT) if len(value) == 1 else None
+    return "matches" if close in _PATTERNS else close
 
 
 def find_matcher(expected: Any) -> str | None:

@@ -5,16 +5,14 @@ A schema is complete in itself: references to other documents are errors, and no
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 from evalspec.base.patterns import CannotCheck, has_pattern
+from evalspec.base.registry import SURELY_MEANT, find_close
 from evalspec.base.text import one_line
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _LONGEST = 200
-_CLOSE = 0.86
-"""How near a key is to a keyword at least that is misspelled."""
 
 Place = tuple[str | int, ...]
 
@@ -212,11 +210,11 @@ def _list_misspelled(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each key that looks like a keyword, and that keyword. Other keys are annotations."""
     from jsonschema import Draft202012Validator
 
-    folded = {word.casefold(): word for word in Draft202012Validator.VALIDATORS}
-    for key in part.keys() - Draft202012Validator.VALIDATORS.keys():
-        for close in get_close_matches(key.casefold(), folded, 1, _CLOSE):
-            if not key.startswith("x-"):
-                yield key, folded[close]
+    words = Draft202012Validator.VALIDATORS
+    for key in part.keys() - words.keys():
+        meant = find_close(str(key), words, SURELY_MEANT)
+        if meant is not None and not str(key).startswith("x-"):
+            yield str(key), meant
 
 
 def _locate(value: Any, part: Mapping[str, Any], key: str) -> Place:

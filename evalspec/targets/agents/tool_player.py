@@ -75,10 +75,7 @@ class ToolLoop:
     """Asks a model, and answers its calls, until it makes none. `add_results`: adds a reply and its answered calls."""
 
     def __init__(
-        self,
-        request: Any,
-        player: ToolPlayer,
-        add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any],
+        self, request: Any, player: ToolPlayer, add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any]
     ) -> None:
         self._request, self._player, self._add_results = request, player, add_results
         self._replies: list[AgentReply] = []

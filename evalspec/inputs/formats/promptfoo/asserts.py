@@ -41,27 +41,6 @@ _METRICS = {
 
 _ALTERNATIVES = ("contains-any", "icontains-any")
 _IN_CELL = re.compile(r"\s*([a-z][a-z-]*)(?:\(([\d.]*)[^)]*\))?\s*(?::\s*(.*))?", re.DOTALL)
-_OF_CELLS = frozenset((*_ANSWERS, *_METRICS)) | {
-    "contains-all",
-    "icontains-all",
-    "contains-json",
-    "is-json",
-    "latency",
-    "javascript",
-    "python",
-    "fn",
-    "eval",
-    "grade",
-    "llm-rubric",
-    "cost",
-    "regex",
-    "starts-with",
-    "g-eval",
-    "model-graded-closedqa",
-    "webhook",
-    "perplexity",
-    "moderation",
-}
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _TEMPLATE = ("{{", "{%", "{#", "file://")
 
@@ -199,9 +178,10 @@ def _find_text(fields: Mapping[str, Any], variables: Mapping[str, Any]) -> str |
     return (fill_in(value, variables) or None) if is_text else None
 
 
-def _to_contains(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+def _to_text(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
     text = _find_text(fields, variables)
-    return None if text is None else {"name": "contains", "value": text} | _find_case(kind)
+    name = "starts_with" if kind == "starts-with" else "contains"
+    return None if text is None else {"name": name, "value": text} | _find_case(kind)
 
 
 def _to_contains_several(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -224,11 +204,6 @@ def _split_text(text: str) -> list[str]:
     """Return the parts between commas, which quotes may protect."""
     (parts,) = csv.reader([text.replace("\n", " ")], skipinitialspace=True)
     return [part.strip() for part in parts if part.strip()]
-
-
-def _to_starts_with(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    text = _find_text(fields, variables)
-    return None if text is None else {"name": "starts_with", "value": text}
 
 
 def _to_matches(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -333,9 +308,8 @@ _OF_TOOLS = ("expected_tools", "forbidden_tools")
 """Fields of a sample that its checks of tools read."""
 _GLOB = re.compile(r"[*?]")
 _CHECKS: Mapping[str, _Convert] = {
-    **dict.fromkeys(("contains", "icontains"), _to_contains),
+    **dict.fromkeys(("contains", "icontains", "starts-with"), _to_text),
     **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _to_contains_several),
-    "starts-with": _to_starts_with,
     "regex": _to_matches,
     "equals": _to_equals,
     **dict.fromkeys(("is-json", "contains-json"), _to_json),
@@ -344,6 +318,11 @@ _CHECKS: Mapping[str, _Convert] = {
     "not-trajectory:tool-used": _to_tools_unused,
     "trajectory:tool-args-match": _to_called_with,
 }
+
+_JUDGED = ("grade", "llm-rubric", "g-eval", "model-graded-closedqa", "perplexity", "moderation")
+_OWN = ("javascript", "python", "fn", "eval", "webhook")
+_OF_CELLS = frozenset((*_ANSWERS, *_METRICS, *_CHECKS, *_JUDGED, *_OWN))
+"""The asserts that a cell may spell."""
 
 
 def fill_in(value: Any, variables: Mapping[str, Any]) -> str | None:
