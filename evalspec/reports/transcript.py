@@ -15,8 +15,9 @@ from evalspec.base.json_matching import JsonDifference, list_differences
 from evalspec.base.json_path import render_location
 from evalspec.base.patterns import PatternTooSlow
 from evalspec.model import AgentReply, AgentTurn, Exchange, ExpectedCall, Sample, Score, ToolCall
-from evalspec.model.exchanges import ModelCall, Usage
+from evalspec.model.exchanges import ModelCall
 from evalspec.model.tool_calls import render_arguments
+from evalspec.model.usage import Usage
 from evalspec.reports.rows import AttemptRow, render_data, to_json
 from evalspec.reports.view.failures import explain_score
 from evalspec.reports.view.parts import Tone

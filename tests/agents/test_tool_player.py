@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from evalspec.base.errors import ServiceError
+from evalspec.targets.tracing import OpenRequest
 from servers.faulty_agent import status, throttled
 
 TOOLS = {
@@ -241,3 +243,14 @@ def test_what_a_model_says_beside_its_last_calls_is_no_answer(model, agent):
     agent.says = [{"content": "It may be clear.", "tool_calls": [call("weather", '{"city": "Paris"}')]}] * 30
     found = scores(model)
     assert (found["steps"], found["string_match"]) == (25, None)
+
+
+def test_the_trace_of_a_retry_keeps_the_requests_that_were_answered():
+    request = OpenRequest(None)
+    with pytest.raises(ServiceError), request.trying():
+        answered = request.name_parent()
+        request.name_parent()
+        raise ServiceError("429 in the middle of the calls")
+    with request.trying():
+        last = request.name_parent()
+    assert request.close().answered == (answered, last)

@@ -11,7 +11,8 @@ from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
 from evalspec.inputs.user_code.calls import describe_exception, read_passage
 from evalspec.model import AgentReply
 from evalspec.model.base import built
-from evalspec.model.exchanges import ModelCall, add_up
+from evalspec.model.exchanges import ModelCall
+from evalspec.model.usage import add_up
 from evalspec.targets.agents.mapping import as_finish_reason
 from evalspec.targets.agents.replay import read_reply
 from evalspec.targets.http.completions import read_content, report_usage
