@@ -13,7 +13,7 @@ EvalspecError
 """
 
 from collections.abc import Callable, Iterable
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated, TypeVar
 
 from msgspec import Meta, Struct
@@ -107,14 +107,25 @@ Kind = TypeVar("Kind", bound="ServiceError")
 _REFUSALS = (413, 425, 429)
 
 
+class FailureCause(StrEnum):
+    """What made an attempt fail: the agent's reply, the world that it acts on, the simulated user, or the budget."""
+
+    REPLY = "reply"
+    ENVIRONMENT = "environment"
+    USER = "user"
+    STOPPED = "stopped"
+
+
 class ServiceError(EvalspecError):
     """One request to a service (agent, retriever, judge, embeddings) gave no usable reply.
 
     `retryable`: another attempt may succeed. `retry_after`: seconds to wait, as requested by the service. `throttled`:
     the service is overloaded (429, 503, 529). `unreachable`: no connection could be made. `fatal`: every further
     request would fail for the same reason. `status`, `reply`: HTTP status and the beginning of the body, if there was
-    a reply with an error status; the body may quote secrets.
+    a reply with an error status; the body may quote secrets. `cause`: what failed an attempt that ends so.
     """
+
+    cause = FailureCause.REPLY
 
     def __init__(
         self,
@@ -136,13 +147,11 @@ class ServiceError(EvalspecError):
         self.fatal = fatal
         self.status = status
         self.reply = reply
-        self.acted = False
-        """Whether code of the user may have acted before the request failed."""
 
     @property
     def is_refusal(self) -> bool:
         """Whether the service certainly did not act on the request: it was not reached, or it refused it for load."""
-        return not self.acted and (self.unreachable or self.status in _REFUSALS)
+        return self.unreachable or self.status in _REFUSALS
 
     def named(self, kind: type[Kind], name: str) -> Kind:
         """Return a copy of this error of another kind, with a name before its message: `search: …`."""
@@ -154,9 +163,13 @@ class ServiceError(EvalspecError):
 class EnvironmentFailed(ServiceError):
     """The world that an agent acts on could not be reset or read, so the attempt says nothing about the agent."""
 
+    cause = FailureCause.ENVIRONMENT
+
 
 class UserFailed(ServiceError):
     """The simulated user said nothing usable, so the attempt says nothing about the agent."""
+
+    cause = FailureCause.USER
 
 
 class UserSaidSecret(UserFailed):

@@ -12,6 +12,7 @@ exactly its keys:
 | `{unordered: [a, b]}` | a list with the same items in any order |
 | `{includes: {a: 1}}` | an object with at least these members |
 | `{absent: true}` | no value: the object has no such member |
+| `{optional: 3}` | this value, or none |
 | `{exactly: …}` | the value itself, though it looks like a matcher |
 """
 
@@ -24,8 +25,12 @@ from msgspec import UNSET, Struct
 
 from evalspec.base.json_text import compute_digest
 from evalspec.base.patterns import explain_bad_pattern, has_pattern
+from evalspec.base.registry import SURELY_MEANT, find_close
 
 Path = tuple[str | int, ...]
+
+_PATTERNS = ("match", "regex", "regexp", "pattern")
+"""What other tools call `matches`."""
 
 
 class JsonDifference(Struct, frozen=True):
@@ -96,7 +101,10 @@ def list_differences(expected: Any, actual: Any, path: Path = ()) -> Iterator[Js
 
 
 def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the place and the problem of each invalid matcher in an expected value, with a fix."""
+    """Yield the place and the problem of each invalid matcher in an expected value, with a fix.
+
+    An object whose only key looks like a matcher's is one. At the root, and in `includes`, its keys are names instead.
+    """
     found = _find_matcher(value)
     if found is not None:
         message = found.check(value)
@@ -106,11 +114,21 @@ def list_bad_matchers(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]
             key = next(iter(found.keys))
             yield from list_bad_matchers(value[key], (*path, key))
     elif isinstance(value, dict):
+        if path and path[-1] != "includes" and (meant := _find_meant(value)):
+            message = f'"{next(iter(value))}" is no matcher'
+            yield path, f'{message}; write "{meant}", or {{"exactly": …}} around a value that has this key'
         for key, item in value.items():
             yield from list_bad_matchers(item, (*path, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from list_bad_matchers(item, (*path, index))
+
+
+def _find_meant(value: Mapping[str, Any]) -> str | None:
+    """Return the matcher that an object seems to be, by its only key; None if it seems to be a value."""
+    words = {*_PATTERNS, *(word for matcher in _MATCHERS for word in matcher)}
+    close = find_close(next(iter(value)), words, SURELY_MEANT) if len(value) == 1 else None
+    return "matches" if close in _PATTERNS else close
 
 
 def find_matcher(expected: Any) -> str | None:
@@ -167,7 +185,7 @@ class _Matcher(Struct, frozen=True):
 
     def accepts(self, expected: Mapping[str, Any], actual: Any) -> bool:
         """Return whether a value, or UNSET for none, is the expected one."""
-        return actual is UNSET if self.fits_absent else actual is not UNSET and self.fits(expected, actual)
+        return self.fits_absent if actual is UNSET else self.fits(expected, actual)
 
 
 def _find_matcher(value: Any) -> _Matcher | None:
@@ -218,6 +236,10 @@ def _check_pattern(matcher: Mapping[str, Any]) -> str | None:
     return explain_bad_pattern(pattern) if isinstance(pattern, str) else "matches needs a regular expression as text"
 
 
+def _check_part(matcher: Mapping[str, Any]) -> str | None:
+    return "an empty text is in every text; write the text to look for" if matcher["contains"] == "" else None
+
+
 def _check_near(matcher: Mapping[str, Any]) -> str | None:
     if "tolerance" not in matcher:
         return "near needs a tolerance; write {near: 3, tolerance: 0.1}, or only the number if it must be equal"
@@ -229,7 +251,7 @@ _MATCHERS = {
     one.keys: one
     for one in (
         _Matcher(frozenset({"any"}), lambda _, __: True, _needs_true("any")),
-        _Matcher(frozenset({"contains"}), _contains, lambda _: None, holds_values=True),
+        _Matcher(frozenset({"contains"}), _contains, _check_part, holds_values=True),
         _Matcher(
             frozenset({"matches"}),
             lambda expected, actual: isinstance(actual, str) and has_pattern(expected["matches"], actual),
@@ -241,7 +263,14 @@ _MATCHERS = {
         _Matcher(
             frozenset({"includes"}), lambda _, __: False, _needs("includes", dict, "an object"), holds_values=True
         ),
-        _Matcher(frozenset({"absent"}), lambda _, __: True, _needs_true("absent"), fits_absent=True),
+        _Matcher(frozenset({"absent"}), lambda _, __: False, _needs_true("absent"), fits_absent=True),
+        _Matcher(
+            frozenset({"optional"}),
+            lambda expected, actual: matches(expected["optional"], actual),
+            lambda _: None,
+            holds_values=True,
+            fits_absent=True,
+        ),
         _Matcher(frozenset({"exactly"}), lambda expected, actual: equal(expected["exactly"], actual), lambda _: None),
     )
 }

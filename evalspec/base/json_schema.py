@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from evalspec.base.patterns import CannotCheck, has_pattern
+from evalspec.base.registry import SURELY_MEANT, find_close
 from evalspec.base.text import one_line
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -183,6 +184,8 @@ def _find_bad_references(schema: Mapping[str, Any]) -> Iterator[Found]:
         if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
             yield _locate(schema, part, "$schema"), f"only draft 2020-12 is supported; write {_DIALECT}, or remove it"
             continue
+        for key, meant in _list_misspelled(part):
+            yield _locate(schema, part, key), f"'{_shorten(key)}' is no keyword and checks nothing; write {meant}"
         waiting += [
             (inner, resolver.in_subresource(DRAFT202012.create_resource(inner)))
             for inner in DRAFT202012.subresources_of(part)
@@ -201,6 +204,17 @@ def _find_bad_references(schema: Mapping[str, Any]) -> Iterator[Found]:
                 yield _locate(schema, part, key), f"{_shorten(repr(part[key]))} is not a schema; refer to one"
             else:
                 waiting.append((found.contents, found.resolver))
+
+
+def _list_misspelled(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each key that looks like a keyword, and that keyword. Other keys are annotations."""
+    from jsonschema import Draft202012Validator
+
+    words = Draft202012Validator.VALIDATORS
+    for key in part.keys() - words.keys():
+        meant = find_close(str(key), words, SURELY_MEANT)
+        if meant is not None and not str(key).startswith("x-"):
+            yield str(key), meant
 
 
 def _locate(value: Any, part: Mapping[str, Any], key: str) -> Place:

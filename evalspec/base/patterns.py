@@ -26,6 +26,8 @@ def explain_bad_pattern(pattern: str) -> str | None:
     """Return why a text is no pattern, or None."""
     import regex
 
+    if not pattern:
+        return "an empty pattern is in every text; write the pattern to look for"
     try:
         _compile(pattern)
     except (regex.error, RecursionError) as error:

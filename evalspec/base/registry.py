@@ -19,13 +19,23 @@ _MOST = 60
 """Names that a fix lists. A gold set has thousands of triples."""
 
 
+SURELY_MEANT = 0.86
+"""How close a word is to the one that it misspells, where it may also be right: `include`, but not `option`."""
+
+
+def find_close(name: str, known: Iterable[str], closeness: float = 0.6) -> str | None:
+    """Return the known name that is closest to an unknown one, whatever its case; None if none is close."""
+    by_folded = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=closeness)
+    return by_folded[close[0]] if close else None
+
+
 def near_miss(name: str, known: Iterable[str]) -> str:
     """Return a fix for an unknown name: the closest known name, or the known names if none is close."""
     names = sorted(known)
-    by_folded = {candidate.casefold(): candidate for candidate in names}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean '{by_folded[close[0]]}'?"
+    close = find_close(name, names)
+    if close is not None:
+        return f"did you mean '{close}'?"
     more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
     return f"known: {', '.join(names[:_MOST])}{more}"
 

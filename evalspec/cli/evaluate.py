@@ -144,7 +144,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @option("--resume", is_flag=False, flag_value=LATEST_NAME, metavar="[RUN]",
         help="Resume a run (default: the latest) with the options it was started with.")  # fmt: skip
 @option("--retry-errors", is_flag=True, help="Retry failures in the latest run, or in that of --resume.")
-@option("--allow-actions", is_flag=True, help="Ask an agent whose tools destroy, although no environment is declared.")
+@option("--allow-actions", is_flag=True, help="Ask an agent whose tools destroy, although no environment can be reset.")
 @option("--traces", is_flag=True, help="Receive the agent's OpenTelemetry spans, as `spec.api.traces` does.")
 @option("--no-content", is_flag=True, help="Store scores only: no questions, answers, reasons or errors.")
 @retriever_options

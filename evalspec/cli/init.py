@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
@@ -27,7 +27,7 @@ from evalspec.inputs.datasets.load import discard, load_dataset
 from evalspec.inputs.datasets.record_names import NAME_COLUMNS, NAME_INPUT
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.user_code.modules import check_module
-from evalspec.model import Sample
+from evalspec.model import Sample, Turn
 
 _SHORT_WORDS = 5
 """Right answers of at most so many words, as the median, are looked for in the replies."""
@@ -64,11 +64,21 @@ _REPLIED = FirstMetric(
     "no question may fail",
     "not every sample has a right answer",
 )
-
-
 _CHECKED = FirstMetric(
     "checks_all", "0.8", "all checks of the sample are right", "share of the samples", "each sample has checks"
 )
+_CALLED = FirstMetric(
+    "tool_calls_exact",
+    "0.8",
+    "the agent made the expected calls and no others; tool_calls_any_order allows others",
+    "share of the samples",
+    "each sample has expected_tools",
+)
+_OF_EXPECTATIONS: Mapping[FirstMetric, Callable[[Sample | Turn], bool]] = {
+    _CHECKED: lambda side: bool(side.checks),
+    _CALLED: lambda side: side.expected_tools is not None,
+}
+"""Metrics for what a sample expects of more than the answer, and whether it or one of its turns does."""
 
 
 class StartingData(Struct, frozen=True):
@@ -79,7 +89,7 @@ class StartingData(Struct, frozen=True):
     format: str
     samples: int
     answered: int
-    metric: FirstMetric
+    metrics: Sequence[FirstMetric]
     warnings: tuple[Problem, ...]
 
     @property
@@ -88,10 +98,12 @@ class StartingData(Struct, frozen=True):
         return self.path.name.partition(".")[0] or "data"
 
     def describe(self) -> str:
-        """Return what the file has, and why it gets its metric."""
+        """Return what the file has, and why it gets its metrics."""
         found = f"{counted(self.samples, 'sample')}, {self.answered:,} with a right answer"
-        said = f"{self.path}: {found} (format {self.format}); {self.metric.why}, so the metric is {self.metric.name}"
-        if self.answered in (0, self.samples) or self.metric is _CHECKED:
+        which = "the" if len(self.metrics) == 1 else "one"
+        reasons = [f"{metric.why}, so {which} metric is {metric.name}" for metric in self.metrics]
+        said = f"{self.path}: {found} (format {self.format}); {'; '.join(reasons)}"
+        if self.answered in (0, self.samples) or _REPLIED not in self.metrics:
             return said
         return f"{said}, which does not look at the answers. to gate on them, move the other samples to another file"
 
@@ -104,26 +116,27 @@ def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
     """
     lengths: Counter[int] = Counter()
     columns: Counter[str] = Counter()
-    checked: Counter[bool] = Counter()
+    expected: Counter[FirstMetric] = Counter()
 
     def watch(samples: Iterable[Sample], form: DatasetFormat) -> Iterator[Sample]:
         for sample in samples:
             columns.update(_list_texts(sample) if form.takes_fields else ())
-            checked[bool(sample.checks)] += 1
-            lengths[min((len(text.split()) for text in sample.references), default=0)] += 1
+            sides: tuple[Sample | Turn, ...] = (sample, *sample.turns)
+            expected.update(metric for metric, has in _OF_EXPECTATIONS.items() if any(map(has, sides)))
+            lengths[min((len(text.split()) for side in sides for text in side.references), default=0)] += 1
             yield sample
 
     data = load_dataset(Source(path, str(path), fields=fields), None, discard, watch)
     if data.problems:
         raise InvalidInput(map(_fix_by_options, data.problems))
     total = lengths.total()
-    if lengths[0] == total and not checked[True] and columns and "expected" not in fields:
+    if lengths[0] == total and not expected and columns and "expected" not in fields:
         named = ", ".join(inert(name) for name, _ in columns.most_common(_COLUMNS_SHOWN))
         fix = f"add --field expected=COLUMN ({named}), or remove these columns if there are no right answers"
         raise InvalidInput(Problem("no right answers found", fix, str(path)))
-    without_answers = _REPLIED if checked[False] else _CHECKED
-    metric = without_answers if lengths[0] else _IN_REPLY if median(lengths.elements()) <= _SHORT_WORDS else _OVERLAP
-    return StartingData(path, fields, data.format, total, total - lengths[0], metric, data.warnings)
+    of_answers = [] if lengths[0] else [_IN_REPLY if median(lengths.elements()) <= _SHORT_WORDS else _OVERLAP]
+    metrics = [*of_answers, *(metric for metric, count in expected.items() if count == total)] or [_REPLIED]
+    return StartingData(path, fields, data.format, total, total - lengths[0], metrics, data.warnings)
 
 
 def _list_texts(sample: Sample) -> Iterator[str]:
@@ -223,13 +236,14 @@ def _list_values(
 ) -> Iterator[tuple[str, str]]:
     """Yield the placeholders of the templates with their values."""
     if data is not None:
-        metric = data.metric
         fields = f"fields: {json.dumps(dict(data.fields), ensure_ascii=False)}\n" if data.fields else ""
         yield "        fields: FIELDS-OF-DATA\n", f"        {fields}" if fields else ""
         yield "NAME-OF-DATA", json.dumps(data.name, ensure_ascii=False)
         yield "PATH-OF-DATA", json.dumps(f"$file:{_relate(data.path, directory)}", ensure_ascii=False)
-        yield "METRIC-OF-DATA", f"{metric.name} # {metric.meaning}"
-        yield "LIMIT-OF-DATA", f"{metric.name}: {metric.limit} # {metric.limit_meaning}"
+        listed = [f"- {metric.name} # {metric.meaning}\n" for metric in data.metrics]
+        limits = [f"{metric.name}: {metric.limit} # {metric.limit_meaning}\n" for metric in data.metrics]
+        yield "- METRIC-OF-DATA\n", "          ".join(listed)
+        yield "LIMIT-OF-DATA\n", "      ".join(limits)
     yield "URL-GIVEN-TO-INIT", json.dumps(url)
     yield "PYTHON-GIVEN-TO-INIT", json.dumps(agent)
 

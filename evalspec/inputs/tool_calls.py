@@ -207,11 +207,16 @@ def _read_outcome(item: Mapping[str, Any]) -> tuple[Any | UnsetType, str | None]
 
 
 def _cut(value: Any) -> tuple[Any, bool]:
-    """Return a JSON value, or its text if it is nested too deeply, or its beginning; and whether it is such a text."""
+    """Return a copy of a value as JSON has it, which code may still change, and whether it is only its text.
+
+    A value that is too long or nested too deeply is its text, the former cut.
+    """
     text = _render(value)
     if len(text) > MOST_CHARACTERS:
         return text[:MOST_CHARACTERS] + _CUT, True
-    return (text, True) if is_too_deep(value) else (value, False)
+    if is_too_deep(value):
+        return text, True
+    return value if isinstance(value, str) else json.loads(text, parse_constant=str), False
 
 
 def _render(value: Any) -> str:

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, UnsetType, to_builtins
 from msgspec.structs import replace
 
+from evalspec.base.errors import FailureCause
 from evalspec.base.foreign_text import normalize
 from evalspec.model.base import Number, Record
 from evalspec.model.samples import Sample
@@ -105,12 +105,20 @@ class TracedRequest(Record, frozen=True, omit_defaults=True):
     answered: tuple[str, ...] = ()
 
 
+class ModelCall(Record, frozen=True, omit_defaults=True):
+    """One call of a model for a reply. None: that is not seen."""
+
+    latency_ms: Number | None = None
+    usage: Usage | None = None
+
+
 class AgentReply(Record, frozen=True, omit_defaults=True):
     """A reply of the agent. None: the reply lacks the field. An empty tuple: the reply has the field, and it is empty.
 
     `latency_ms`: from sending the request to the last byte of the reply, without time in evalspec's queue.
     `tool_calls`: empty if the agent is known to have made none. `finish_reason`: why the answer ended, as the agent
-    reports it. `steps`: how often a model was called; None if that is not seen. `turns`: of a conversation; the other
+    reports it. `steps`: how often a model was called; None if that is not seen. `model_calls`: each of
+    them, as far as they are seen one by one. `turns`: of a conversation; the other
     fields are about the whole. `world`: what the agent did to it. `trace`: the time to the first token of a stream, or
     details of a retriever's query. `candidate_ids`: the documents before reranking, None without reranking. `deep_ids`:
     a longer ranking of a retriever, searched if a relevant document is missing. `unread_usage`: the keys of a usage
@@ -130,6 +138,7 @@ class AgentReply(Record, frozen=True, omit_defaults=True):
     trace: SearchTrace | None = None
     finish_reason: str | None = None
     steps: int | None = None
+    model_calls: tuple[ModelCall, ...] = ()
     turns: "tuple[AgentTurn, ...]" = ()
     world: World | None = None
     unread_usage: str | None = None
@@ -146,6 +155,7 @@ class AgentReply(Record, frozen=True, omit_defaults=True):
             trace=self.trace,
             finish_reason=known_finish_reason(self.finish_reason),
             steps=self.steps,
+            model_calls=self.model_calls,
             unread_usage=None if self.unread_usage is None else "its keys were not kept",
             ended=self.ended,
             traced=self.traced,
@@ -190,6 +200,7 @@ def join_replies(replies: Sequence[AgentReply]) -> AgentReply:
         usage=add_up([reply.usage for reply in replies]),
         latency_ms=_add_known([reply.latency_ms for reply in replies]),
         steps=_add_known([reply.steps for reply in replies]),
+        model_calls=tuple(call for reply in replies for call in reply.model_calls),
         unread_usage=next((reply.unread_usage for reply in replies if reply.unread_usage is not None), None),
     )
 
@@ -207,15 +218,6 @@ def is_cut_off(finish_reason: str) -> bool | None:
 def known_finish_reason(finish_reason: str | None) -> str | None:
     """Return a known finish reason, else None. An unknown one could be arbitrary text from the agent."""
     return None if finish_reason is None or is_cut_off(finish_reason) is None else finish_reason
-
-
-class FailureCause(StrEnum):
-    """What made an attempt fail: the agent's reply, the world that it acts on, the simulated user, or the budget."""
-
-    REPLY = "reply"
-    ENVIRONMENT = "environment"
-    USER = "user"
-    STOPPED = "stopped"
 
 
 class Exchange(Record, frozen=True):

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from evalspec.base.errors import FailureCause
 from evalspec.model.base import Record
 from evalspec.model.corrections import Controls, PeopleScores
-from evalspec.model.exchanges import AgentReply, Exchange, FailureCause, SearchTrace, add_trace
+from evalspec.model.exchanges import AgentReply, Exchange, SearchTrace, add_trace
 from evalspec.model.samples import Sample
 from evalspec.model.scores import Attempt, SampleStatus, Score
 from evalspec.model.spans import Span, SpanEvent, StepKind

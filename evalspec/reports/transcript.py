@@ -15,11 +15,13 @@ from evalspec.base.json_matching import JsonDifference, list_differences
 from evalspec.base.json_path import render_location
 from evalspec.base.patterns import PatternTooSlow
 from evalspec.model import AgentReply, AgentTurn, Exchange, ExpectedCall, Sample, Score, ToolCall
+from evalspec.model.exchanges import ModelCall
 from evalspec.model.tool_calls import render_arguments
+from evalspec.model.usage import Usage
 from evalspec.reports.rows import AttemptRow, render_data, to_json
 from evalspec.reports.view.failures import explain_score
 from evalspec.reports.view.parts import Tone
-from evalspec.verdict.wording import render_known
+from evalspec.verdict.wording import UNKNOWN, render_known, render_value
 
 Outcome = tuple[Tone, str, str]
 """Tone, mark and word of a call that was compared with an expected one."""
@@ -123,11 +125,23 @@ def list_asked(sample: Sample, *, has_turns: bool) -> list[tuple[str, str]]:
 def list_reply_facts(reply: AgentReply | None) -> Iterator[tuple[str, str]]:
     """Yield what a reply used: tokens, and calls of its model."""
     if reply is not None and reply.usage is not None:
-        yield "tokens", f"{reply.usage.input_tokens:,} in, {reply.usage.output_tokens:,} out"
+        yield "tokens", _render_tokens(reply.usage)
     if reply is not None and reply.unread_usage is not None:
         yield "tokens", f"unknown: the usage has no counts that evalspec can read; {reply.unread_usage}"
     if reply is not None and reply.steps is not None:
-        yield "calls of the model", f"{reply.steps:,}"
+        each = "; ".join(map(_render_model_call, reply.model_calls))
+        yield "calls of the model", f"{reply.steps:,}" + (f" ({each})" if each else "")
+
+
+def _render_tokens(usage: Usage) -> str:
+    return f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
+
+
+def _render_model_call(call: ModelCall) -> str:
+    """Return what is known of one call of the model: `120 ms, 81 in, 9 out`."""
+    known = [] if call.latency_ms is None else [render_value("latency", call.latency_ms)]
+    known += [] if call.usage is None else [_render_tokens(call.usage)]
+    return ", ".join(known) or UNKNOWN
 
 
 def _list_own_facts(reply: AgentReply) -> Iterator[tuple[str, str]]:

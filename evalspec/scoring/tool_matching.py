@@ -3,7 +3,9 @@
 Expected calls follow each other. Made calls of one step have no order among themselves, and steps follow each other.
 """
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,33 @@ class CallComparison:
         self.fits: NDArray[np.bool_] = full & comparable
         self.shares: NDArray[np.float64] = np.where(self.fits, 1.0, right / np.maximum(every, 1)) * comparable
 
+    @cached_property
+    def right(self) -> int:
+        """How many expected calls can each have a made call of their own."""
+        return sum(column >= 0 for column in pair_up(self.fits))
+
+    @cached_property
+    def pairs(self) -> list[CallPair]:
+        """The nearest made call of each expected one.
+
+        As many as possible are equal, then as many as possible have the same name, then the sum of the shares of right
+        arguments is largest. Among equal choices, places are near each other. Since calls of other names share nothing,
+        each name is a problem of its own, in which as many calls as possible are paired.
+        """
+        pairs = [CallPair(None, 0.0)] * len(self.expected)
+        for name in dict.fromkeys(call.name for call in self.expected):
+            rows = [place for place, call in enumerate(self.expected) if call.name == name]
+            columns = [place for place, call in enumerate(self.made) if call.name == name]
+            shares = self.shares[rows][:, columns]
+            for row, column in _assign(shares) if columns else ():
+                pairs[rows[row]] = CallPair(columns[column], float(shares[row, column]))
+        return pairs
+
+    def list_extra(self) -> list[int]:
+        """Return the places of made calls that are nobody's nearest."""
+        taken = {pair.made for pair in self.pairs}
+        return [place for place in range(len(self.made)) if place not in taken]
+
 
 def _count_arguments(
     expected: Sequence[ExpectedCall], made: Sequence[ToolCall]
@@ -101,9 +130,17 @@ def _number(value: Any, numbers: dict[str, int]) -> int:
     return numbers.setdefault("" if value is UNSET else compute_value_digest(value), len(numbers))
 
 
-def count_pairs(compared: CallComparison) -> int:
-    """Return how many expected calls can each have a made call of their own."""
-    return sum(column >= 0 for column in pair_up(compared.fits))
+_RECENT: deque[CallComparison] = deque(maxlen=8)
+"""The last comparisons, because several metrics read each of them."""
+
+
+def compare_calls(expected: Sequence[ExpectedCall], made: Sequence[ToolCall]) -> CallComparison:
+    """Return the comparison of two lists of calls, which is made once for all metrics."""
+    known = next((one for one in tuple(_RECENT) if one.expected is expected and one.made is made), None)
+    if known is None:
+        known = CallComparison(expected, made)
+        _RECENT.append(known)
+    return known
 
 
 def are_exact(compared: CallComparison) -> bool:
@@ -131,23 +168,6 @@ def _take_most(fits: "NDArray[numpy.bool_]") -> int:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if -1 not in pair_up(fits[:middle]) else (low, middle - 1)
     return low
-
-
-def pair_by_arguments(compared: CallComparison) -> list[CallPair]:
-    """Return the nearest made call of each expected one.
-
-    As many as possible are equal, then as many as possible have the same name, then the sum of the shares of right
-    arguments is largest. Among equal choices, places are near each other. Since calls of other names share nothing,
-    each name is a problem of its own, in which as many calls as possible are paired.
-    """
-    pairs = [CallPair(None, 0.0)] * len(compared.expected)
-    for name in dict.fromkeys(call.name for call in compared.expected):
-        rows = [place for place, call in enumerate(compared.expected) if call.name == name]
-        columns = [place for place, call in enumerate(compared.made) if call.name == name]
-        shares = compared.shares[rows][:, columns]
-        for row, column in _assign(shares) if columns else ():
-            pairs[rows[row]] = CallPair(columns[column], float(shares[row, column]))
-    return pairs
 
 
 def _assign(shares: "NDArray[numpy.float64]") -> Iterator[tuple[int, int]]:

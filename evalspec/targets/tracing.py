@@ -23,11 +23,13 @@ class OpenRequest:
 
     @contextmanager
     def trying(self) -> Iterator[None]:
-        """Make this the current request for one try. What earlier tries sent is answered no more."""
-        self._parents = []
+        """Make this the current request for one try. What failed is answered no more; calls before it were answered."""
         token = CURRENT.set(self)
         try:
             yield
+        except Exception:
+            del self._parents[-1:]
+            raise
         finally:
             CURRENT.reset(token)
 

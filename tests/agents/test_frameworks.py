@@ -71,20 +71,30 @@ def test_a_graph_shows_its_calls_results_and_steps_since_the_users_last_message(
     def call(name, number):
         return [{"name": name, "args": {"to": "Paris"}, "id": number}]
 
+    def used(tokens):
+        return {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+
     answered = {
         "messages": [
             messages.HumanMessage("Hi"),
-            messages.AIMessage("", tool_calls=call("old", "0")),
+            messages.AIMessage("", tool_calls=call("old", "0"), usage_metadata=used(9)),
             messages.ToolMessage("?", tool_call_id="0"),
             messages.HumanMessage("Book it."),
-            messages.AIMessage([{"type": "tool_use", "id": "1", "name": "find"}], tool_calls=call("find", "1")),
+            messages.AIMessage(
+                [{"type": "tool_use", "id": "1", "name": "find"}], tool_calls=call("find", "1"), usage_metadata=used(10)
+            ),
             messages.ToolMessage("AF12", tool_call_id="1"),
-            messages.AIMessage("", tool_calls=call("pay", "2")),
+            messages.AIMessage("", tool_calls=call("pay", "2"), usage_metadata=used(20)),
             messages.ToolMessage("no money", tool_call_id="2", status="error"),
-            messages.AIMessage("Not paid."),
+            messages.AIMessage("Not paid.", usage_metadata=used(30)),
         ]
     }
     reply = ask(lambda _: answered)
+    assert reply.usage == Usage(60, 3), "of all its steps, not of the last one"
+    assert [call.usage for call in reply.model_calls] == [Usage(10, 1), Usage(20, 1), Usage(30, 1)]
+    answered["messages"][4].usage_metadata = None
+    unknown = ask(lambda _: answered)
+    assert (unknown.usage, unknown.model_calls[1].usage) == (None, Usage(20, 1))
     assert (reply.response, reply.steps) == ("Not paid.", 3)
     assert reply.tool_calls == (
         ToolCall("find", {"to": "Paris"}, "1", result="AF12", step=0),

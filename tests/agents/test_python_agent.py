@@ -245,3 +245,21 @@ def test_an_import_leaves_the_finders_that_other_threads_iterate_over(tmp_path):
     seen = import_module(tmp_path, "finders_seen").seen
     assert (before, sys.meta_path) == (known, known)
     assert seen is not before
+
+
+def test_calls_are_kept_as_json_and_as_they_were_made(bot):
+    """An agent may go on using its own objects, and a date in an argument ended the whole run."""
+    code = (
+        "import datetime\nshared = {}\n"
+        "def answer(question):\n"
+        "    shared['question'] = question\n"
+        "    shared['on'] = datetime.date(2026, 1, len(question) % 9 + 1)\n"
+        "    return {'response': 'Paris', 'tool_calls': [{'name': 'find', 'arguments': shared}]}\n"
+    )
+    project = bot(code)
+    project.evaluation["datasets"][0]["metrics"] = ["string_match"]
+    assert measure(project, "-j", "1")["metrics"]["string_match"]["value"] == 1
+    lines = [project("show", f"s{n}", "--json").document["attempts"][0] for n in range(4)]
+    made = [line["tool_calls"][0]["arguments"] for line in lines]
+    assert [one["question"] for one in made] == [line["user_input"] for line in lines]
+    assert all(one["on"].startswith("datetime.date(") for one in made)

@@ -1,9 +1,12 @@
 """A bare model whose calls evalspec answers until it has a final answer."""
 
 import json
+import re
 
 import pytest
 
+from evalspec.base.errors import ServiceError
+from evalspec.targets.tracing import OpenRequest
 from servers.faulty_agent import status, throttled
 
 TOOLS = {
@@ -59,6 +62,16 @@ def test_calls_are_answered_until_the_model_has_an_answer(model, agent):
         ("tool", "3"),
     ]
     assert [one["tool_call_id"] for one in second["messages"][2:]] == ["c1", "c2"]
+
+
+def test_each_call_of_the_model_has_its_time_and_tokens(model, agent):
+    agent.says = [{"content": None, "tool_calls": [call("weather", '{"city": "Paris"}')]}, {"content": "clear"}]
+    scores(model)
+    shown = model("show", "s").out
+    assert re.search(r"calls of the model: 2 \([\d.]+ ms, 10 in, 2 out; [\d.]+ ms, 10 in, 2 out\)", shown), shown
+    line = model("show", "s", "--json").document["attempts"][0]
+    assert [one["usage"] for one in line["model_calls"]] == [{"inputTokens": 10, "outputTokens": 2}] * 2
+    assert sum(one["latencyMs"] for one in line["model_calls"]) == pytest.approx(line["latency_ms"])
 
 
 def test_errors_go_to_the_model(model, agent):
@@ -141,17 +154,42 @@ def test_every_wire_of_models_tells_the_results(model, agent, protocol):
     assert find(agent.requests[1].body) == result
 
 
-@pytest.mark.parametrize("failure", [throttled(0), status(503), "drop"], ids=["429", "503", "dropped"])
-def test_a_tool_that_may_have_acted_is_not_called_again_by_a_retry(model, agent, failure):
-    """The model would start over and book the same flight a second time."""
+@pytest.mark.parametrize("failure", [throttled(0.1), status(503), "drop"], ids=["429", "503", "dropped"])
+def test_a_retry_repeats_the_request_to_the_model_and_no_call_of_a_tool(model, agent, failure):
+    """A model that started over would book the same flight a second time."""
     acts = model.folder / "acts"
     code = f"with open({str(acts)!r}, 'a') as file:\n        file.write('x')"
     (model.folder / "desk.py").write_text(f"def add(a, b):\n    {code}\n    return a + b\n")
-    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}] * 3
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}, {"content": "3"}]
     agent.script = ["ok", failure]
+    model.evaluation["datasets"][0]["metrics"] = ["steps", "retry_rate"]
+    found = scores(model)
+    assert found == {"steps": 2, "retry_rate": 0.5}, found
+    first, failed, repeated = agent.requests
+    assert acts.read_text() == "x" and failed.body == repeated.body != first.body
+
+
+def test_a_tool_that_changes_its_arguments_changes_no_record(model, agent):
+    (model.folder / "desk.py").write_text("def add(a, b):\n    a.append(b)\n    return len(a)\n")
+    line = {
+        "id": "s",
+        "input": "Add",
+        "expected": "2",
+        "expected_tools": [{"name": "add", "arguments": {"a": [1, 2], "b": 2}}],
+    }
+    (model.folder / "q.jsonl").write_text(json.dumps(line) + "\n")
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": [1], "b": 2}')]}, {"content": "2"}]
+    assert scores(model)["tool_calls_exact"] == 0
+    assert agent.requests[1].body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"a": [1], "b": 2}'
+
+
+def test_a_sample_whose_request_fails_again_and_again_has_no_reply(model, agent):
+    agent.says = [{"content": None, "tool_calls": [call("add", '{"a": 1, "b": 2}')]}]
+    agent.script = ["ok", *[throttled(0)] * 9]
+    model.api["chatEndpoint"]["maxRetries"] = 1
     outcome = model.evaluate("--json")
-    assert outcome.code == 3
-    assert len(agent.requests) == 2 and acts.read_text() == "x"
+    assert outcome.code == 3 and "429" in outcome.document["datasets"][0]["samples"][0]["error"]
+    assert len(agent.requests) == 3
 
 
 @pytest.mark.parametrize(
@@ -167,6 +205,24 @@ def test_arguments_that_cannot_be_checked_fail_their_sample_alone(model, agent, 
     outcome = model.evaluate("--json")
     assert outcome.code == 3, outcome.err
     assert reason in outcome.document["datasets"][0]["samples"][0]["error"]
+
+
+def test_a_mapping_without_calls_does_not_say_that_none_was_made(model, agent):
+    """The model calls a tool beside its text, which a mapping of the text alone does not show."""
+    line = {"id": "s", "input": "Weather?", "expected": "", "forbidden_tools": ["weather"]}
+    (model.folder / "q.jsonl").write_text(json.dumps(line) + "\n")
+    model.evaluation["datasets"][0]["metrics"] = ["forbidden_tool_calls"]
+    said = {"content": "Sure.", "tool_calls": [call("weather", '{"city": "Paris"}')]}
+    endpoint = model.api["chatEndpoint"]
+    endpoint["response"] = {"answer": "$.choices[0].message.content"}
+    assert "'weather' has an answer, but no mapped reply shows calls" in model.evaluate().err
+    del model.evaluation["tools"]
+    endpoint["parameters"] = {"tools": [{"type": "function", "function": {"name": "weather"}}]}
+    for mapped, value in (({}, None), ({"toolCalls": "$.choices[0].message.tool_calls"}, 1)):
+        endpoint["response"] |= mapped
+        agent.says = [said]
+        outcome = model.evaluate("--json")
+        assert outcome.document["datasets"][0]["samples"][0]["scores"]["forbidden_tool_calls"]["value"] == value
 
 
 @pytest.mark.parametrize("change", ["tools.json", "desk.py"])
@@ -187,3 +243,14 @@ def test_what_a_model_says_beside_its_last_calls_is_no_answer(model, agent):
     agent.says = [{"content": "It may be clear.", "tool_calls": [call("weather", '{"city": "Paris"}')]}] * 30
     found = scores(model)
     assert (found["steps"], found["string_match"]) == (25, None)
+
+
+def test_the_trace_of_a_retry_keeps_the_requests_that_were_answered():
+    request = OpenRequest(None)
+    with pytest.raises(ServiceError), request.trying():
+        answered = request.name_parent()
+        request.name_parent()
+        raise ServiceError("429 in the middle of the calls")
+    with request.trying():
+        last = request.name_parent()
+    assert request.close().answered == (answered, last)

@@ -5,6 +5,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from evalspec.base import patterns
 from evalspec.base.json_matching import (
@@ -40,6 +41,8 @@ def test_only_the_same_json_value_is_equal():
         ({"includes": {"a": 1}}, [{"a": 1}, {"a": 1, "b": 2}], [{"a": 2}, {}, [], None]),
         ({"exactly": {"any": True}}, [{"any": True}], [{"any": 1}, None]),
         ({"a": {"absent": True}, "b": 1}, [{"b": 1}], [{"a": None, "b": 1}]),
+        ({"optional": {"near": 3, "tolerance": 1}}, [4, UNSET], [5, None]),
+        ({"a": {"optional": 1}, "b": 1}, [{"b": 1}, {"a": 1, "b": 1}], [{"a": 2, "b": 1}, {"a": None, "b": 1}]),
         ({"any": True, "city": "Paris"}, [{"any": True, "city": "Paris"}], [{"city": "Paris"}]),
     ],
 )
@@ -69,13 +72,32 @@ def test_each_difference_has_its_place():
         ({"near": "3", "tolerance": 1}, "near and tolerance need numbers"),
         ({"near": 3, "tolerance": -1}, "near and tolerance need numbers"),
         ({"matches": "("}, "is no regular expression"),
+        ({"matches": ""}, "an empty pattern is in every text"),
+        ({"contains": ""}, "an empty text is in every text"),
         ({"matches": 3}, "matches needs a regular expression"),
         ({"unordered": {"includes": []}}, "unordered needs a list"),
         ({"includes": {"a": {"absent": "yes"}}}, "absent has only the value true"),
+        ({"a": {"regex": "^AF"}}, '"regex" is no matcher; write "matches", or {"exactly": …}'),
+        ({"a": [{"contain": "AF"}]}, 'write "contains"'),
+        ({"includes": {"a": {"Match": "^AF"}}}, 'write "matches"'),
     ],
 )
 def test_a_bad_matcher_is_named(value, message):
     assert any(message in said for _, said in list_bad_matchers(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"pattern": "^AF"},
+        {"includes": {"pattern": "^AF"}},
+        {"a": {"exactly": {"regex": "^AF"}}},
+        *({"a": {key: 1}} for key in ("year", "content", "company", "options", "include_all")),
+        {"a": {"match": 1, "day": 2}},
+    ],
+)
+def test_names_are_no_matchers(value):
+    assert not list(list_bad_matchers(value))
 
 
 def test_a_slow_pattern_is_no_mismatch(monkeypatch):

@@ -86,6 +86,15 @@ def test_a_stateful_agent_gets_only_what_is_new(asked, agent):
     assert len({request.headers["x-thread"] for request in agent.requests}) == 3, "a new one for each attempt"
 
 
+def test_a_stateful_agent_needs_only_the_last_message_of_a_script(asked, agent):
+    asked.api["chatEndpoint"] |= {"sessionMode": "stateful", "request": {"q": "{{input}}"}}
+    agent.reply = lambda body: answer({"text": body["q"]})
+    assert asked.evaluate().code == 0
+    assert len({request.headers["x-thread-id"] for request in agent.requests}) == 1
+    write(asked, SCRIPT | {"input": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]})
+    assert "sends only the last message" in asked.evaluate().err, "the agent does not know what opened it"
+
+
 def test_a_mode_that_nobody_wrote_does_not_count(asked, agent):
     asked.api["chatEndpoint"] |= {"path": "/chat/{{session}}", "request": {"q": "{{input}}", "h": "{{history}}"}}
     agent.reply = lambda body: answer({"text": body["q"]})

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from cli.test_conversations import wait_until
 from servers.booking_desk import BookingDesk
@@ -163,6 +164,8 @@ def test_a_slow_world_has_time(acting, desk):
 def test_a_tool_that_destroys_needs_an_environment(acting, desk):
     acting.evaluation["tools"] = [{"name": "cancel", "annotations": {"destructiveHint": True}}]
     assert measure(acting)
+    del acting.evaluation["environment"]["reset"]
+    assert "the tool cancel can destroy, and the environment has no reset" in acting.evaluate().err
     del acting.evaluation["environment"]
     acting.evaluation["datasets"][0]["metrics"] = ["error_rate"]
     before = len(desk.events)
@@ -170,6 +173,23 @@ def test_a_tool_that_destroys_needs_an_environment(acting, desk):
     assert refused.code == 2 and "the tool cancel can destroy, and no environment is declared" in refused.err
     assert len(desk.events) == before
     assert acting.evaluate("--allow-actions").code == 0
+
+
+@pytest.mark.parametrize("declared", [None, [{"name": "cancel"}], [{"name": "other"}]])
+def test_a_hint_in_the_tools_of_agentspec_counts_too(acting, desk, declared):
+    del acting.evaluation["environment"]
+    acting.evaluation["datasets"][0]["metrics"] = ["error_rate"]
+    acting.evaluation |= {"tools": declared} if declared else {}
+    path = acting.write()
+    manifest = yaml.safe_load(path.read_text())
+    manifest["spec"]["tools"] = ["x", {"name": 7}, {"name": "cancel", "annotations": {"destructiveHint": True}}]
+    path.write_text(yaml.safe_dump(manifest))
+    refused = acting("evaluate", "agent.yaml")
+    assert refused.code == 2 and "the tool cancel can destroy, and no environment is declared" in refused.err
+    assert not desk.events
+    manifest["spec"]["tools"] = "$file:tools.yaml"
+    path.write_text(yaml.safe_dump(manifest))
+    assert acting("evaluate", "agent.yaml").code == 0
 
 
 def test_a_conversation_is_compared_with_the_world_after_its_last_turn(acting, desk):

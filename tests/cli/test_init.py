@@ -1,5 +1,6 @@
 """`evalspec init`: what it writes runs as it is, what is there is left alone."""
 
+import json
 import os
 import re
 import socket
@@ -147,6 +148,36 @@ def test_the_first_metric_fits_the_right_answers(shop, text, fields, metric):
     assert shop("init", "shop", "--agent", "bot:answer", "--data", "data.csv", *fields).code == 0
     assert f"      {metric} #" in Path("shop/agent.yaml").read_text()
     assert shop("evaluate", "shop/agent.yaml").code in (0, 1)
+
+
+CALLS = [{"name": "book", "arguments": {"seats": 2}}]
+CHECKS = [{"name": "contains", "value": "AF12"}]
+
+
+@pytest.mark.parametrize(
+    ("lines", "metrics"),
+    [
+        ([{"input": "q", "expected": "", "expected_tools": []}], ["tool_calls_exact"]),
+        (
+            [{"input": "q", "expected": "a", "expected_tools": CALLS, "checks": CHECKS}],
+            ["string_match", "checks_all", "tool_calls_exact"],
+        ),
+        (
+            [{"turns": [{"user": "q", "expected": "a"}, {"user": "r", "checks": CHECKS}]}],
+            ["string_match", "checks_all"],
+        ),
+        ([{"turns": [{"user": "q", "expected_tools": CALLS}]}], ["tool_calls_exact"]),
+        ([{"input": "q", "expected": "a", "checks": CHECKS}, {"input": "r", "expected": "b"}], ["string_match"]),
+        ([{"input": "q", "expected": "", "checks": CHECKS}, {"input": "r", "expected": "b"}], ["error_rate"]),
+    ],
+)
+def test_the_metrics_fit_what_every_sample_expects(shop, lines, metrics):
+    Path("data.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = shop("init", "shop", "--agent", "bot:answer", "--data", "data.jsonl").out
+    assert re.findall(r"metric is (\w+)", said) == metrics
+    evaluation = yaml.safe_load(Path("shop/agent.yaml").read_text())["spec"]["evaluation"]
+    assert evaluation["datasets"][0]["metrics"] == list(evaluation["thresholds"]) == metrics
+    assert shop("validate", "shop/agent.yaml").code == 0
 
 
 def test_a_gate_that_does_not_look_at_the_answers_is_announced(shop):

@@ -136,7 +136,9 @@ def test_more_attempts_than_the_run_has_are_refused_before_the_first_request(fla
         assert "pass^2 of string_match needs 2 attempts at each sample, and --repeat is 1" in outcome.err
         assert "--repeat 2" in outcome.err
     assert not agent.requests
-    assert flaky("plan", "agent.yaml", "--repeat", "2").code == 0
+    planned = flaky("plan", "agent.yaml", "--repeat", "2")
+    assert planned.code == 0
+    assert "pass^2 of string_match: no forecast of the change that a comparison detects" in planned.out
 
 
 def test_a_run_that_is_read_resumed_or_scored_again_says_the_same(flaky, agent):

@@ -7,7 +7,7 @@ import yaml
 
 from evalspec.inputs.datasets.base import Source
 from evalspec.inputs.datasets.load import load_dataset
-from evalspec.model import AgentReply, Check, Exchange, JudgePrice, Usage
+from evalspec.model import AgentReply, Check, Exchange, ExpectedCall, JudgePrice, ToolCall, Usage
 from evalspec.scoring.metrics.base import METRICS, BuildContext
 
 ANSWERS = [
@@ -33,9 +33,9 @@ def read(tmp_path: Path):
     return load
 
 
-def score(sample, answer):
+def score(sample, answer, calls=()):
     context = BuildContext(None, Path(), None, price=JudgePrice(1, 1))
-    reply = AgentReply(answer, latency_ms=1000.0, usage=Usage(400_000, 100_000))
+    reply = AgentReply(answer, latency_ms=1000.0, usage=Usage(400_000, 100_000), tool_calls=tuple(calls))
     return METRICS.find("checks").build(context)(Exchange(sample, reply))
 
 
@@ -72,6 +72,45 @@ def test_a_check_passes_what_promptfoo_passes(one, passing, read):
         assert values == [(place in passing) != inverse for place in range(len(ANSWERS))], kind
 
 
+MADE = [
+    [],
+    [ToolCall("find", {"q": "x", "page": 1})],
+    [ToolCall("find", {"q": "x"}), ToolCall("book", {"to": {"city": "Paris", "zip": 1}, "ids": [1, 2]})],
+    [ToolCall("book", {"to": {"city": "Rome"}, "ids": [1]})],
+]
+FIND = {"name": "find", "args": {"q": "x"}, "mode": "exact"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "passing", "inverse"),
+    [
+        ("tool-used", "find", [1, 2], [0, 3]),
+        ("tool-used", ["find", "book", "find"], [2], [0]),
+        ("tool-used", {"name": "book"}, [2, 3], [0, 1]),
+        ("tool-args-match", {"name": "book", "args": {"to": {"city": "Paris"}}}, [2], [0, 1, 3]),
+        ("tool-args-match", {"name": "book", "arguments": {"ids": [1]}}, [3], [0, 1, 2]),
+        ("tool-args-match", {"name": "book", "args": {}}, [2, 3], [0, 1]),
+        ("tool-args-match", FIND, [2], [0, 1, 3]),
+        ("tool-args-match", FIND | {"defaults": {"page": 1}}, [1, 2], [0, 3]),
+        ("tool-args-match", FIND | {"defaults": {"page": 2}}, [2], [0, 1, 3]),
+        ("tool-args-match", FIND | {"ignore": "page"}, [1, 2], [0, 3]),
+        ("tool-args-match", {"name": "find", "args": {"q": "x", "page": 7}, "ignore": ["page"]}, [1, 2], [0, 3]),
+    ],
+)
+def test_a_check_of_calls_passes_what_promptfoo_passes(kind, value, passing, inverse, read):
+    for name, right in ((f"trajectory:{kind}", passing), (f"not-trajectory:{kind}", inverse)):
+        (sample,) = read({"type": name, "value": value}).samples
+        assert [place for place, calls in enumerate(MADE) if score(sample, "ok", calls).value] == right, name
+
+
+def test_a_sample_says_once_which_tools_it_expects_and_which_it_forbids(read):
+    used = [{"type": "trajectory:tool-used", "value": name} for name in ("find", "book")]
+    data = read(*used, {"type": "not-trajectory:tool-used", "value": ["pay", "cancel"]})
+    (sample,) = data.samples
+    assert (sample.expected_tools, sample.forbidden_tools) == ((ExpectedCall("find"),), ("pay", "cancel"))
+    assert any("which are not checked: trajectory:tool-used (1)" in one.message for one in data.warnings)
+
+
 def test_weights_count_as_in_promptfoo_and_a_set_counts_as_one(read):
     parts = [{"type": "contains", "value": "lamp", "weight": 3}, {"type": "contains", "value": "x"}]
     (sample,) = read(
@@ -97,6 +136,16 @@ def test_weights_count_as_in_promptfoo_and_a_set_counts_as_one(read):
         ({"type": "is-json", "value": {"properties": {"a": {"format": "email"}}}}, "is-json (1)"),
         ({"type": "is-json", "value": {"$ref": "http://example.org/s.json"}}, "is-json (1)"),
         ({"type": "latency"}, "latency (1)"),
+        ({"type": "trajectory:tool-used", "value": "find*"}, "trajectory:tool-used (1)"),
+        ({"type": "trajectory:tool-used", "value": {"name": "find", "max": 1}}, "trajectory:tool-used (1)"),
+        ({"type": "trajectory:tool-used", "value": ["find", "{{ c | upper }}"]}, "trajectory:tool-used (1)"),
+        ({"type": "trajectory:tool-args-match", "value": {"name": "find"}}, "trajectory:tool-args-match (1)"),
+        ({"type": "trajectory:tool-args-match", "value": FIND | {"defaults": {"q": 1}}}, "tool-args-match (1)"),
+        ({"type": "trajectory:tool-args-match", "value": FIND | {"ignore": "*_id"}}, "tool-args-match (1)"),
+        ({"type": "trajectory:tool-args-match", "value": FIND | {"mode": "loose"}}, "tool-args-match (1)"),
+        ({"type": "trajectory:tool-args-match", "value": FIND | {"ignore": [7]}}, "tool-args-match (1)"),
+        ({"type": "trajectory:tool-args-match", "value": FIND | {"defaults": "page"}}, "tool-args-match (1)"),
+        ({"type": "trajectory:tool-sequence", "value": ["find"]}, "trajectory:tool-sequence (1)"),
         ({"type": "word-count", "value": 3}, "word-count (1)"),
         (
             {"type": "assert-set", "threshold": 0.5, "assert": [{"type": "starts-with", "value": "a"}]},

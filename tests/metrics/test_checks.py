@@ -283,6 +283,13 @@ def test_arguments_that_no_schema_could_check_have_no_score(project, monkeypatch
         ({"checks": [{"name": "faithfulness"}]}, "checks[0].name: 'faithfulness' is no metric that can be a check"),
         ({"checks": [{"name": "contains"}]}, "checks[0].value: contains needs value. add it: text"),
         ({"checks": [{"name": "contains", "value": ""}]}, "checks[0].value: an empty text is in every answer"),
+        ({"checks": [{"name": "matches", "pattern": ""}]}, "checks[0].pattern: an empty pattern is in every text"),
+        ({"checks": [{"name": "chrf", "threshold": 0}]}, "checks[0].threshold: every reply reaches 0"),
+        ({"checks": [{"name": "tool_error_rate", "threshold": 1}]}, "checks[0].threshold: every reply reaches 1"),
+        (
+            {"checks": [{"name": "json_schema", "schema": {"properties": {"a": {"Require": ["b"]}}}}]},
+            "checks[0].schema: properties.a.Require: 'Require' is no keyword and checks nothing. write required",
+        ),
         (
             {"checks": [{"name": "contains", "value": "x", "case": 1}]},
             "checks[0].case: the check contains has no 'case'",

@@ -14,8 +14,9 @@ from msgspec import UNSET
 
 from evalspec.base.json_matching import matches
 from evalspec.model import AgentReply, Cause, Exchange, ExpectedCall, Sample, ScoreStatus, ToolCall
+from evalspec.scoring import tool_matching
 from evalspec.scoring.metrics import tools
-from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order, count_pairs, pair_by_arguments
+from evalspec.scoring.tool_matching import CallComparison, are_exact, are_in_order
 
 VALUES = [0, 1, 1.0, "1", True, None]
 WANTED = [*VALUES, {"any": True}, {"near": 1, "tolerance": 0.5}, {"absent": True}]
@@ -89,10 +90,10 @@ def check_against_brute_force(expected, made):
         best_count = max(best_count, sum(fit for fit, _ in pairs))
         best_worth = max(best_worth, (sum(fit for fit, _ in pairs), named, sum(part for _, part in pairs)))
     orders = list(list_orders(made))
-    assert count_pairs(compared) == best_count
+    assert compared.right == best_count
     assert are_exact(compared) == any(len(e := expected) == len(o) and all(map(fits, e, o)) for o in orders)
     assert are_in_order(compared) == any(has_subsequence(expected, order) for order in orders)
-    assigned = pair_by_arguments(compared)
+    assigned = compared.pairs
     taken = [one.made for one in assigned if one.made is not None]
     found = (sum(one.share == 1 for one in assigned), len(taken), sum(one.share for one in assigned))
     assert len(set(taken)) == len(taken)
@@ -170,6 +171,18 @@ def test_nothing_expected_or_nothing_made_is_not_a_success(expected, made, value
     assert [one.value for one in found] == values
     assert all(one.status is ScoreStatus.NOT_APPLICABLE and one.cause for one in found if one.value is None)
     assert cause is None or {one.cause for one in found if one.value is None} == {cause}
+
+
+def test_all_metrics_read_one_comparison(monkeypatch):
+    counted = []
+    real = tool_matching._count_arguments
+    monkeypatch.setattr(tool_matching, "_count_arguments", lambda *calls: counted.append(calls) or real(*calls))
+    first, second = (
+        Exchange(Sample("s", "Book", expected_tools=(EXPECTED,)), AgentReply("", tool_calls=(ToolCall(name),)))
+        for name in "ab"
+    )
+    assert [[metric(one).value for metric in ALL] for one in (first, second)] == [[1] * 8, [0] * 8]
+    assert len(counted) == 2
 
 
 def test_a_call_that_repeats_one_that_failed_is_not_redundant():

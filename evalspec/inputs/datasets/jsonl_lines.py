@@ -104,8 +104,8 @@ def read_expected_state(given: Mapping[str, Any]) -> ExpectedState:
         if reason is not None:
             raise ValueError(reason)
     for query, value in values.items():
-        for place, message in list_bad_matchers(value):
-            raise ValueError(f"{query}{render_path(place)}: {message}")
+        for place, message in list_bad_matchers(value, (query,)):
+            raise ValueError(f"{render_path(place)}: {message}")
     only, within = given.get("nothing_else"), read_duration(given.get("within"))
     if only not in (None, True, False):
         raise ValueError("nothing_else is true or false")

@@ -367,5 +367,6 @@ def _make_sample(values: Mapping[str, Any], metadata: dict[str, Any], line: int,
         metadata=metadata,
         line=line,
         expected_tools=values.get("expected_tools"),
+        forbidden_tools=values.get("forbidden_tools"),
         checks=values.get("checks", ()),
     )

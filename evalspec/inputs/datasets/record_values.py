@@ -316,6 +316,7 @@ CONVERTERS: Mapping[str, Convert] = {
     "response": to_reply,
     "retrieved_context_ids": to_ids,
     "expected_tools": to_expected_calls,
+    "forbidden_tools": to_tags,
     "tool_calls": to_calls,
     "usage": to_usage,
     "latency_ms": partial(to_number, float),

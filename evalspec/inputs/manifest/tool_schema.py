@@ -98,13 +98,24 @@ def declare_tools(loaded: LoadedManifest, problems: list[Problem]) -> Tools | No
         tool = _read_tool(loaded, one["entry"], one["place"], one["file"], problems)
         if tool is not None:
             tools[tool.name] = tool
-    for named in loaded.manifest.spec.tools or ():
-        if isinstance(named, dict) and isinstance(named.get("name"), str) and named["name"] not in tools:
-            hints = named.get("annotations")
-            tools[named["name"]] = DeclaredTool.model_validate(
-                {"name": named["name"], "annotations": hints if isinstance(hints, dict) else {}}
-            )
+    for name in _read_agentspec_tools(loaded):
+        tools.setdefault(name, DeclaredTool.model_construct(name=name))
     return tools
+
+
+def list_destructive(loaded: LoadedManifest, tools: Tools | None) -> list[str]:
+    """Return the tools that can destroy something, as their declaration or AgentSpec's `spec.tools` says."""
+    hints = _read_agentspec_tools(loaded)
+    declared = {name: tool.annotations.destructive_hint for name, tool in (tools or {}).items()}
+    return sorted(name for name in {**hints, **declared} if hints.get(name) or declared.get(name))
+
+
+def _read_agentspec_tools(loaded: LoadedManifest) -> dict[str, bool]:
+    """Return the names in AgentSpec's `spec.tools`, and whether each tool can destroy something."""
+    listed = loaded.manifest.spec.tools
+    named = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    hints = {one["name"]: one.get("annotations") for one in named if isinstance(one.get("name"), str)}
+    return {name: isinstance(hint, dict) and hint.get("destructiveHint") is True for name, hint in hints.items()}
 
 
 def _find_name(entry: Mapping[str, Any]) -> str:

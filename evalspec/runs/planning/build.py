@@ -14,6 +14,7 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import JudgeConfig, ModelConfig, UserConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
+from evalspec.inputs.manifest.tool_schema import list_destructive
 from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
@@ -238,10 +239,13 @@ def _resolve_environment(draft: Draft) -> EnvironmentConfig | None:
     config = draft.loaded.manifest.spec.evaluation.environment
     if config is not None:
         config = resolve_config(config, ENVIRONMENT_PLACE, draft.loaded, draft.problems)
-    destructive = sorted(name for name, tool in (draft.tools or {}).items() if tool.annotations.destructive_hint)
-    if config is None and destructive and not draft.options.allow_actions:
-        fix = "declare spec.evaluation.environment, or pass --allow-actions if the agent acts on nothing real"
-        draft.add(TOOLS_PLACE, f"the tool {destructive[0]} can destroy, and no environment is declared", fix)
+    destructive = list_destructive(draft.loaded, draft.tools)
+    if (config is None or config.reset is None) and destructive and not draft.options.allow_actions:
+        missing = "no environment is declared" if config is None else "the environment has no reset"
+        fix = (
+            "declare spec.evaluation.environment with reset, or pass --allow-actions if the agent acts on nothing real"
+        )
+        draft.add(TOOLS_PLACE, f"the tool {destructive[0]} can destroy, and {missing}", fix)
     draft.raise_problems()
     return config
 

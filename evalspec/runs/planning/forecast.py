@@ -37,7 +37,7 @@ from evalspec.runs.planning.inputs import find_policy, list_removed
 from evalspec.runs.planning.judge_forecasts import JudgeForecaster, foresee_labels
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.passes import check_attempts
+from evalspec.runs.planning.passes import check_attempts, list_passes
 from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.store.run_store import RunStore
 from evalspec.scoring.metrics.base import Metric
@@ -100,6 +100,7 @@ def build_forecast(
         *_note_baseline(planned, run, policy),
         *([_ANCHOR_NOTE] if anchor else []),
         *_note_calls(datasets),
+        *_note_passes(datasets),
         *unenforced,
     )
     removed = {dataset.name: dataset.removed for dataset in datasets}
@@ -243,6 +244,13 @@ def _note_calls(datasets: Sequence[PlannedDataset]) -> list[str]:
                 f"{_GUESSED_CONTEXTS} contexts each"
             )
     return notes
+
+
+def _note_passes(datasets: Sequence[PlannedDataset]) -> Iterator[str]:
+    """Yield a note on each metric over attempts: its noise is not that of a mean, so nothing is forecast."""
+    for dataset in datasets:
+        for one in list_passes(dataset):
+            yield f"{dataset.name}: {one.spec}: no forecast of the change that a comparison detects"
 
 
 def _note_baseline(planned: Sequence[DatasetResult], baseline: Run | None, policy: CiGate) -> list[str]:

@@ -44,7 +44,7 @@ class RunOptions(Struct, frozen=True):
     `where`: conditions such as `key=value`. `stratify`: keys whose values keep their shares among `sample_size`.
     `slice`, `held_out`: use only that slice of a gold set, or its held-out share.
 
-    `allow_actions`: ask an agent whose tools can destroy, although no environment is declared.
+    `allow_actions`: ask an agent whose tools can destroy, although no environment can be reset.
 
     `traces`: receive the agent's spans, as if the manifest said so.
 

@@ -15,7 +15,7 @@ from evalspec.inputs.datasets.spooling import spool
 from evalspec.model import Sample
 from evalspec.runs.planning.draft import Draft, PlannedDataset
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.survey import Lacking, describe_others, find_conversations
+from evalspec.runs.planning.survey import Conversations, describe_others, find_conversations
 from evalspec.targets.agents.request_template import drops_messages
 
 
@@ -98,16 +98,17 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
     return tuple(selected)
 
 
-def refuse_dropped(draft: Draft, conversations: Lacking, total: int, file: str) -> None:
-    """Add a problem if the request has only the last message of samples that have more."""
+def refuse_dropped(draft: Draft, conversations: Conversations, total: int, file: str) -> None:
+    """Add a problem if the request has only the last message of samples that have more, and nobody knows the others."""
     endpoint = draft.loaded.manifest.spec.api.chat_endpoint
-    if conversations.count and drops_messages(endpoint):
-        message = f"spec.api.chatEndpoint.request sends only the last message{describe_others(conversations, total)}"
+    dropped = conversations.begun if endpoint.is_stateful else conversations.every
+    if dropped.count and drops_messages(endpoint):
+        message = f"spec.api.chatEndpoint.request sends only the last message{describe_others(dropped, total)}"
         fix = (
             "put {{messages}} into the request; if the agent has kept this session, write sessionMode: stateful and "
             "send its id as {{id}} or {{metadata.KEY}}"
         )
-        draft.problems.append(Problem(message, fix, file, conversations.first[0].line, "input"))
+        draft.problems.append(Problem(message, fix, file, dropped.first[0].line, "input"))
 
 
 def take_part(part: Part | None, samples: Sequence[Sample]) -> Sequence[Sample]:

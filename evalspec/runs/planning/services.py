@@ -282,6 +282,10 @@ def check_tools(loaded: LoadedManifest, tools: Tools | None, problems: list[Prob
         able = ", ".join(one.name for one in WIRES if one.add_results is not None)
         message = f"'{next(iter(played))}' has an answer, but only calls of a bare model are answered, by {able}"
         problems.append(loaded.problem(TOOLS_PLACE, message, "set chatEndpoint.protocol, or remove result and python"))
+    mapping = api.chat_endpoint.response
+    if played and mapping is not None and mapping.tool_calls is None:
+        message = f"'{next(iter(played))}' has an answer, but no mapped reply shows calls"
+        problems.append(loaded.problem(TOOLS_PLACE, message, "map chatEndpoint.response.toolCalls, or remove response"))
 
 
 def choose_traces(loaded: LoadedManifest, options: RunOptions) -> TracesConfig | None:

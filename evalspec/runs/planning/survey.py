@@ -52,6 +52,21 @@ class Lacking(Struct):
             self.first.append(sample)
 
 
+class Conversations(Struct):
+    """Samples with more messages than one question. `begun`: those with messages before the first that is asked."""
+
+    every: Lacking = field(default_factory=Lacking)
+    begun: Lacking = field(default_factory=Lacking)
+
+    def add(self, sample: Sample) -> None:
+        """Note a sample if it is a conversation."""
+        is_begun, is_played = bool(sample.opening), sample.user is not None and sample.user.max_turns > 1
+        if is_begun:
+            self.begun.add(sample)
+        if is_begun or is_played or len(sample.turns) > 1:
+            self.every.add(sample)
+
+
 class Survey(Struct):
     """A summary of a dataset.
 
@@ -71,7 +86,7 @@ class Survey(Struct):
     keys: set[str] = field(default_factory=set)
     has_judgements: bool = False
     lowest_best: int | None = None
-    conversations: Lacking = field(default_factory=Lacking)
+    conversations: Conversations = field(default_factory=Conversations)
     expectations: Expectations = field(default_factory=Expectations)
     users: Lacking = field(default_factory=Lacking)
 
@@ -86,18 +101,14 @@ class Survey(Struct):
                     self.lacking[need].add(sample)
             if sample.qrels is not None:
                 self._add_grades(sample.qrels.values())
-            self._add_talk(sample)
+            self.conversations.add(sample)
+            if sample.user is not None:
+                self.users.add(sample)
             self.tags.update(sample.tags)
             self.keys.update(sample.metadata)
             if len(self.found) < len(self.sought):
                 self.found |= {name for name in self.sought - self.found if in_slice(sample, name)}
             yield sample
-
-    def _add_talk(self, sample: Sample) -> None:
-        if _is_conversation(sample):
-            self.conversations.add(sample)
-        if sample.user is not None:
-            self.users.add(sample)
 
     def _add_grades(self, grades: Collection[int]) -> None:
         if grades:
@@ -130,18 +141,12 @@ class Survey(Struct):
         return self.count > 0 if name is None else name in self.found
 
 
-def find_conversations(samples: Iterable[Sample]) -> Lacking:
+def find_conversations(samples: Iterable[Sample]) -> Conversations:
     """Return the samples that have more messages than one question."""
-    found = Lacking()
+    found = Conversations()
     for sample in samples:
-        if _is_conversation(sample):
-            found.add(sample)
+        found.add(sample)
     return found
-
-
-def _is_conversation(sample: Sample) -> bool:
-    is_played = sample.user is not None and sample.user.max_turns > 1
-    return is_played or len(sample.turns) > 1 or (not isinstance(sample.user_input, str) and len(sample.user_input) > 1)
 
 
 def check_needs(

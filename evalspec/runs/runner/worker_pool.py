@@ -9,11 +9,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import EnvironmentFailed, ServiceError, Unmeasurable, UserFailed
+from evalspec.base.errors import FailureCause, ServiceError, Unmeasurable, UserFailed
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
-from evalspec.model.exchanges import FailureCause
 from evalspec.runs.runner.conversing import PLAIN, AttemptContext, NoTurnLog, Performer, TurnLog
-from evalspec.scoring.judge.budget import BudgetSpent
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.http.pacing import AdaptiveLimit, persist
 from evalspec.targets.tracing import OpenRequest
@@ -27,13 +25,6 @@ _RAMP_SECONDS = 0.02
 together, and each would wait until all others are read."""
 
 _INTERVAL_SECONDS = 0.02
-
-_CAUSES = {
-    EnvironmentFailed: FailureCause.ENVIRONMENT,
-    UserFailed: FailureCause.USER,
-    BudgetSpent: FailureCause.STOPPED,
-}
-"""What an error blames; others blame the reply."""
 
 Job = TypeVar("Job")
 
@@ -161,7 +152,7 @@ class WorkerPool(Generic[Job]):
                 lambda: self._limit.run(lambda: self._attempt(agent, one, request)),
                 self._max_retries,
                 lambda error, _wait: failed.append(error),
-                may_repeat=lambda error: error.is_refusal or not (self._performer.acts or error.acted),
+                may_repeat=lambda error: error.is_refusal or not self._performer.acts,
             )
             return reply if request is None else replace(reply, traced=request.close())
 
@@ -171,17 +162,16 @@ class WorkerPool(Generic[Job]):
         try:
             reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
         except ServiceError as error:
-            cause = next((known for kind, known in _CAUSES.items() if isinstance(error, kind)), FailureCause.REPLY)
-            if cause is FailureCause.REPLY:  # others say nothing about the agent
+            if error.cause is FailureCause.REPLY:  # others say nothing about the agent
                 self._breaker.saw_failure(error)
-            is_stopped = cause is FailureCause.STOPPED
+            is_stopped = error.cause is FailureCause.STOPPED
             return Exchange(
                 sample,
                 error=f"{NOT_ASKED}{error}" if is_stopped else str(error),
-                unreachable=is_stopped or (error.unreachable and cause is FailureCause.REPLY),
+                unreachable=is_stopped or (error.unreachable and error.cause is FailureCause.REPLY),
                 retries=len(failed),
-                cause=cause,
-                user_errors=len(user_failed) + (cause is FailureCause.USER),
+                cause=error.cause,
+                user_errors=len(user_failed) + (error.cause is FailureCause.USER),
             )
         self._breaker.saw_reply()
         return Exchange(sample, reply=reply, retries=len(failed), user_errors=len(user_failed))

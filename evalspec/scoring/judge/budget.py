@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from evalspec.base.errors import JudgeError
+from evalspec.base.errors import FailureCause, JudgeError
 from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.scoring.judge.usage import UsageLedger
@@ -40,6 +40,8 @@ class SpendingLimits(Struct, frozen=True):
 
 class BudgetSpent(JudgeError):
     """Nothing more is sent to the judge. `is_decided`: because no further score can change the verdict."""
+
+    cause = FailureCause.STOPPED
 
     def __init__(self, message: str, *, is_decided: bool = False) -> None:
         super().__init__(message)

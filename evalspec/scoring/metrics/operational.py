@@ -5,9 +5,8 @@ from typing import Any
 
 from msgspec import structs
 
-from evalspec.base.errors import InvalidInput
+from evalspec.base.errors import FailureCause, InvalidInput
 from evalspec.model import FIRST_TOKEN, Cause, Direction, Exchange, JudgeUsage, Score, Usage, is_cut_off
-from evalspec.model.exchanges import FailureCause
 from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.functions import define_metric, metric
 

@@ -69,10 +69,12 @@ def build_check(check: Check, context: BuildContext) -> BuiltCheck:
         if settable[key].is_file and isinstance(value, str):
             raise ParameterError(key, "a sample cannot name a file; write the value itself")
     values = read_values(definition, spec, check.parameters)
-    best = definition.bounds[0 if definition.direction is Direction.LOWER else 1]
+    best, worst = definition.bounds if definition.direction is Direction.LOWER else definition.bounds[::-1]
     threshold = best if check.threshold is None else check.threshold
     if threshold is None or (check.threshold is None and definition.name in _UNLIMITED):
         raise ParameterError("threshold", f"no reply has the best {definition.name}; add the most that is right")
+    if worst is not None and (threshold - worst) * (-1 if definition.direction is Direction.LOWER else 1) <= 0:
+        raise ParameterError("threshold", f"every reply reaches {threshold:g}; write a stricter one, or none")
     with METRICS.attribute_errors(definition.name):
         scorer = build(replace(context, parameters=values))
     for module in definition.imports:  # before latency is measured

@@ -6,6 +6,7 @@ times overlap, have no order among themselves. An agent whose reply does not sho
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import islice
 from typing import Any
 
@@ -18,11 +19,9 @@ from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
 from evalspec.scoring.tool_matching import (
     CallComparison,
-    CallPair,
     are_exact,
     are_in_order,
-    count_pairs,
-    pair_by_arguments,
+    compare_calls,
 )
 
 _COMPARES_CALLS: dict[str, Any] = {
@@ -40,45 +39,57 @@ _NAMED = 5
 _DIFFERENCES_READ = 100
 
 
-def _compare(exchange: Exchange, score: Callable[[CallComparison], Score]) -> Score:
+def _compares(
+    *, is_binary: bool = False, nothing: Score = _NOTHING_EXPECTED
+) -> Callable[[Callable[[CallComparison], float | None]], Callable[[Exchange], Score]]:
+    """Define a metric by a function of made and expected calls. `nothing`: the score where its result is None."""
+
+    def define(score: Callable[[CallComparison], float | None]) -> Callable[[Exchange], Score]:
+        @wraps(score)
+        def compare(exchange: Exchange) -> Score:
+            return _compare(exchange, score, nothing)
+
+        return metric(**_COMPARES_CALLS, is_binary=is_binary)(compare)
+
+    return define
+
+
+def _compare(exchange: Exchange, score: Callable[[CallComparison], float | None], nothing: Score) -> Score:
     """Return a score of the comparison of made and expected calls, with both as evidence."""
     made, expected = _calls(exchange), exchange.sample.expected_tools
     if expected is None:
         return Score.not_applicable("the sample does not say which tools to call", Cause.DATASET)
     if made is None:
         return _UNSEEN
-    compared = CallComparison(expected, made)
-    found = score(compared)
-    if found.value is None:
-        return found
-    pairs = pair_by_arguments(compared)
-    taken = {pair.made for pair in pairs}
+    compared = compare_calls(expected, made)
+    value = score(compared)
+    if value is None:
+        return nothing
     evidence = {
         "expected": [
             {**to_builtins(call), "made": pair.made, "share": pair.share}
-            for call, pair in zip(expected, pairs, strict=True)
+            for call, pair in zip(expected, compared.pairs, strict=True)
         ],
-        "extra": [place for place in range(len(made)) if place not in taken],
+        "extra": compared.list_extra(),
     }
-    return Score.scored(found.value, found.reason or _explain(compared, pairs, found.value), evidence)
+    return Score.scored(value, _explain(compared, value), evidence)
 
 
 def _calls(exchange: Exchange) -> tuple[ToolCall, ...] | None:
     return exchange.reply.tool_calls if exchange.reply else None
 
 
-def _explain(compared: CallComparison, pairs: Sequence[CallPair], value: float) -> str | None:
+def _explain(compared: CallComparison, value: float) -> str | None:
     """Return which expected calls were made with other arguments or not at all, and which calls are not expected."""
     if value == 1:
         return None
     wrong, missing = [], []
-    for row, (call, pair) in enumerate(zip(compared.expected, pairs, strict=True)):
+    for row, (call, pair) in enumerate(zip(compared.expected, compared.pairs, strict=True)):
         if pair.made is None:
             missing.append(call.name)
         elif not compared.fits[row, pair.made]:
             wrong.append(f"{call.name} ({_name_differences(call, compared.made[pair.made])})")
-    taken = {pair.made for pair in pairs}
-    extra = [call.name or "?" for place, call in enumerate(compared.made) if place not in taken]
+    extra = [compared.made[place].name or "?" for place in compared.list_extra()]
     said = {"other arguments": wrong, "not called": missing, "not expected": extra}
     parts = [f"{what}: {_list_names(names)}" for what, names in said.items() if names]
     return "; ".join(parts) or "the expected calls, in another order"
@@ -99,82 +110,57 @@ def _list_names(names: Sequence[str]) -> str:
     return ", ".join(counts[:_NAMED]) + more
 
 
-@metric(**_COMPARES_CALLS, is_binary=True)
-def tool_calls_exact(exchange: Exchange) -> Score:
+@_compares(is_binary=True)
+def tool_calls_exact(compared: CallComparison) -> bool:
     """1 if the agent made the expected calls and no others, in their order; calls of one message have none."""
-    return _compare(exchange, lambda compared: Score.scored(are_exact(compared)))
+    return are_exact(compared)
 
 
-@metric(**_COMPARES_CALLS, is_binary=True)
-def tool_calls_in_order(exchange: Exchange) -> Score:
+@_compares(is_binary=True)
+def tool_calls_in_order(compared: CallComparison) -> bool | None:
     """1 if the agent made the expected calls in their order; others may come between them."""
-    return _compare(
-        exchange, lambda compared: Score.scored(are_in_order(compared)) if compared.expected else _NOTHING_EXPECTED
-    )
+    return are_in_order(compared) if compared.expected else None
 
 
-@metric(**_COMPARES_CALLS, is_binary=True)
-def tool_calls_any_order(exchange: Exchange) -> Score:
+@_compares(is_binary=True)
+def tool_calls_any_order(compared: CallComparison) -> bool | None:
     """1 if the agent made all expected calls, in any order; each made call counts once."""
-    return _compare(
-        exchange,
-        lambda compared: (
-            Score.scored(count_pairs(compared) == len(compared.expected)) if compared.expected else _NOTHING_EXPECTED
-        ),
-    )
+    return compared.right == len(compared.expected) if compared.expected else None
 
 
-@metric(**_COMPARES_CALLS)
-def tool_call_precision(exchange: Exchange) -> Score:
+@_compares(nothing=_NOTHING_MADE)
+def tool_call_precision(compared: CallComparison) -> float | None:
     """Share of the made calls that are expected ones; each expected call counts once."""
-    return _compare(
-        exchange,
-        lambda compared: Score.scored(count_pairs(compared) / len(compared.made)) if compared.made else _NOTHING_MADE,
-    )
+    return _divide(compared.right, len(compared.made))
 
 
-@metric(**_COMPARES_CALLS)
-def tool_call_recall(exchange: Exchange) -> Score:
+@_compares()
+def tool_call_recall(compared: CallComparison) -> float | None:
     """Share of the expected calls that were made; each made call counts once."""
-    return _compare(
-        exchange,
-        lambda compared: (
-            Score.scored(count_pairs(compared) / len(compared.expected)) if compared.expected else _NOTHING_EXPECTED
-        ),
-    )
+    return _divide(compared.right, len(compared.expected))
 
 
-@metric(**_COMPARES_CALLS)
-def tool_call_f1(exchange: Exchange) -> Score:
+@_compares()
+def tool_call_f1(compared: CallComparison) -> float | None:
     """Twice the number of expected calls that were made, over the number of expected and made calls."""
-    return _compare(exchange, lambda compared: _compute_f1(count_pairs(compared), compared))
+    return _divide(2 * compared.right, len(compared.expected) + len(compared.made))
 
 
-@metric(**_COMPARES_CALLS)
-def tool_name_f1(exchange: Exchange) -> Score:
+@_compares()
+def tool_name_f1(compared: CallComparison) -> float | None:
     """F1 as in tool_call_f1, of the names of the calls alone."""
-
-    def score(compared: CallComparison) -> Score:
-        expected, made = (Counter(call.name for call in calls) for calls in (compared.expected, compared.made))
-        return _compute_f1((expected & made).total(), compared)
-
-    return _compare(exchange, score)
+    expected, made = (Counter(call.name for call in calls) for calls in (compared.expected, compared.made))
+    return _divide(2 * (expected & made).total(), len(compared.expected) + len(compared.made))
 
 
-def _compute_f1(shared: int, compared: CallComparison) -> Score:
-    every = len(compared.expected) + len(compared.made)
-    return Score.scored(2 * shared / every) if every else _NOTHING_EXPECTED
-
-
-@metric(**_COMPARES_CALLS)
-def tool_argument_accuracy(exchange: Exchange) -> Score:
+@_compares()
+def tool_argument_accuracy(compared: CallComparison) -> float | None:
     """Mean share of right arguments in the expected calls, each compared with the nearest made call of its name."""
+    return _divide(sum(pair.share for pair in compared.pairs), len(compared.pairs))
 
-    def score(compared: CallComparison) -> Score:
-        shares = [pair.share for pair in pair_by_arguments(compared)]
-        return Score.scored(sum(shares) / len(shares)) if shares else _NOTHING_EXPECTED
 
-    return _compare(exchange, score)
+def _divide(part: float, whole: int) -> float | None:
+    return part / whole if whole else None
 
 
 @metric(**_READS_ALL_CALLS, direction=Direction.LOWER, bounds=(0.0, None))

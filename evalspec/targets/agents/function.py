@@ -18,8 +18,8 @@ from evalspec.targets.agents.user_agent import AgentInstance, Streamed, UserAgen
 AgentFunction = Any
 """A function, an object or a class. Takes the question, or a conversation as a list of `{"role", "content"}`. Returns
 the answer as text, or a dict with `response` and, if known, `retrieved_contexts`, `retrieved_context_ids`,
-`tool_calls`, `steps`, `usage` and `finish_reason`. May be async, and may yield the answer in pieces. A class is
-instantiated; objects of LangChain and LlamaIndex are called as they are."""
+`tool_calls`, `steps`, `model_calls`, `usage` and `finish_reason`. May be async, and may yield the answer in
+pieces. A class is instantiated; objects of LangChain and LlamaIndex are called as they are."""
 
 
 class FunctionAgent:

@@ -43,6 +43,8 @@ from evalspec.targets.tracing import trace_headers
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
 
+    from evalspec.targets.agents.tool_player import ToolLoop
+
 AGENT = ServiceNames(
     "the agent", "chatEndpoint", "request and protocol", place_key="path, which is appended to the url"
 )
@@ -57,6 +59,8 @@ class HttpAgent:
         fixed = {name: text for name, text in target.headers.items() if name not in self._filled}
         headers = {"accept": f"application/json, {EVENT_STREAM}, {JSON_LINES}", **fixed}
         self._client = open_client(headers, route)
+        self._loop: tuple[Sample, ToolLoop] | None = None
+        """The sample whose model still makes calls. If a request fails, its retry continues there."""
 
     async def ask(self, sample: Sample) -> AgentReply:
         """Send one request. `timeoutSeconds` covers the time from sending to the last byte.
@@ -80,10 +84,14 @@ class HttpAgent:
         send_one = partial(self._send, sample.question, fill_url(self._target.url, sample), headers)
         if player is None or wire.declare_tool is None or wire.add_results is None:
             return await send_one(request)
-        from evalspec.targets.agents.tool_player import answer_until_done
+        from evalspec.targets.agents.tool_player import ToolLoop
 
-        with_tools = {"tools": [wire.declare_tool(tool) for tool in player.tools.values()]} | request
-        return await answer_until_done(with_tools, send_one, player, wire.add_results)
+        if self._loop is None or self._loop[0] is not sample:
+            with_tools = {"tools": [wire.declare_tool(tool) for tool in player.tools.values()]} | request
+            self._loop = sample, ToolLoop(with_tools, player, wire.add_results)
+        reply = await self._loop[1].run(send_one)
+        self._loop = None
+        return reply
 
     async def _send(self, question: str, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
         """Return the reply to one request."""
@@ -103,7 +111,8 @@ class HttpAgent:
                 raw = await read_whole(response)
                 finished = perf_counter()
                 reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint, question), started, finished, None)
-        shows_calls = self._target.player is not None or "tools" in endpoint.parameters
+        is_read = endpoint.response is None or endpoint.response.tool_calls is not None
+        shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
 
 

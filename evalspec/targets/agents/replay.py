@@ -19,7 +19,7 @@ from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.inputs.usage import read_usage
 from evalspec.model import AgentReply, AgentTurn, Exchange, Message, Sample, SearchTrace, ToolCall
 from evalspec.model.base import built
-from evalspec.model.exchanges import compute_question_digest, join_turns
+from evalspec.model.exchanges import ModelCall, compute_question_digest, join_turns
 from evalspec.targets.agents.mapping import as_finish_reason
 
 
@@ -131,6 +131,7 @@ def _make_reply(fields: Mapping[str, Any]) -> AgentReply:
         latency_ms=fields.get("latencyMs"),
         finish_reason=fields.get("finish_reason") or None,
         steps=fields.get("steps"),
+        model_calls=fields.get("model_calls") or (),
     )
 
 
@@ -250,6 +251,7 @@ _READERS: _Readers = {
     "usage": (read_usage, '{"input_tokens": …, "output_tokens": …}'),
     "tool_calls": (_read_calls, "a list of calls, or of messages"),
     "steps": (_is(Annotated[int, Meta(ge=0)]), "a whole number, 0 or more"),
+    "model_calls": (_is(tuple[ModelCall, ...]), 'a list of {"latencyMs": …, "usage": {"inputTokens": …, …}}'),
 }
 _RECORDED = ("response", "retrieved_contexts", "retrieved_context_ids", "tool_calls", "turns")
 _RECORDED_READERS: _Readers = {

@@ -11,6 +11,8 @@ from evalspec.inputs.tool_calls import count_model_calls, read_tool_calls
 from evalspec.inputs.user_code.calls import describe_exception, read_passage
 from evalspec.model import AgentReply
 from evalspec.model.base import built
+from evalspec.model.exchanges import ModelCall
+from evalspec.model.usage import add_up
 from evalspec.targets.agents.mapping import as_finish_reason
 from evalspec.targets.agents.replay import read_reply
 from evalspec.targets.http.completions import read_content, report_usage
@@ -116,11 +118,20 @@ def _read_chain(result: dict[Any, Any], source: str) -> AgentReply:
 
 
 def _add_calls(reply: AgentReply, messages: Sequence[Any]) -> AgentReply:
-    """Return the reply of a graph with the calls, results and steps since the user's last message."""
+    """Return the reply of a graph with the calls, results, steps and tokens since the user's last message."""
     spoken = [_describe_message(message) for message in messages]
-    of_user = [place for place, one in enumerate(spoken) if one["role"] in _OF_USER]
-    made = spoken[of_user[-1] + 1 :] if of_user else spoken
-    return replace(reply, tool_calls=read_tool_calls(made), steps=count_model_calls(made))
+    start = max((place for place, one in enumerate(spoken, 1) if one["role"] in _OF_USER), default=0)
+    made, models = spoken[start:], zip(messages[start:], spoken[start:], strict=True)
+    usages = [getattr(message, "usage_metadata", None) for message, one in models if one["role"] == "assistant"]
+    used = [AgentReply("", **report_usage(usage)) for usage in usages] or [reply]
+    return replace(
+        reply,
+        tool_calls=read_tool_calls(made),
+        steps=count_model_calls(made),
+        model_calls=tuple(ModelCall(usage=one.usage) for one in used),
+        usage=add_up([one.usage for one in used]),
+        unread_usage=next((one.unread_usage for one in used if one.unread_usage is not None), None),
+    )
 
 
 def _describe_message(message: Any) -> dict[str, Any]:

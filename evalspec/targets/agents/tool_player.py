@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from evalspec.base.patterns import CannotCheck
 from evalspec.inputs.manifest.tool_schema import DeclaredTool, Tools
 from evalspec.inputs.user_code.calls import UserCode
 from evalspec.model import AgentReply, ToolCall
-from evalspec.model.exchanges import join_replies
+from evalspec.model.exchanges import ModelCall, join_replies
 
 MOST_STEPS = 25
 """How often a model is asked for one answer. A model that still calls tools then has none."""
@@ -26,11 +27,6 @@ class ToolPlayer:
     def __init__(self, tools: Tools, folder: Path) -> None:
         self.tools = tools
         self._code = {name: UserCode(tool.python, folder, ServiceError) for name, tool in tools.items() if tool.python}
-
-    @property
-    def acts(self) -> bool:
-        """Whether answers come from code, which may change something."""
-        return bool(self._code)
 
     async def answer(self, call: ToolCall) -> ToolCall:
         """Return a call with its result, or with the error that the model reads.
@@ -54,7 +50,7 @@ class ToolPlayer:
         if tool.name not in self._code:
             return None if tool.result is UNSET else tool.result
         code = self._code[tool.name]
-        return code.as_json(await code.call(partial(await code.load_aside(), **arguments)), code.target)
+        return code.as_json(await code.call(partial(await code.load_aside(), **deepcopy(arguments))), code.target)
 
 
 def render_result(call: ToolCall) -> str:
@@ -75,31 +71,28 @@ def declare_function(tool: DeclaredTool) -> dict[str, Any]:
     return {"type": "function", "function": said}
 
 
-async def answer_until_done(
-    first: Any,
-    send: Callable[[Any], Awaitable[AgentReply]],
-    player: ToolPlayer,
-    add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any],
-) -> AgentReply:
-    """Return the reply of a model whose calls are answered until it makes none, with all calls and their results.
+class ToolLoop:
+    """Asks a model, and answers its calls, until it makes none. `add_results`: adds a reply and its answered calls."""
 
-    `first`: the request. `add_results`: returns it with a reply and its answered calls.
+    def __init__(
+        self, request: Any, player: ToolPlayer, add_results: Callable[[Any, AgentReply, Sequence[ToolCall]], Any]
+    ) -> None:
+        self._request, self._player, self._add_results = request, player, add_results
+        self._replies: list[AgentReply] = []
 
-    Raises:
-        ServiceError: a request failed. After calls that may have acted, it is not safe to begin again.
-    """
-    request: Any = first
-    replies: list[AgentReply] = []
-    while True:
-        try:
-            reply = await send(request)
-        except ServiceError as error:
-            error.acted = error.acted or (player.acts and bool(replies))
-            raise
-        if not reply.tool_calls:
-            return join_replies([*replies, replace(reply, steps=1)])
-        if len(replies) + 1 == MOST_STEPS:  # what it says beside its calls is no answer
-            return join_replies([*replies, replace(reply, steps=1, response="")])
-        calls = [await player.answer(call) for call in reply.tool_calls]
-        replies.append(replace(reply, tool_calls=tuple(calls), steps=1))
-        request = add_results(request, reply, calls)
+    async def run(self, send: Callable[[Any], Awaitable[AgentReply]]) -> AgentReply:
+        """Return the reply of the model, with all its calls and their results.
+
+        Raises:
+            ServiceError: a request failed. To run again repeats that request, and no call that was answered.
+        """
+        while True:
+            reply = await send(self._request)
+            reply = replace(reply, steps=1, model_calls=(ModelCall(reply.latency_ms, reply.usage),))
+            if not reply.tool_calls:
+                return join_replies([*self._replies, reply])
+            if len(self._replies) + 1 == MOST_STEPS:  # what it says beside its calls is no answer
+                return join_replies([*self._replies, replace(reply, response="")])
+            calls = [await self._player.answer(call) for call in reply.tool_calls]
+            self._replies.append(replace(reply, tool_calls=tuple(calls)))
+            self._request = self._add_results(self._request, reply, calls)

@@ -41,27 +41,6 @@ _METRICS = {
 
 _ALTERNATIVES = ("contains-any", "icontains-any")
 _IN_CELL = re.compile(r"\s*([a-z][a-z-]*)(?:\(([\d.]*)[^)]*\))?\s*(?::\s*(.*))?", re.DOTALL)
-_OF_CELLS = frozenset((*_ANSWERS, *_METRICS)) | {
-    "contains-all",
-    "icontains-all",
-    "contains-json",
-    "is-json",
-    "latency",
-    "javascript",
-    "python",
-    "fn",
-    "eval",
-    "grade",
-    "llm-rubric",
-    "cost",
-    "regex",
-    "starts-with",
-    "g-eval",
-    "model-graded-closedqa",
-    "webhook",
-    "perplexity",
-    "moderation",
-}
 _VARIABLE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
 _TEMPLATE = ("{{", "{%", "{#", "file://")
 
@@ -70,7 +49,7 @@ class Verdicts(Struct, frozen=True):
     """The right answers and the checks of a test.
 
     `kind`: the assert that gave the answers. `checked`: the types of the asserts that are checks. `others`: of those
-    that are neither.
+    that are neither. `tools`: which tools the checks expect and forbid, by field of a sample.
     """
 
     answers: tuple[str, ...] = ()
@@ -78,6 +57,7 @@ class Verdicts(Struct, frozen=True):
     others: tuple[str, ...] = ()
     checks: tuple[dict[str, Any], ...] = ()
     checked: tuple[str, ...] = ()
+    tools: Mapping[str, Any] = {}
 
 
 class _Assert(Struct, frozen=True):
@@ -109,7 +89,8 @@ def choose_answers(asserts: Iterable[Any], variables: Mapping[str, Any]) -> Verd
     that are neither an answer nor a check are reported.
     """
     flat = list(_flatten(asserts))
-    checks = [(one.kind, find_check(one, variables)) for one in flat]
+    tools: dict[str, Any] = {}
+    checks = [(one.kind, _take_tools(find_check(one, variables), tools)) for one in flat]
     order = list(_ANSWERS)
     given = [(one.kind, answers) for one in flat if (answers := _find_answers(one.kind, one.value, variables))]
     kind, answers = min(given, key=lambda one: order.index(one[0])) if given else ("", ())
@@ -119,7 +100,20 @@ def choose_answers(asserts: Iterable[Any], variables: Mapping[str, Any]) -> Verd
         if check is None and not (answers and _find_answers(one.kind, one.value, variables) == answers)
     ]
     found = [(kind, check) for kind, check in checks if check is not None]
-    return Verdicts(answers, kind, tuple(others), tuple(one for _, one in found), tuple(kind for kind, _ in found))
+    return Verdicts(
+        answers, kind, tuple(others), tuple(one for _, one in found), tuple(kind for kind, _ in found), tools
+    )
+
+
+def _take_tools(check: dict[str, Any] | None, tools: dict[str, Any]) -> dict[str, Any] | None:
+    """Return a check without the tools that its sample has to name; None if another check of the sample names some."""
+    field = next((field for field in _OF_TOOLS if check and field in check), None)
+    if check is None or field is None:
+        return check
+    if field in tools:
+        return None
+    tools[field] = check[field]
+    return {key: value for key, value in check.items() if key != field}
 
 
 def _flatten(asserts: Iterable[Any], share: float | None = 1.0) -> Iterator[_Assert]:
@@ -160,14 +154,14 @@ def _find_answers(kind: str, value: Any, variables: Mapping[str, Any]) -> tuple[
 def find_check(one: _Assert, variables: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the check that an assert is, as a line of a dataset spells it; None if there is none."""
     kind = one.kind.removeprefix("not-")
-    convert = _CHECKS.get(kind)
+    convert = _CHECKS.get(one.kind) or _CHECKS.get(kind)
     if convert is None or one.weight is None or any(one.fields.get(key) for key in _OWN_CODE):
         return None
     found = convert(kind, one.fields, variables)
     if found is None:
         return None
     others = {"weight": one.weight} if one.weight != 1 else {}
-    return found | others | ({"negate": True} if kind != one.kind else {})
+    return found | others | ({"negate": True} if one.kind not in _CHECKS else {})
 
 
 _OWN_CODE = ("transform", "contextTransform", "normalizeUnicode")
@@ -184,9 +178,10 @@ def _find_text(fields: Mapping[str, Any], variables: Mapping[str, Any]) -> str |
     return (fill_in(value, variables) or None) if is_text else None
 
 
-def _to_contains(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+def _to_text(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
     text = _find_text(fields, variables)
-    return None if text is None else {"name": "contains", "value": text} | _find_case(kind)
+    name = "starts_with" if kind == "starts-with" else "contains"
+    return None if text is None else {"name": name, "value": text} | _find_case(kind)
 
 
 def _to_contains_several(kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -209,11 +204,6 @@ def _split_text(text: str) -> list[str]:
     """Return the parts between commas, which quotes may protect."""
     (parts,) = csv.reader([text.replace("\n", " ")], skipinitialspace=True)
     return [part.strip() for part in parts if part.strip()]
-
-
-def _to_starts_with(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
-    text = _find_text(fields, variables)
-    return None if text is None else {"name": "starts_with", "value": text}
 
 
 def _to_matches(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -256,15 +246,83 @@ def _to_limit(kind: str, fields: Mapping[str, Any], _variables: Mapping[str, Any
     return {"name": kind, "threshold": limit} if is_number else None
 
 
+def _to_tools_used(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    calls = [{"name": name} for name in _find_names(fields.get("value"), variables)]
+    return {"name": "tool_calls_any_order", "expected_tools": calls} if calls else None
+
+
+def _to_tools_unused(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    names = _find_names(fields.get("value"), variables)
+    return {"name": "forbidden_tool_calls", "forbidden_tools": names} if names else None
+
+
+def _find_names(value: Any, variables: Mapping[str, Any]) -> list[str]:
+    """Return the names of tools in an assert; none if one is a pattern, or has a limit of its own."""
+    if isinstance(value, Mapping):
+        value = value.get("name") if value.keys() == {"name"} else None
+    names = [_find_text({"value": one}, variables) for one in (value if isinstance(value, list) else [value])]
+    plain = [name for name in dict.fromkeys(names) if name and not _GLOB.search(name)]
+    return plain if len(plain) == len(set(names)) else []
+
+
+def _to_called_with(_kind: str, fields: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any] | None:
+    value = fields.get("value")
+    if not isinstance(value, Mapping) or any(mark in json.dumps(value, default=str) for mark in _TEMPLATE):
+        return None
+    names = _find_names({"name": value.get("name", value.get("pattern"))}, variables)
+    arguments = _find_arguments(value)
+    if not names or arguments is None:
+        return None
+    return {"name": "tool_calls_any_order", "expected_tools": [{"name": names[0], "arguments": arguments}]}
+
+
+def _find_arguments(value: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the arguments of a call with matchers that say the same; None if there are none.
+
+    An argument that has to have its default fails always in promptfoo, which takes it away first.
+    """
+    given, defaults = value.get("args", value.get("arguments")), value.get("defaults", {})
+    listed, mode = value.get("ignore", []), value.get("mode", "partial")
+    ignored = [listed] if isinstance(listed, str) else listed
+    if not (isinstance(given, dict) and isinstance(defaults, dict) and isinstance(ignored, list)):
+        return None
+    is_plain = all(isinstance(key, str) and not _GLOB.search(key) for key in ignored)
+    if mode not in ("partial", "exact") or defaults.keys() & given.keys() or not is_plain:
+        return None
+    wanted = {key: one for key, one in given.items() if key not in ignored}
+    if mode == "partial":
+        return {"includes": {key: _make_partial(one) for key, one in wanted.items()}}
+    optional = {key: {"exactly": one} for key, one in defaults.items()} | {key: {"any": True} for key in ignored}
+    exact = {key: {"exactly": one} for key, one in wanted.items()}
+    return {**exact, **{key: {"optional": one} for key, one in optional.items()}} if optional else {"exactly": wanted}
+
+
+def _make_partial(value: Any) -> Any:
+    """Return an expected value whose objects may have further members, at any depth."""
+    if isinstance(value, dict):
+        return {"includes": {key: _make_partial(one) for key, one in value.items()}}
+    return [_make_partial(one) for one in value] if isinstance(value, list) else value
+
+
+_OF_TOOLS = ("expected_tools", "forbidden_tools")
+"""Fields of a sample that its checks of tools read."""
+_GLOB = re.compile(r"[*?]")
 _CHECKS: Mapping[str, _Convert] = {
-    **dict.fromkeys(("contains", "icontains"), _to_contains),
+    **dict.fromkeys(("contains", "icontains", "starts-with"), _to_text),
     **dict.fromkeys(("contains-any", "icontains-any", "contains-all", "icontains-all"), _to_contains_several),
-    "starts-with": _to_starts_with,
     "regex": _to_matches,
     "equals": _to_equals,
     **dict.fromkeys(("is-json", "contains-json"), _to_json),
     **dict.fromkeys(("latency", "cost"), _to_limit),
+    "trajectory:tool-used": _to_tools_used,
+    "not-trajectory:tool-used": _to_tools_unused,
+    "trajectory:tool-args-match": _to_called_with,
 }
+
+_JUDGED = ("grade", "llm-rubric", "g-eval", "model-graded-closedqa", "perplexity", "moderation")
+_OWN = ("javascript", "python", "fn", "eval", "webhook")
+_OF_CELLS = frozenset((*_ANSWERS, *_METRICS, *_CHECKS, *_JUDGED, *_OWN))
+"""The asserts that a cell may spell."""
 
 
 def fill_in(value: Any, variables: Mapping[str, Any]) -> str | None:

@@ -38,6 +38,7 @@ def _adapt(test: dict[str, Any]) -> dict[str, Any]:
     rest = {key: value for key, value in metadata.items() if key not in _NAMED}
     answers: dict[str, Any] = {"answers": list(verdicts.answers)} if verdicts.answers else {}
     answers |= {"checks": list(verdicts.checks)} if verdicts.checks else {}
+    answers |= verdicts.tools
     return kept | named | ({"metadata": rest} if rest else {}) | answers
 
 
@@ -47,6 +48,8 @@ FORM = RecordForm(
         "input": nest("vars", (*QUESTIONS, "message", "text")),
         "expected": ("answers",),
         "checks": ("checks",),
+        "expected_tools": ("expected_tools",),
+        "forbidden_tools": ("forbidden_tools",),
         "context": tuple(f"vars.{name}" for name in CONTEXTS),
         "tags": ("tags",),
         "metadata": ("metadata",),
@@ -113,7 +116,7 @@ def _complete(record: dict[str, Any], sample: Sample) -> dict[str, Any]:
 WRITER = Writer(
     FORM,
     {"id": "metadata.id", "input": "vars.question", "tags": "metadata.tags"},
-    omits=("expected", "checks"),
+    omits=("expected", "checks", "expected_tools", "forbidden_tools"),
     complete=_complete,
 )
 list_losses = WRITER.list_losses
