@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from cli.test_conversations import wait_until
@@ -252,6 +253,18 @@ def test_a_run_without_texts_stores_no_span(watched, traced):
     assert values(document, "Recall@2") == [1.0]
     log = (watched.folder / ".evalspec/runs" / document["runId"] / "samples.jsonl").read_text()
     assert '"spans"' not in log and "Lyon" not in log
+
+
+def test_spans_are_rows_of_parquet(watched, traced):
+    traced.steps.append(model(10, 3))
+    traced.statuses = [503]
+    assert watched.evaluate("-o", "run.spans.parquet").code == 0
+    rows = pyarrow.parquet.read_table("run.spans.parquet").to_pylist()
+    assert sorted(row["kind"] for row in rows) == ["model", "model", "other", "other", "retrieval", "retrieval"]
+    assert {row["input_tokens"] for row in rows} == {10, None}
+    found = [json.loads(row["documents"]) for row in rows if row["kind"] == "retrieval"]
+    assert [[one["id"] for one in documents] for documents in found] == [["d1", "d2"]] * 2
+    assert {row["sample_id"] for row in rows} == {"s0"} and len({row["parent_id"] for row in rows}) == 4
 
 
 def test_erasing_a_sample_erases_its_spans(watched, traced):
