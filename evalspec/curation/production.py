@@ -15,14 +15,14 @@ from msgspec.msgpack import decode, encode
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem
-from evalspec.base.plural import counted
+from evalspec.base.plural import counted, pluralize
 from evalspec.curation.gold.scrubbing import Tokens
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.record_files import read_rows
 from evalspec.inputs.datasets.record_names import ANSWER, QUESTIONS, REPLIES
 from evalspec.inputs.traces.joining import LAST, TraceRules
 from evalspec.inputs.traces.joining import read_facts as describe_reply
-from evalspec.inputs.traces.otlp import Batch, add_events, read_files
+from evalspec.inputs.traces.otlp import LONGEST_TEXT, Batch, add_events, read_files
 from evalspec.inputs.traces.steps import order_spans, read_facts, read_steps
 from evalspec.inputs.traces.vocabularies.facts import as_json, first_of, last_text, read_messages
 from evalspec.model import AgentReply, Message, Sample
@@ -130,21 +130,34 @@ def read_production(batches: Iterable[Batch], source: Source, notes: ReadingNote
         spans.add((span.trace_id, span.start_ns, span) for span in batch.spans)
         events.add((event[0], event[2].time_ns, event) for event in batch.events)
     unasked: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
     for trace_id, found in spans.list_groups(warn):
         recording = _read_recording(add_events(found, events.load(trace_id)), unasked)
+        lost["cut"] += sum(span.cut is not None for span in found)
         if recording is not None:
+            lost["answers"] += recording.reply is None
             sessions.add([(recording.session or recording.trace_id, recording.begin_ns, recording)])
     for _, recordings in sessions.list_groups(warn):
         sample, reply = _make_sample(recordings, tokens)
         if reply is not None:
             notes.replies[sample.id] = reply
         yield clusters.assign(sample)
-    for why, count in unasked.items():
-        warn(f"{counted(count, 'trace has', 'traces have')} no question, so no sample", f"what is missing: {why}")
+    _tell_losses(lost, unasked, warn)
     if not sessions.list_keys() and not notes.problems:
         notes.problems.append(Problem("no trace has a question", "record content; see the warnings", source.shown_as))
     for kind, count in tokens.count().items():
         warn(f"personal data replaced by tokens: {kind}, {count:,} different", "names in free text stay")
+
+
+def _tell_losses(lost: Mapping[str, int], unasked: Mapping[str, int], warn: Callable[..., None]) -> None:
+    for why, count in unasked.items():
+        warn(f"{counted(count, 'trace has', 'traces have')} no question, so no sample", f"what is missing: {why}")
+    if unanswered := lost.get("answers"):
+        whose = pluralize(unanswered, "its sample has", "their samples have")
+        message = f"{counted(unanswered, 'trace has', 'traces have')} a question and no recorded answer"
+        warn(f"{message}, so {whose} no reply", "record content, or leave them out")
+    if cut := lost.get("cut"):
+        warn(f"{counted(cut, 'span')} had texts over {LONGEST_TEXT:,} characters, which are cut")
 
 
 def _warn(notes: ReadingNotes, shown_as: str, message: str, fix: str = "") -> None:

@@ -345,3 +345,13 @@ def test_what_is_left_out_is_said(project, monkeypatch):
     (project.folder / "traces" / "t.jsonl").write_text(otlp(hidden)[0] + "\n")
     done = project("convert", "traces", "none.jsonl", "--to", "jsonl")
     assert done.code == 2 and "traces: no trace has a question" in done.err
+
+
+def test_a_question_without_a_recorded_answer_is_told(project):
+    root, search, chat = talk(1, "Can I return it?")
+    for one in (root, search, chat):
+        one["attributes"] = [pair for pair in one["attributes"] if not pair["key"].startswith(("output", "llm.output"))]
+    write(project, *otlp([root, search, chat], talk(2, "Is it open?")))
+    done = project("convert", "traces", "prod.jsonl", "--to", "jsonl")
+    assert "1 trace has a question and no recorded answer, so its sample has no reply" in done.err
+    assert ["response" in line for line in read_lines("prod.jsonl")] == [False, True]
