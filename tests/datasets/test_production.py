@@ -354,4 +354,4 @@ def test_a_question_without_a_recorded_answer_is_told(project):
     write(project, *otlp([root, search, chat], talk(2, "Is it open?")))
     done = project("convert", "traces", "prod.jsonl", "--to", "jsonl")
     assert "1 trace has a question and no recorded answer, so its sample has no reply" in done.err
-    assert ["response" in line for line in read_lines("prod.jsonl")] == [False, True]
+    assert ["response" in line for line in read_lines(project.folder / "prod.jsonl")] == [False, True]
