@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evalspec.api.checking import CheckFailed, acheck, check
-    from evalspec.api.public import aevaluate, compare, convert, evaluate, load_run, plan, rescore, score, validate
+    from evalspec.api.public import (
+        aevaluate,
+        compare,
+        convert,
+        evaluate,
+        load_run,
+        plan,
+        rescore,
+        score,
+        validate,
+    )
+    from evalspec.api.trace_check import check_traces
     from evalspec.base.errors import (
         AgentDown,
         EvalspecError,
@@ -51,6 +62,7 @@ __all__ = [
     "acheck",
     "aevaluate",
     "check",
+    "check_traces",
     "compare",
     "convert",
     "evaluate",
@@ -65,6 +77,7 @@ _ELSEWHERE = {
     "METRICS": "evalspec.scoring.metrics.base",
     "metric": "evalspec.scoring.metrics.functions",
     **dict.fromkeys(("Cause", "Direction", "Exchange", "Need", "Run", "Score"), "evalspec.model"),
+    "check_traces": "evalspec.api.trace_check",
     **dict.fromkeys(("CheckFailed", "acheck", "check"), "evalspec.api.checking"),
 }
 

@@ -293,17 +293,17 @@ IMPORTED = {
     ("--version",): 75,
     ("--help",): 77,
     ("metrics",): 343,
-    ("validate", "agent.yaml"): 582,
-    ("evaluate", "agent.yaml", "--responses", "replies.jsonl"): 684,
+    ("validate", "agent.yaml"): 589,
+    ("evaluate", "agent.yaml", "--responses", "replies.jsonl"): 689,
     ("runs", "list"): 291,
     ("report",): 592,
     ("report", "-o", "report.html"): 632,
     ("show", "s"): 605,
     ("compare", "latest", "latest"): 664,
     ("plan", "agent.yaml"): 763,
-    ("rescore", "latest", "agent.yaml"): 682,
+    ("rescore", "latest", "agent.yaml"): 689,
     ("score", "qrels.txt", "run.txt", "-m", "recall"): 304,
-    ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 419,
+    ("convert", "qa.jsonl", "out.jsonl", "--to", "jsonl", "--force"): 424,
 }
 """Modules that a command leaves imported on Python 3.11. Start-up is most of what a short command costs."""
 

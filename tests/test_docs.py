@@ -25,6 +25,7 @@ from evalspec.inputs.manifest import (
     retriever_schema,
     schema,
     tool_schema,
+    traces_schema,
 )
 from evalspec.inputs.manifest.fields import Extensible, Lenient, ManifestModel
 from evalspec.model import Need
@@ -61,6 +62,7 @@ SECTIONS = {
     "http.search.response": retriever_schema.HitQueries,
     "http.ingest": retriever_schema.HttpIngest,
     "http.delete": retriever_schema.HttpCall,
+    "spec.api.traces": traces_schema.TracesConfig,
     "spec.evaluation.exports": export_schema.ExportConfig,
     "spec.evaluation.environment": environment_schema.EnvironmentConfig,
     "environment.state and environment.reset": environment_schema.WorldCall,

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Unpack
 
 from msgspec.structs import replace
 
+from evalspec.api.arguments import AnyPath, Options, to_options
+from evalspec.api.evaluation import ProgressCallback
 from evalspec.api.loops import run_coroutine
 from evalspec.base.errors import InvalidInput
 from evalspec.base.plural import counted, name_some
-from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.traces_schema import TracesConfig
 from evalspec.inputs.traces.steps import read_steps
 from evalspec.model import Exchange
@@ -17,14 +21,14 @@ from evalspec.model.log import SpansRecord, TraceRecord
 from evalspec.model.spans import StepKind, TraceStep
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.draft import PlannedDataset
-from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.runner.conversing import NoTurnLog
 from evalspec.runs.runner.execute import agent_process, close_agent
-from evalspec.runs.runner.targets import Jobs, ProgressListener, open_agent
+from evalspec.runs.runner.targets import Jobs, open_agent
 from evalspec.runs.runner.trace_source import open_tracing
 from evalspec.runs.runner.tracing import Tracing
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.scoring.metrics.base import Metric
+from evalspec.targets.agents.function import AgentFunction
 
 _READ = {
     "retrieved_context_ids": "ids of retrieved documents",
@@ -40,27 +44,29 @@ _CONTINUE = "let its server continue the `traceparent` header, for example with 
 _ATTRIBUTES_SHOWN = 12
 
 
-def check_traces(loaded: LoadedManifest, options: RunOptions, progress: ProgressListener) -> Checkup:
-    """Return what arrives for the first sample of a manifest. Starts the agent's command.
+def check_traces(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> Checkup:
+    """Return which spans arrive for the first sample of a manifest, and what metrics read in them.
+
+    The agent's command is started, and stopped afterwards. Nothing is stored.
 
     Raises:
         InvalidInput: the manifest or a dataset is invalid, or the agent is not asked.
         AgentDown: the agent's command did not become ready.
     """
-    plan = build_plan(loaded, replace(options, no_judge=True, traces=True))
+    loaded = load_manifest(Path(manifest))
+    given = to_options({"sample_size": 1, **options}, agent)
+    plan = build_plan(loaded, replace(given, no_judge=True, traces=True))
     asked = [dataset for dataset in plan.datasets if dataset.retriever is None]
     config = plan.traces
     if not asked or config is None:
         raise InvalidInput("no dataset asks the agent, so there are no traces", "add a dataset without a retriever")
-    findings = run_coroutine(lambda: _check(plan, config, asked[0], progress))
+    findings = run_coroutine(lambda: _check(plan, config, asked[0]))
     redact = loaded.references.redact
     shown = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in findings)
     return Checkup(exit_code=3 if any(one.status is CheckupStatus.FAILED for one in shown) else 0, findings=shown)
 
 
-async def _check(
-    plan: Plan, config: TracesConfig, dataset: PlannedDataset, progress: ProgressListener
-) -> list[CheckupFinding]:
+async def _check(plan: Plan, config: TracesConfig, dataset: PlannedDataset) -> list[CheckupFinding]:
     stored: list[SpansRecord | TraceRecord] = []
     replies: list[Exchange] = []
     joined: list[Exchange] = []
@@ -79,7 +85,7 @@ async def _check(
             agent_process(plan, None, needed=True, environment=environment),
         ):
             jobs = Jobs([key], lambda _: sample)
-            target = open_agent(plan, jobs, receive, progress, lambda _: NoTurnLog(), tracing.begin)
+            target = open_agent(plan, jobs, receive, ProgressCallback(1, None), lambda _: NoTurnLog(), tracing.begin)
             await target.ask_all()
             await tracing.submit(key, replies[0], dataset, keep, asyncio.create_task)
             await tracing.drain()

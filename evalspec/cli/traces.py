@@ -9,8 +9,6 @@ from evalspec.cli.documents import emit_checkup
 from evalspec.cli.options import dataset_option, json_option, manifest_argument, url_option
 from evalspec.cli.streams import emit
 from evalspec.cli.trust_options import trust_options
-from evalspec.inputs.manifest.loader import load_manifest
-from evalspec.runs.planning.options import RunOptions
 
 
 @click.group("traces", invoke_without_command=True)
@@ -44,7 +42,5 @@ def check(manifest: Path, datasets: tuple[str, ...], url: str | None, as_json: b
       evalspec traces check agent.yaml --dataset rag-quality
     """
     from evalspec.api.trace_check import check_traces
-    from evalspec.cli.run_session import ProgressLines
 
-    options = RunOptions(datasets=datasets, url=url, sample_size=1)
-    return emit_checkup(check_traces(load_manifest(manifest), options, ProgressLines(1)), as_json)
+    return emit_checkup(check_traces(manifest, datasets=datasets, url=url), as_json)

@@ -7,12 +7,11 @@ import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec.json import decode, encode
 
-from evalspec.inputs.traces.otlp import NOT_STATED, Batch
 from evalspec.model.spans import Span, SpanEvent
 from evalspec.targets.tracing import ATTEMPT_KEY, CURRENT
 
@@ -20,7 +19,10 @@ _API, _SDK = "opentelemetry.trace", "opentelemetry.sdk.trace"
 _HEX_TRACE, _HEX_SPAN = "032x", "016x"
 _SAMPLED = 1
 
-Receive = Callable[[Batch], None]
+if TYPE_CHECKING:
+    from evalspec.inputs.traces.otlp import Batch
+
+Receive = Callable[["Batch"], None]
 
 _RECEIVERS: list[Receive] = []
 _HEARD: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()
@@ -32,7 +34,7 @@ def listen_to_sdk(add: Receive) -> Iterator[None]:
     """Let `add` have the spans that end during the block, in this event loop."""
     loop = asyncio.get_running_loop()
 
-    def receive(batch: Batch) -> None:
+    def receive(batch: "Batch") -> None:
         loop.call_soon_threadsafe(add, batch)
 
     _RECEIVERS.append(receive)
@@ -76,6 +78,8 @@ def _hear(provider: Any) -> None:
 
     class Listener(sdk.SpanProcessor):  # type: ignore[misc, name-defined]  # its base exists only if it is imported
         def on_end(self, span: Any) -> None:
+            from evalspec.inputs.traces.otlp import Batch
+
             for receive in _RECEIVERS:
                 receive(Batch([_read(span)], []))
 
@@ -84,6 +88,8 @@ def _hear(provider: Any) -> None:
 
 
 def _read(span: Any) -> Span:
+    from evalspec.inputs.traces.otlp import NOT_STATED
+
     own, parent, status = span.get_span_context(), span.parent, span.status
     return Span(
         format(own.trace_id, _HEX_TRACE),

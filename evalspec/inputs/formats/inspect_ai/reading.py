@@ -7,19 +7,22 @@ The keys were read in inspect_ai/log/_log.py, scorer/_metric.py and model/_model
 """
 
 import json
+import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, MissingPackage, Problem
 from evalspec.base.json_text import compute_digest
 from evalspec.base.jsonl import is_too_deep
 from evalspec.base.plural import counted
 from evalspec.inputs.datasets.base import ForeignMetric, ForeignRun, Malformed
-from evalspec.inputs.formats.inspect_ai.archive import Archive, open_archive
 from evalspec.inputs.logs import UNIT, UNKNOWN, fail_all, list_notes, score_number, shorten
 from evalspec.model import AgentReply, Cause, Exchange, Message, Sample, Score, StoredExchange
 from evalspec.model.base import built
@@ -27,6 +30,13 @@ from evalspec.model.exchanges import compute_question_digest
 from evalspec.model.fingerprints import AgentDigest, DatasetDigest, Fingerprint, Repeats
 from evalspec.model.typed_json import convert
 
+_MOST_BYTES = 64 * 1_048_576
+_ZSTD = 93
+_WINDOW = 128 * 1_048_576
+"""How much memory zstd may take to unpack a member."""
+_DAMAGES = (zipfile.BadZipFile, OSError, RuntimeError, ValueError)
+"""What zipfile raises for files that are damaged, encrypted or packed in an unknown way."""
+_FIX = "the file is damaged, or is not from Inspect"
 _VERSION = 2
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _OF_UNIT = ("f1",)
@@ -157,7 +167,7 @@ def read_inspect(path: Path, shown_as: str) -> ForeignRun:
         return _build(_read_header(archive, shown_as), [*_read_samples(archive, shown_as)])
 
 
-def _read_header(archive: Archive, shown_as: str) -> _Header:
+def _read_header(archive: "Archive", shown_as: str) -> _Header:
     """Return the header; that of the beginning if the evaluation has not ended."""
     members = {member.filename: member for member in archive.members}
     found = members.get("header.json") or members.get("_journal/start.json")
@@ -166,7 +176,7 @@ def _read_header(archive: Archive, shown_as: str) -> _Header:
     return _parse(archive.read(found), _Header, f"{shown_as}: {found.filename}")
 
 
-def _read_samples(archive: Archive, shown_as: str) -> Iterator[_LoggedSample]:
+def _read_samples(archive: "Archive", shown_as: str) -> Iterator[_LoggedSample]:
     for member in archive.members:
         if member.filename.startswith("samples/"):
             yield _parse(archive.read(member), _LoggedSample, f"{shown_as}: {member.filename}")
@@ -315,3 +325,65 @@ def _complete(
     ]
     places = {name: place for place, name in enumerate(names)}
     return sorted([*found, *missing], key=lambda one: (places[one.exchange.sample.id], one.attempt))
+
+
+class Archive:
+    """An open `.eval` file. `members`: also those that share a name. `shown_as`: its path in messages."""
+
+    def __init__(self, file: zipfile.ZipFile, shown_as: str) -> None:
+        self.members = file.infolist()
+        self._file = file
+        self._shown_as = shown_as
+
+    def read(self, member: zipfile.ZipInfo) -> bytes:
+        """Return the content of a member. Memory stays bounded, whatever the file says of its sizes.
+
+        Raises:
+            InvalidInput: It is larger than the limit, or damaged.
+            MissingPackage: It is packed with zstd, and zstandard is not installed.
+        """
+        unpack = _unpack_zstd if member.compress_type == _ZSTD else _unpack
+        try:
+            content = unpack(self._file, member, _MOST_BYTES + 1)
+        except (*_DAMAGES, zlib.error, EOFError) as error:
+            raise self._refuse(member, f"cannot be unpacked: {error}") from error
+        if len(content) > _MOST_BYTES:
+            raise self._refuse(member, f"unpacks to more than {_MOST_BYTES:,} bytes, the most that evalspec reads")
+        if zlib.crc32(content) != member.CRC:
+            raise self._refuse(member, "its checksum is wrong")
+        return content
+
+    def _refuse(self, member: zipfile.ZipInfo, message: str) -> InvalidInput:
+        return InvalidInput(Problem(message, _FIX, self._shown_as, field=member.filename))
+
+
+def _unpack(file: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -> bytes:
+    with file.open(member) as stream:
+        return stream.read(size)
+
+
+def _unpack_zstd(file: zipfile.ZipFile, member: zipfile.ZipInfo, size: int) -> bytes:
+    try:
+        zstandard: Any = import_module("zstandard")
+    except ImportError as error:
+        raise MissingPackage("a log of Inspect that is packed with zstd", "zstandard", "inspect") from error
+    packed = copy(member)
+    packed.compress_type, packed.file_size = zipfile.ZIP_STORED, member.compress_size
+    del packed.CRC  # of what is packed
+    try:
+        reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(file.open(packed))
+        return bytes(reader.read(min(size, member.file_size + 1)))  # it allocates what it may return
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+
+
+def open_archive(path: Path, shown_as: str) -> zipfile.ZipFile:
+    """Open a `.eval` file.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    try:
+        return zipfile.ZipFile(path)
+    except _DAMAGES as error:
+        raise InvalidInput(Problem(f"cannot be read: {error}", _FIX, shown_as)) from error
