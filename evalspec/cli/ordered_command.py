@@ -32,7 +32,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Limits": ("--max-cost", "--max-judge-calls", "--max-tokens", "--max-time", "--fail-fast"),
     "Stored runs": ("--resume", "--retry-errors", "--no-content"),
-    "Output": ("--output", "--force", "--json", "--verbose", "--quiet"),
+    "Output": ("--output", "--export", "--force", "--json", "--verbose", "--quiet"),
     "Server": ("--push", "--to", "--allow-http"),
     "Retrievers": (
         "--retriever",

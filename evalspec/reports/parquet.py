@@ -30,6 +30,7 @@ MORE_COLUMNS: Mapping[str, str] = {
     "groups": "text",
     "tool_calls": "text",
     "turns": "text",
+    "model_calls": "text",
     "steps": "whole",
     "ended": "text",
     "finish_reason": "text",
@@ -66,7 +67,7 @@ SPAN_COLUMNS: Mapping[str, str] = {
 }
 """The columns of a table of spans, with their types. New columns are only added at the end."""
 
-_AS_JSON = ("groups", "tool_calls", "turns")
+_AS_JSON = ("groups", "tool_calls", "turns", "model_calls")
 _ROWS_OF_A_GROUP = 5_000
 
 
