@@ -65,7 +65,7 @@ def compute_outcome(
     if metric.is_opinion:
         from evalspec.verdict.correction.people import consult
 
-        consultation = consult(threshold, metric, members, policy, cluster, people)
+        consultation = consult(threshold, metric, members, policy, cluster, people, with_lacking=bool(excess))
     estimate = consultation.estimate if consultation else None
     missing = [_is_missing(score, bool(excess)) for score in scores]
     measured = _Measured(metric, statistic, scores, clusters, missing, estimate)
