@@ -232,6 +232,19 @@ def test_labels_of_both_runs_see_a_drop_that_the_judge_does_not_see(rated):
     assert found["reason"].startswith("people see a drop of 0.") and "the judge 0.000" in found["reason"]
 
 
+def test_compare_shows_what_people_see(rated):
+    found, _ = compare_with_labels(rated, lambda number: 1, lambda number: number % 2)
+    shown = rated("compare", "main", "latest", "--json", "-o", "compare.html")
+    (change,) = shown.document["candidates"][0]["datasets"][0]["metrics"].values()
+    assert (change["delta"], change["people"]["reason"]) == (0, None)
+    assert change["people"]["delta"] == pytest.approx(found["delta"])
+    assert 20 <= change["people"]["labelled"] <= 40
+    said = f"people see {change['people']['delta']:.3f}".replace("-", "−")
+    assert said in Path("compare.html").read_text() and said in rated("compare", "main", "latest").out
+    stored = rated("compare", "latest", "latest", "--json").document["candidates"][0]["datasets"][0]["metrics"]
+    assert stored["tone"]["people"]["delta"] == 0, "runs have their labels too"
+
+
 def test_labels_of_both_runs_exclude_a_drop(rated):
     strict = {"maxDrop": {"tone": 0.3}, "regression": "notWorse"}
     found, _ = compare_with_labels(rated, lambda number: number % 2, lambda number: number % 2, **strict)

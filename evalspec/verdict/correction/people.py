@@ -25,6 +25,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.model.comparisons import PeopleDifference
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.verdict.correction.agreement import measure_kappa
 from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
@@ -310,6 +311,23 @@ def correct_difference(
         ],
     )
     return correct(opinions, confidence) or "too few samples have labels in both runs"
+
+
+def describe_difference(
+    pairs: Sequence[Pair],
+    metric: str,
+    reach: tuple[float, float],
+    said: tuple[PeopleScores, PeopleScores],
+    cluster: str | None,
+    confidence: float,
+) -> PeopleDifference:
+    """Return the difference as people see it, or why it is unknown. Arguments are those of `correct_difference`."""
+    found = correct_difference(pairs, metric, reach, said, cluster, confidence)
+    old, new = ({one.id for one in side.scores} for side in said)
+    labelled = sum(before.id in old and after.id in new for before, after in pairs)
+    if isinstance(found, str):
+        return PeopleDifference(labelled=labelled, reason=found)
+    return PeopleDifference(delta=found.value, interval=found.interval, labelled=labelled)
 
 
 _ABSENT = ScoreStatus.NOT_APPLICABLE
