@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import write_file
 from evalspec.model import Direction, PeopleScores, Run
+from evalspec.model.calibrations import StoredAnchor
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.runs.store.erasing import Key
@@ -62,13 +63,27 @@ def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]
     return removed + of_anchor
 
 
-def shorten_anchors(path: Path, _shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
-    """Take samples out of anchors, and return their number. Arguments and errors: as of `shorten_baseline`."""
+def shorten_anchors(
+    quotes: Callable[[bytes], bool],
+    path: Path,
+    _shown: str,
+    find_keys: Callable[[str], set[Key]],
+    *,
+    is_dry_run: bool,
+) -> int:
+    """Take samples out of anchors, and return their number. Other arguments and errors: as of `shorten_baseline`.
+
+    `quotes`: whether a text is to be erased. Anchors have texts, also if the run that they are of was removed.
+    """
     anchors = read_anchors(path)
     keys = find_keys(anchors.run)
+
+    def keep(dataset: str, one: StoredAnchor) -> bool:
+        texts = (one.response, *(one.retrieved_contexts or ()))
+        return (dataset, one.sample) not in keys and not any(quotes(text.encode(errors="replace")) for text in texts)
+
     kept = tuple(
-        replace(own, anchors=tuple(one for one in own.anchors if (own.dataset, one.sample) not in keys))
-        for own in anchors.metrics
+        replace(own, anchors=tuple(one for one in own.anchors if keep(own.dataset, one))) for own in anchors.metrics
     )
     removed = sum(len(own.anchors) for own in anchors.metrics) - sum(len(own.anchors) for own in kept)
     if removed and not is_dry_run:
