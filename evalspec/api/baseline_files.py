@@ -25,6 +25,9 @@ from evalspec.verdict.correction.calibration_file import read_anchors, write_anc
 
 _HEAD_BYTES = 4096
 
+FindKeys = Callable[[str], set[Key]]
+"""Returns the samples to take out of a run, by its id."""
+
 
 def find_baselines(folder: Path, kind: str = KIND) -> Iterator[Path]:
     """Yield the promoted baselines below a folder, without hidden folders and those of installed packages.
@@ -42,7 +45,7 @@ def find_baselines(folder: Path, kind: str = KIND) -> Iterator[Path]:
                         yield path
 
 
-def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
+def shorten_baseline(path: Path, shown: str, find_keys: FindKeys, *, is_dry_run: bool) -> int:
     """Take samples out of a baseline and its anchor, and return their number. Without other samples it is deleted.
 
     `find_keys`: returns the samples to take out by the id of a run that the baseline holds.
@@ -64,12 +67,7 @@ def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]
 
 
 def shorten_anchors(
-    quotes: Callable[[bytes], bool],
-    path: Path,
-    _shown: str,
-    find_keys: Callable[[str], set[Key]],
-    *,
-    is_dry_run: bool,
+    quotes: Callable[[bytes], bool], path: Path, _shown: str, find_keys: FindKeys, *, is_dry_run: bool
 ) -> int:
     """Take samples out of anchors, and return their number. Other arguments and errors: as of `shorten_baseline`.
 
@@ -105,7 +103,7 @@ def _drop_people(said: PeopleScores, keys: set[Key]) -> PeopleScores:
     )
 
 
-def _drop_samples(run: Run, find_keys: Callable[[str], set[Key]]) -> tuple[Run, int]:
+def _drop_samples(run: Run, find_keys: FindKeys) -> tuple[Run, int]:
     """Return a run of a baseline without some samples, and their number. A dataset without others is dropped."""
     keys = set().union(*(find_keys(one.id) for one in list_pooled(run)))
     datasets, removed = [], 0

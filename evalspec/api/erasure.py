@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from evalspec.api.baseline_files import find_baselines, shorten_anchors, shorten_baseline
+from evalspec.api.baseline_files import FindKeys, find_baselines, shorten_anchors, shorten_baseline
 from evalspec.base.errors import EvalspecError, InvalidInput
 from evalspec.curation.gold.quotes import Quotes, find_quoting
 from evalspec.curation.labels.files import erase_labels
@@ -158,11 +158,7 @@ def erase_cached(store: RunStore, samples: Collection[Key], quotes: Quotes, done
 
 
 def shorten_baselines(
-    folder: Path,
-    find_keys: Callable[[str], set[Key]],
-    show: Callable[[Path], str],
-    quotes: Quotes,
-    done: Erased,
+    folder: Path, find_keys: FindKeys, show: Callable[[Path], str], quotes: Quotes, done: Erased
 ) -> None:
     """Take samples out of the baselines and anchors below a folder.
 

@@ -70,9 +70,7 @@ def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label])
     opened = _open_runs(run, by_target)
     unchanged = _find_unchanged(run, opened, dataset, metric, by_target)
     unanswered = {
-        place
-        for name, place in _list_unanswered(opened, dataset, metric, by_target, used_up)
-        if name == run.id or place in unchanged
+        place for name, place in _list_unanswered(opened, by_target, used_up) if name == run.id or place in unchanged
     }
     return PeopleScores(
         dataset=dataset,
@@ -108,24 +106,19 @@ def _find_unchanged(
 
 
 def _list_unanswered(
-    opened: Mapping[str, JudgedRun],
-    dataset: str,
-    metric: str,
-    labels: Mapping[Target, Sequence[Label]],
-    used_up: Collection[Target],
+    opened: Mapping[str, JudgedRun], labels: Mapping[Target, Sequence[Label]], used_up: Collection[Target]
 ) -> Iterator[tuple[str, Place]]:
     """Yield the replies that were drawn and have no label, each with the run on which it was drawn.
 
     People may have stopped when they liked the result, or passed over what was difficult.
     """
     draws: dict[tuple[str, int, bool], dict[Target, Draw]] = {}
-    for target, own in labels.items():
-        for one in own:
-            if one.run in opened and one.draw.seed is not None:
-                name = one.run, one.draw.seed, one.draw.kind is DrawKind.STRATIFIED
-                draws.setdefault(name, {})[target] = one.draw
+    for one in (one for own in labels.values() for one in own if one.run in opened and one.draw.seed is not None):
+        name = one.run, one.draw.seed or 0, one.draw.kind is DrawKind.STRATIFIED
+        draws.setdefault(name, {})[one.target] = one.draw
     for (run, seed, is_stratified), drawn in draws.items():
-        design = LabelDesign(metric, datasets=(dataset,), seed=seed)
+        dataset, _, _, metric = next(iter(drawn))
+        design = LabelDesign(metric or "", datasets=(dataset,), seed=seed)
         (population,) = read_populations(opened[run], design, used_up)
         for order in population.stratify().values() if is_stratified else [list(population.judged)]:
             open_ = (target for target in order[: _count_drawn(order, drawn)] if target not in labels)

@@ -40,11 +40,8 @@ _FIXES = {
     "metric": "name the metric of the score, or leave it out for the reply as a whole",
     "attempt": "write the number of the attempt, from 1, or leave it out",
     "value": "write the score as a number, or leave it out",
-    "note": "write a text, or leave it out",
     "at": _TIME,
     "isBlind": "write true or false, or leave it out",
-    "isInformed": "write true or false, or leave it out",
-    "metricIdentity": "write the texts of its parts, or nothing",
 }
 """What to write for the keys of a line by hand. Others are copied."""
 

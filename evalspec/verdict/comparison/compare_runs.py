@@ -161,19 +161,16 @@ def _add_people(
         return found
     from evalspec.verdict.correction.people import describe_difference
 
-    names, metrics = (pairs.before.name, pairs.after.name), dict(found.metrics)
+    old, new = ({(one.dataset, one.metric): one for one in side if one.scores} for side in said)
+    metrics = dict(found.metrics)
     for metric, change in found.metrics.items():
-        own = [one for name, side in zip(names, said, strict=True) for one in side if _is_about(one, name, metric)]
+        before, after = old.get((pairs.before.name, metric)), new.get((pairs.after.name, metric))
         bounds = pairs.after.metrics[metric].bounds
-        if len(own) == len(said) and bounds is not None and change.statistic == "mean":
-            both = own[0], own[1]
-            shown = describe_difference(pairs.samples.both, metric, bounds, both, pairs.cluster, change.confidence)
-            metrics[metric] = replace(change, people=shown)
+        if before and after and bounds and change.statistic == "mean":
+            both, confidence = (before, after), change.confidence
+            seen = describe_difference(pairs.samples.both, metric, bounds, both, pairs.cluster, confidence)
+            metrics[metric] = replace(change, people=seen)
     return replace(found, metrics=metrics)
-
-
-def _is_about(said: PeopleScores, dataset: str, metric: str) -> bool:
-    return bool(said.scores) and (said.dataset, said.metric) == (dataset, metric)
 
 
 def _check_reach(rules: SignificanceRules) -> None:
