@@ -1,6 +1,5 @@
 """Labels as JSON objects: what is valid, and one line for each fault."""
 
-import re
 import shlex
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -28,7 +27,6 @@ Fault = tuple[str, str, str]
 """Key, message and fix."""
 
 
-_KEY = re.compile(r"\w*")
 _TIME = "write it as 2026-11-21T10:37:06Z, or leave it out"
 _FIXES = {
     "": "write one label per line, as `evalspec labels export` does",
@@ -41,7 +39,6 @@ _FIXES = {
     "attempt": "write the number of the attempt, from 1, or leave it out",
     "value": "write the score as a number, or leave it out",
     "at": _TIME,
-    "isBlind": "write true or false, or leave it out",
 }
 """What to write for the keys of a line by hand. Others are copied."""
 
@@ -177,8 +174,8 @@ def _parse_time(at: str) -> datetime | None:
 
 def find_fix(field: str) -> str:
     """Return what to write for a key of a label that is malformed, or for a line if the key is unknown."""
-    key = _KEY.match(field)
-    return _FIXES.get(key[0] if key else "", "copy it from `evalspec labels export`, or leave it out")
+    root = field.partition(".")[0].partition("[")[0]
+    return _FIXES.get(root, "copy it from `evalspec labels export`, or leave it out")
 
 
 def _is_plain(text: str, allowed: frozenset[str]) -> bool:
