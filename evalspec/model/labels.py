@@ -38,8 +38,6 @@ class LabelUse(StrEnum):
     THRESHOLD = "threshold"
 
 
-LABEL_SUFFIXES = ".jsonl", ".csv"
-"""The suffixes of files of labels."""
 Target = tuple[str, str, int, str | None]
 """What a label is about: dataset, sample, attempt, metric."""
 OF_REPLIES = (LabelVerdict.GOOD, LabelVerdict.BAD)

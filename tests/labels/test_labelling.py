@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -192,7 +193,7 @@ def test_the_library_draws_and_labels_as_the_command_does(labelled):
         "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3", "--seed", "2", "--json"
     ).document["drawn"]
     assert [one.sample for one in drawn] == [one["sample"] for one in document]
-    draw = {"by": "ada", "metric": "string_match", "random": 3, "seed": 2}
+    draw: dict[str, Any] = {"by": "ada", "metric": "string_match", "random": 3, "seed": 2}
     made = labels.label("latest", drawn[0].sample, "rated", value=1.0, **draw)
     assert (made.is_blind, made.draw.kind, made.draw.probability) == (True, "random", 0.75)
     assert labels.list_drawn("latest", "string_match", 3, by="ada", seed=2) == drawn[1:]

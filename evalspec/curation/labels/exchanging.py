@@ -21,7 +21,8 @@ from evalspec.curation.labels.labelling import explain_value
 from evalspec.curation.labels.listing import find_labelled, list_labels
 from evalspec.curation.labels.records import KEYS, Fault, find_fix, parse_given, render_time
 from evalspec.curation.labels.tables import read_label_table, render_label_table
-from evalspec.model.labels import LABEL_SUFFIXES, Label, LabelVerdict
+from evalspec.model.corrections import LABEL_SUFFIXES
+from evalspec.model.labels import Label, LabelVerdict
 from evalspec.runs.store.run_store import STORE, RunStore
 
 JSONL, CSV = LABEL_SUFFIXES

@@ -17,7 +17,7 @@ from evalspec.inputs.manifest.references import References
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Need, Sample, StatedLimit
-from evalspec.model.labels import LABEL_SUFFIXES
+from evalspec.model.corrections import LABEL_SUFFIXES
 from evalspec.runs.planning.copies import CopyFinder, set_unit
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, keep_samples, needs_of, start_draft

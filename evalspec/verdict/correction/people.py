@@ -9,7 +9,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, pluralize
-from evalspec.inputs.datasets.selection import rank_replies
 from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
     Attempt,
@@ -229,6 +228,8 @@ def _estimate_in_sequence(found: Correctable, confidence: float) -> Corrected:
     Replies that are as they were when labelled are a part, and the others another one. Without labels, a part may have
     any score. The parts share the chance of an error.
     """
+    from evalspec.inputs.datasets.selection import rank_replies
+
     opinions = found.opinions
     rows = {reply: place for place, reply in enumerate(found.replies)}
     order = [rows[reply] for reply in rank_replies(rows, found.scores[0].draw.seed or 0)]
