@@ -12,6 +12,7 @@ The width is relative to Clopper and Pearson's interval on the labels alone. `--
 
 import argparse
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalspec.verdict.correction.estimates import Opinions, correct
-from evalspec.verdict.stats.bounded import compute_bounded_interval, compute_share_interval
+from evalspec.verdict.stats.bounded import compute_share_interval
 
 Column = NDArray[np.float64]
 _PAIRS_A_QUERY = 40
 """At most, of whole queries. They have 177 on average, which would only take longer."""
+
+
+@cache
+def enclose_share(passes: int, replies: int) -> tuple[float, float]:
+    """Return Clopper and Pearson's 95 % interval."""
+    return compute_share_interval(passes, replies, 0.95)
 
 
 class Cell(NamedTuple):
@@ -46,9 +53,8 @@ def measure(judged: Column, people: Column, replies: int, labels: int, draws: in
         places = rng.choice(len(people), replies, replace=False)
         said, known = judged[places].tolist(), people[places[:labels]]
         found = correct(Opinions(said, [*known.tolist(), *[None] * (replies - labels)]))
-        plain = compute_share_interval(round(known.sum()), labels, 0.95)
-        alone = compute_bounded_interval(said, (0.0, 1.0))
-        assert found is not None and alone is not None
+        plain, alone = enclose_share(round(known.sum()), labels), enclose_share(round(sum(said)), replies)
+        assert found is not None
         low, high = found.interval
         hits += low <= target <= high, low > target, high < target, alone[0] <= target <= alone[1]
         widths += high - low, plain[1] - plain[0]
@@ -100,7 +106,7 @@ def run_limits(folder: Path, draws: int) -> Iterator[str]:
             said, known = judged[places].tolist(), people[places[:100]].tolist()
             found = correct(Opinions(said, [*known, *[None] * 100]))
             assert found is not None
-            ends[draw] = found.interval, compute_bounded_interval(said, (0.0, 1.0)) or (0.0, 1.0)
+            ends[draw] = found.interval, enclose_share(round(sum(said)), 200)
         told = []
         for place, what in enumerate(("corrected", "judge alone")):
             low, high = ends[:, place].T
@@ -156,8 +162,8 @@ def run_plot(folder: Path, _draws: int) -> Iterator[str]:
     yield f'<text x="{_LEFT}" y="16">each row is a judge; orange: its own mean; blue: with 50 labels of people</text>'
     for row, judged in enumerate(sorted((one[places] for one in judges.values()), key=np.mean)):
         found = correct(Opinions(judged.tolist(), known))
-        alone = compute_bounded_interval(judged.tolist(), (0.0, 1.0))
-        assert found is not None and alone is not None
+        alone = enclose_share(round(judged.sum()), 1000)
+        assert found is not None
         yield from draw_interval("judge", float(judged.mean()), alone, _TOP + _ROW * row)
         yield from draw_interval("people", found.value, found.interval, _TOP + _ROW * row + 7)
     share = place_at(people.mean())

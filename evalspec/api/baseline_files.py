@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import StoreError
 from evalspec.base.output_files import write_file
 from evalspec.model import Direction, PeopleScores, Run
+from evalspec.model.calibrations import StoredAnchor
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.typed_json import parse_document, read_bytes
 from evalspec.runs.store.erasing import Key
@@ -23,6 +24,9 @@ from evalspec.verdict.comparison.baseline import KIND, build_baseline, list_pool
 from evalspec.verdict.correction.calibration_file import read_anchors, write_anchors
 
 _HEAD_BYTES = 4096
+
+FindKeys = Callable[[str], set[Key]]
+"""Returns the samples to take out of a run, by its id."""
 
 
 def find_baselines(folder: Path, kind: str = KIND) -> Iterator[Path]:
@@ -41,7 +45,7 @@ def find_baselines(folder: Path, kind: str = KIND) -> Iterator[Path]:
                         yield path
 
 
-def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
+def shorten_baseline(path: Path, shown: str, find_keys: FindKeys, *, is_dry_run: bool) -> int:
     """Take samples out of a baseline and its anchor, and return their number. Without other samples it is deleted.
 
     `find_keys`: returns the samples to take out by the id of a run that the baseline holds.
@@ -62,13 +66,22 @@ def shorten_baseline(path: Path, shown: str, find_keys: Callable[[str], set[Key]
     return removed + of_anchor
 
 
-def shorten_anchors(path: Path, _shown: str, find_keys: Callable[[str], set[Key]], *, is_dry_run: bool) -> int:
-    """Take samples out of anchors, and return their number. Arguments and errors: as of `shorten_baseline`."""
+def shorten_anchors(
+    quotes: Callable[[bytes], bool], path: Path, _shown: str, find_keys: FindKeys, *, is_dry_run: bool
+) -> int:
+    """Take samples out of anchors, and return their number. Other arguments and errors: as of `shorten_baseline`.
+
+    `quotes`: whether a text is to be erased. Anchors have texts, also if the run that they are of was removed.
+    """
     anchors = read_anchors(path)
     keys = find_keys(anchors.run)
+
+    def keep(dataset: str, one: StoredAnchor) -> bool:
+        texts = (one.response, *(one.retrieved_contexts or ()))
+        return (dataset, one.sample) not in keys and not any(quotes(text.encode(errors="replace")) for text in texts)
+
     kept = tuple(
-        replace(own, anchors=tuple(one for one in own.anchors if (own.dataset, one.sample) not in keys))
-        for own in anchors.metrics
+        replace(own, anchors=tuple(one for one in own.anchors if keep(own.dataset, one))) for own in anchors.metrics
     )
     removed = sum(len(own.anchors) for own in anchors.metrics) - sum(len(own.anchors) for own in kept)
     if removed and not is_dry_run:
@@ -90,7 +103,7 @@ def _drop_people(said: PeopleScores, keys: set[Key]) -> PeopleScores:
     )
 
 
-def _drop_samples(run: Run, find_keys: Callable[[str], set[Key]]) -> tuple[Run, int]:
+def _drop_samples(run: Run, find_keys: FindKeys) -> tuple[Run, int]:
     """Return a run of a baseline without some samples, and their number. A dataset without others is dropped."""
     keys = set().union(*(find_keys(one.id) for one in list_pooled(run)))
     datasets, removed = [], 0

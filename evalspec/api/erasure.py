@@ -1,11 +1,12 @@
 """Erase personal data from a project: stored runs, baselines and logs of jobs. What is out of reach is listed."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
 
-from evalspec.api.baseline_files import find_baselines, shorten_anchors, shorten_baseline
+from evalspec.api.baseline_files import FindKeys, find_baselines, shorten_anchors, shorten_baseline
 from evalspec.base.errors import EvalspecError, InvalidInput
 from evalspec.curation.gold.quotes import Quotes, find_quoting
 from evalspec.curation.labels.files import erase_labels
@@ -79,6 +80,7 @@ def erase(
         project,
         lambda run: keys.get(run, set()) | set(samples),  # without its stored run, a baseline loses the given ones only
         lambda path: str(path.relative_to(project)),
+        quotes,
         done,
     )
     _remove_logs(project, quotes, done)
@@ -156,13 +158,13 @@ def erase_cached(store: RunStore, samples: Collection[Key], quotes: Quotes, done
 
 
 def shorten_baselines(
-    folder: Path, find_keys: Callable[[str], set[Key]], show: Callable[[Path], str], done: Erased
+    folder: Path, find_keys: FindKeys, show: Callable[[Path], str], quotes: Quotes, done: Erased
 ) -> None:
     """Take samples out of the baselines and anchors below a folder.
 
-    `find_keys`: as of `shorten_baseline`. `show`: for messages.
+    `find_keys`: as of `shorten_baseline`. `show`: for messages. `quotes`: as of `shorten_anchors`.
     """
-    for kind, shorten in ((KIND, shorten_baseline), (ANCHORS_KIND, shorten_anchors)):
+    for kind, shorten in ((KIND, shorten_baseline), (ANCHORS_KIND, partial(shorten_anchors, quotes))):
         for path in sorted(find_baselines(folder, kind)):
             try:
                 removed = shorten(path, show(path), find_keys, is_dry_run=done.is_dry_run)

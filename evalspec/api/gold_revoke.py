@@ -154,7 +154,7 @@ def _revoke(
         erase_labels_on(store, runs.keys, content.ids, quotes, done)
     find_keys = _name_in_baselines(found, content, runs)
     for folder in folders:
-        shorten_baselines(folder, find_keys, show, done)
+        shorten_baselines(folder, find_keys, show, quotes, done)
     _shorten_exports(found.root, content, exports, done)
     _change_set(found, content, by, today, done)
     changing += [Path(name).resolve() for name in (*done.exports, *done.baselines)]

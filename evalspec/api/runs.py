@@ -76,7 +76,9 @@ def name_stored(stored: StoredRun, name: str) -> NamedRun:
         kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)
         return stored.read_index().read_exchanges(kept, stored.outline.repeats)
 
-    return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None)
+    summaries = (summary for dataset in run.datasets for summary in dataset.metrics.values())
+    people = stored.read_index().people if any(one.correction for one in summaries) else ()
+    return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None, people=people)
 
 
 def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:

@@ -115,9 +115,13 @@ def command(context: click.Context, /, run: str, person: str | None, as_json: bo
     _refuse(given_here & {*_OF_ONE}, "needs --sample", "add --sample ID, or leave it out")
     _check_draws(given_here, given)
     if as_json and given["random"]:
-        from evalspec.cli.rating import list_drawn
+        from msgspec import to_builtins
 
-        emit_document({"drawn": list_drawn(run, by, given)})
+        from evalspec.curation.labels.drawn_session import list_drawn
+
+        of_run = {"by": by, "seed": given["seed"], "datasets": given["datasets"]}
+        drawn = list_drawn(run, given["metric"], given["random"], is_stratified=bool(given["stratify"]), **of_run)
+        emit_document({"drawn": to_builtins(drawn)})
         return ExitCode.OK
     if as_json:
         raise InvalidInput(Problem("a session prints no document", "add --sample ID --verdict VERDICT", field="--json"))
@@ -152,7 +156,7 @@ def _check_draws(given_here: set[str], given: Mapping[str, Any]) -> None:
 
 
 def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) -> ExitCode:
-    from evalspec.curation.labels.labelling import label
+    from evalspec.curation.labels.drawn_session import label
 
     datasets: Sequence[str] = given["datasets"]
     if given["verdict"] is None:
@@ -162,16 +166,10 @@ def _label_one(run: str, by: str, given: Mapping[str, Any], *, as_json: bool) ->
     if len(datasets) > 1:
         raise InvalidInput(Problem("a sample is in one dataset", "name one", field="--dataset"))
     dataset, attempt = datasets[0] if datasets else None, given["attempt"] or 1
-    said = {"value": given["value"], "note": given["note"]}
-    if given["random"]:
-        from evalspec.cli.rating import label_drawn
-
-        made = label_drawn(run, by, given, dataset, attempt, **said)
-    else:
-        made = label(
-            run, given["sample"], given["verdict"], by=by, dataset=dataset, attempt=attempt,
-            metric=given["metric"], is_blind=given["blind"], **said,
-        )  # fmt: skip
+    made = label(
+        run, given["sample"], given["verdict"], by=by, dataset=dataset, attempt=attempt, metric=given["metric"],
+        value=given["value"], note=given["note"], is_blind=given["blind"], random=given["random"], seed=given["seed"],
+    )  # fmt: skip
     if as_json:
         from msgspec import to_builtins
 

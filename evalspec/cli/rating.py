@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct
 
-from evalspec.base.errors import ExitCode, InvalidInput, Problem
+from evalspec.base.errors import ExitCode
 from evalspec.base.foreign_text import inert
 from evalspec.cli.case_session import CaseView
 from evalspec.cli.keyboard import END, ESCAPE
@@ -14,11 +14,10 @@ from evalspec.cli.screen import Screen, build_body, find_screen, render_parts
 from evalspec.curation.labels.binding import Case
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.drawing import LabelDesign
-from evalspec.curation.labels.drawn_session import DrawnSession, require_draw
-from evalspec.curation.labels.labelling import add_label
+from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.curation.labels.rating import RatingForm, make_form
 from evalspec.model.corrections import DrawKind
-from evalspec.model.labels import Answer, Label, LabelVerdict
+from evalspec.model.labels import Answer, LabelVerdict
 from evalspec.runs.store.run_store import STORE, RunStore
 
 _RATE = "score"
@@ -45,72 +44,15 @@ def open_drawn_session(
         CommandFailed: Interrupted. All labels are kept.
     """
     opened = LabelledRun(RunStore(STORE), run)
-    session = DrawnSession(opened, by, read_design(given))
+    session = DrawnSession(opened, by, _read_design(given))
     return _RatingSession(session).run(describe_again(opened.id, by, given))
 
 
-def read_design(given: Mapping[str, Any]) -> LabelDesign:
+def _read_design(given: Mapping[str, Any]) -> LabelDesign:
     """Return the design of the options by name."""
     kind = DrawKind.STRATIFIED if given["stratify"] or given["new"] else DrawKind.RANDOM
     kind = DrawKind.SEQUENTIAL if given["until_decided"] else kind
     return LabelDesign(given["metric"], kind, given["random"], given["seed"], tuple(given["datasets"]), given["new"])
-
-
-def label_drawn(
-    run: str,
-    by: str,
-    given: Mapping[str, Any],
-    dataset: str | None,
-    attempt: int,
-    *,
-    value: float | None,
-    note: str | None,
-) -> Label:
-    """Record a score for one of the replies that a session would show, and return the label. `given`: the options.
-
-    Raises:
-        InvalidInput: The reply was not drawn, people cannot score it, or a value is invalid.
-        StoreError: The label cannot be written.
-    """
-    if given["verdict"] != LabelVerdict.RATED:
-        message = f"a drawn reply gets a score without sight of the judge's, not '{given['verdict']}'"
-        raise InvalidInput(Problem(message, "write rated, with --value", field="--verdict"))
-    opened = LabelledRun(RunStore(STORE), run)
-    case = opened.find_case(dataset, given["sample"], attempt, given["metric"], is_rated=True)
-    draw = require_draw(opened, by, read_design(given), case)
-    return add_label(opened, case, LabelVerdict.RATED, by, value=value, note=note, is_blind=True, draw=draw)
-
-
-def list_drawn(run: str, by: str, given: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the drawn replies that a person has not labelled, with what is asked but without the judge's scores.
-
-    Raises:
-        InvalidInput: There is no such run, dataset or metric, or people cannot score it.
-    """
-    session = DrawnSession(LabelledRun(RunStore(STORE), run), by, read_design(given))
-    found = []
-    while (case := session.open()) is not None:
-        found.append(_describe_drawn(case))
-        session.skip()
-    return found
-
-
-def _describe_drawn(case: Case) -> dict[str, Any]:
-    form, exchange = make_form(case), case.exchange
-    asked = exchange.sample.user_input
-    return {
-        "dataset": case.dataset,
-        "sample": case.sample,
-        "attempt": case.attempt,
-        "userInput": asked if isinstance(asked, str) else to_builtins(asked),
-        "response": exchange.response,
-        "contexts": to_builtins(exchange.retrieved_contexts),
-        "references": list(exchange.sample.references),
-        "asked": form.asked,
-        "about": list(form.texts),
-        "rubric": form.rubric,
-        "grades": dict(form.grades),
-    }
 
 
 class _Given(Struct, frozen=True):
@@ -141,9 +83,11 @@ class _RatingSession(TerminalLabelSession):
         return "\n\n".join(filter(None, [form.asked, form.rubric, _HELP]))
 
     def finish(self) -> None:
-        """Print why a session that decides a threshold has stopped, or that it has not decided."""
+        """Print that a session that decides a threshold has not, or that labels had done so before it."""
         if self._drawn.is_undecided:
             self.say("the threshold is not decided yet")
+        elif self._drawn.stopped and not any(self._drawn.count_decisions().values()):
+            self.say(self._drawn.stopped)
 
     def answer(self, case: Case, meaning: str) -> bool:
         """Read a note, or ask for a score and record it."""

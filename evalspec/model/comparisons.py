@@ -56,6 +56,15 @@ class Delta(Record, frozen=True):
         force_setattr(self, "relative", share)
 
 
+class PeopleDifference(Record, frozen=True, kw_only=True):
+    """The change of a judged metric as people see it, from labels on both runs."""
+
+    delta: Annotated[Number | None, Meta(description="Candidate minus baseline; null: see `reason`.")] = None
+    interval: Annotated[Interval | None, Meta(description="Of the delta; null: see `reason`.")] = None
+    labelled: Annotated[int, Meta(description="Samples that people have scored in both runs.")] = 0
+    reason: Annotated[str | None, Meta(description="Why the delta is unknown; null: it is known.")] = None
+
+
 class RequiredSampleSize(Record, frozen=True):
     """About how many samples would detect a change that the pairs cannot."""
 
@@ -87,6 +96,9 @@ class MetricChange(Delta, frozen=True, kw_only=True):
     unpaired: Annotated[int, Meta(description="Samples with a score in one run only.")] = 0
     required_size: RequiredSampleSize | None = None
     confidence: Annotated[float, Meta(description="Of the interval.")] = 0.95
+    people: Annotated[
+        PeopleDifference | None, Meta(description="What people see; null: not both runs have their labels.")
+    ] = None
 
 
 class SliceChange(Record, frozen=True):

@@ -9,6 +9,9 @@ from msgspec import Meta
 from evalspec.model.base import Interval, Number, Record
 from evalspec.model.curation import Count
 
+LABEL_SUFFIXES = ".jsonl", ".csv"
+"""The suffixes of files of labels."""
+
 _Share = Annotated[float, Meta(gt=0, le=1)]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -50,6 +50,22 @@ class Answer(Record, frozen=True):
 
     question: Annotated[str, Meta(description="The statement, passage or rubric that the answer is about.")]
     value: Annotated[Number, Meta(description="1: yes; 0: no; a grade of a rubric.")]
+
+
+class DrawnReply(Record, frozen=True, kw_only=True):
+    """A reply that was drawn for labelling, without what the judge says about it."""
+
+    dataset: str
+    sample: str
+    attempt: Annotated[int, Meta(ge=1)]
+    user_input: str | tuple[Any, ...]
+    response: str
+    contexts: tuple[str, ...] | None
+    references: tuple[str, ...]
+    asked: Annotated[str, Meta(description="The question to answer.")]
+    about: Annotated[tuple[str, ...], Meta(description="The texts that it is about; empty: the reply as a whole.")]
+    rubric: Annotated[str | None, Meta(description="The text to grade by: a rubric, or an earlier answer; null: none.")]
+    grades: Annotated[Mapping[str, float], Meta(description="The possible answers; empty: any score within bounds.")]
 
 
 class Label(Record, frozen=True, kw_only=True):

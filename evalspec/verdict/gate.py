@@ -65,7 +65,7 @@ def compute_outcome(
     if metric.is_opinion:
         from evalspec.verdict.correction.people import consult
 
-        consultation = consult(threshold, metric, members, policy, cluster, people)
+        consultation = consult(threshold, metric, members, policy, cluster, people, with_lacking=bool(excess))
     estimate = consultation.estimate if consultation else None
     missing = [_is_missing(score, bool(excess)) for score in scores]
     measured = _Measured(metric, statistic, scores, clusters, missing, estimate)
@@ -148,7 +148,9 @@ class _Measured(Struct, frozen=True):
 
     def _check_people(self, limit: Threshold, people: "Corrected", high: bool | None) -> "_Check":
         value = people.value if high is None else people.ends[high]
-        bound = people.interval[limit.min is None] if limit.confidence else None
+        is_best = high is (limit.min is not None)  # the interval has missing replies at their worst
+        is_tested = limit.confidence and not (is_best and people.describe_missing())
+        bound = people.interval[limit.min is None] if is_tested else None
         return _Check(_break(limit, value, bound), bound, None)
 
 

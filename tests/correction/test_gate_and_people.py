@@ -7,6 +7,7 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     Attempt,
     Basis,
+    Cause,
     DatasetResult,
     Direction,
     Draw,
@@ -165,3 +166,43 @@ def test_limits_that_only_the_judge_meets_are_named():
         "label r-1 --metric 'is it kind?' --random 50`"
     ]
     assert list_opinion_notes([dataset], CiGate(judge="off"), "r-1") == []
+
+
+def test_missing_labels_leave_a_limit_with_confidence_open():
+    """Ten of forty drawn replies have no label. With bad ones the limit is missed, with good ones it is met."""
+    people = people_of(*[1.0] * 30, unanswered=[(f"s{number}", 1) for number in range(30, 40)])
+    found = decide(samples_of(*[1.0] * 60), people, min=0.8, confidence=0.95)
+    assert (found.status, found.basis) == (INCOMPLETE, Basis.PEOPLE)
+    assert "10 replies that were drawn and not labelled" in found.reason
+
+
+def test_scores_that_the_judge_does_not_give_are_not_good_because_people_like_the_others():
+    """The judge finds that its metric does not apply to a third of the replies. Nobody has looked at these."""
+    away = {"faithfulness": Score.not_applicable("no statements", Cause.JUDGE)}
+    samples = [
+        *samples_of(*[1.0] * 40),
+        *(replace(one, id=f"a{one.id}", scores=away) for one in samples_of(*[1.0] * 20)),
+    ]
+    assert decide(samples, min=0.8).status is INCOMPLETE
+    assert decide(samples, people_of(*[1.0] * 40), min=0.8).status is INCOMPLETE
+
+
+@pytest.mark.parametrize("kind", [DrawKind.RANDOM, DrawKind.SEQUENTIAL])
+def test_samples_without_a_reply_are_not_like_those_with_one(kind):
+    """People like forty replies. A third of the samples has none, so nobody could draw them."""
+    lost = [replace(one, id=f"a{one.id}", status=SampleStatus.FAILED) for one in samples_of(*[None] * 20)]
+    (said,) = people_of(*[1.0] * 40).values()
+    draws = [Draw(kind=kind, seed=1, probability=1.0, place=place) for place in range(1, 41)]
+    scores = tuple(replace(one, draw=draw) for one, draw in zip(said.scores, draws, strict=True))
+    found = decide([*samples_of(*[1.0] * 40), *lost], {"faithfulness": replace(said, scores=scores)}, min=0.8)
+    assert (found.status, found.basis) == (INCOMPLETE, Basis.PEOPLE)
+
+
+def test_the_sequence_counts_what_was_passed_over_at_its_worst():
+    (said,) = people_of(*[1.0 if number % 3 else None for number in range(60)]).values()
+    draw = Draw(kind=DrawKind.SEQUENTIAL, seed=1, probability=1.0, place=1)
+    scores = tuple(replace(one, draw=draw) for one in said.scores)
+    samples, passed = samples_of(*[1.0] * 60), tuple((f"s{number}", 1) for number in range(0, 60, 3))
+    for unanswered, status in (((), PASS), (passed, INCOMPLETE)):
+        people = {"faithfulness": replace(said, scores=scores, unanswered=unanswered)}
+        assert decide(samples, people, min=0.75).status is status

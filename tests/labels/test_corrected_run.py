@@ -232,6 +232,27 @@ def test_labels_of_both_runs_see_a_drop_that_the_judge_does_not_see(rated):
     assert found["reason"].startswith("people see a drop of 0.") and "the judge 0.000" in found["reason"]
 
 
+def test_a_drop_beyond_the_limit_and_beyond_noise_fails_whoever_sees_it(rated):
+    """People see a drop of a quarter, between 0.1 and 0.5. The limit is inside of that, and no drop is outside."""
+    found, _ = compare_with_labels(rated, lambda _: 1, lambda number: number % 4 > 0, maxDrop={"tone": 0.15})
+    low, high = found["interval"]
+    assert low < -0.15 < high < 0 and found["delta"] < -0.15
+    assert (found["status"], found["basis"]) == ("FAIL", "people")
+
+
+def test_compare_shows_what_people_see(rated):
+    found, _ = compare_with_labels(rated, lambda number: 1, lambda number: number % 2)
+    shown = rated("compare", "main", "latest", "--json", "-o", "compare.html")
+    (change,) = shown.document["candidates"][0]["datasets"][0]["metrics"].values()
+    assert (change["delta"], change["people"]["reason"]) == (0, None)
+    assert change["people"]["delta"] == pytest.approx(found["delta"])
+    assert 20 <= change["people"]["labelled"] <= 40
+    said = f"people see {change['people']['delta']:.3f}".replace("-", "−")
+    assert said in Path("compare.html").read_text() and said in rated("compare", "main", "latest").out
+    stored = rated("compare", "latest", "latest", "--json").document["candidates"][0]["datasets"][0]["metrics"]
+    assert stored["tone"]["people"]["delta"] == 0, "runs have their labels too"
+
+
 def test_labels_of_both_runs_exclude_a_drop(rated):
     strict = {"maxDrop": {"tone": 0.3}, "regression": "notWorse"}
     found, _ = compare_with_labels(rated, lambda number: number % 2, lambda number: number % 2, **strict)
@@ -254,8 +275,8 @@ def test_an_erased_sample_takes_no_verdict_of_people_with_it(rated):
     assert (limit["status"], limit["basis"], correction["labels"]) == ("FAIL", "people", 30)
 
 
-@pytest.mark.parametrize("count", [9, 20])
-def test_a_few_labels_that_agree_with_the_judge_turn_no_drop_into_a_pass(rated, count):
+@pytest.mark.parametrize(("count", "status"), [(9, "INCOMPLETE"), (20, "FAIL")])
+def test_a_few_labels_that_agree_with_the_judge_turn_no_drop_into_a_pass(rated, count, status):
     rated.evaluation |= {"thresholds": {}, "ciGate": {"baseline": "main", "maxDrop": {"tone": 0.05}}}
     run(rated)
     label(count, lambda _: 1)
@@ -266,5 +287,5 @@ def test_a_few_labels_that_agree_with_the_judge_turn_no_drop_into_a_pass(rated, 
     run(rated)
     label(count, lambda number: number % 4 > 0)
     (found,) = rated("rescore", "latest", "agent.yaml", "--json").document["regressions"]
-    assert (found["status"], found["basis"]) == ("INCOMPLETE", "people")
-    assert "the judge's drop is no noise" in found["reason"]
+    assert (found["status"], found["basis"]) == (status, "people")
+    assert ("the judge's drop is no noise" in found["reason"]) is (status == "INCOMPLETE")

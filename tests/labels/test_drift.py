@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from evalspec.api.erasure import erase
+from evalspec.runs.store.run_store import RunStore
+from labels.conftest import STORE
 from labels.test_calibrating import RUBRIC, give, is_kind, judged, prepare  # noqa: F401 - a fixture
 
 ANCHORS = Path("evals/calibrations/main.anchors.json")
@@ -180,3 +182,13 @@ def test_anchors_are_asked_again_although_the_cache_has_their_grades(anchored, m
     before = len(anchored.judge.chats)
     anchored.run()
     assert len(anchored.judge.chats) - before == 1 + 2 * 20
+
+
+def test_erased_texts_leave_the_anchors_also_if_their_run_is_gone(anchored):
+    kept = len(json.loads(ANCHORS.read_text())["metrics"][0]["anchors"])
+    assert anchored.project("runs", "rm", *(path.name for path in RunStore(STORE).list())).code == 0
+    assert erase(Path(), ["Reply 7."]).baselines == {str(ANCHORS): 1}
+    assert "Reply 7." not in ANCHORS.read_text()
+    assert len(json.loads(ANCHORS.read_text())["metrics"][0]["anchors"]) == kept - 1
+    _, drift = evaluate(anchored)
+    assert (drift["state"], drift["anchors"]) == ("unchanged", 19)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import tempfile
 from pathlib import Path
 
@@ -202,3 +203,34 @@ def test_a_blind_score_of_a_file_by_hand_is_bound_and_shows_no_score(labelled):
     (one,) = (one for one in labels.list_labels() if one.labeller == "ada")
     assert one.reply_digest is not None
     assert one.shown_value is None
+
+
+KNOWN = f'"run": "{RUN}", "dataset": "d", "sample": "s", "labeller": "a"'
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "enclosed in double quotes. write one label per line"),
+        ("3", "expected a JSON object. write one label per line"),
+        (f'{{{KNOWN}}}', "verdict: is missing. write good, bad, agree"),
+        (f'{{{KNOWN}, "verdict": "good", "attempt": 0}}', "write the number of the attempt, from 1"),
+        (f'{{{KNOWN}, "verdict": "good", "value": "x"}}', 'expected a number, not "x". write the score as a number'),
+        (f'{{{KNOWN}, "verdict": "good", "draw": {{"kind": "x"}}}}', "copy it from `evalspec labels export`"),
+    ],
+)  # fmt: skip
+def test_each_malformed_line_says_what_to_write(labelled, tmp_path, line, said):
+    with pytest.raises(InvalidInput) as caught:
+        labels.import_labels(write(tmp_path, line, suffix=".jsonl"))
+    (problem,) = caught.value.problems
+    assert (problem.line, said in problem.render()) == (1, True), problem.render()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("gone.jsonl", "there is no file gone.jsonl"), ("labels.txt", "labels are in .jsonl or .csv files")],
+)
+def test_a_file_of_labels_that_cannot_be_one_has_its_place_in_the_manifest(labelled, name, said):
+    labelled.project.evaluation["ciGate"] = {"judge": {"labels": name}}
+    Path("labels.txt").touch()
+    assert re.search(rf"agent.yaml:\d+: spec.evaluation.ciGate.judge.labels: {said}", labelled.project.validate().out)

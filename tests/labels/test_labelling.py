@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,20 @@ def test_a_label_on_an_equal_reply_of_another_run_need_not_be_repeated(labelled)
     labelled.say("s0", ada="good")
     labelled.run()
     assert (session().position, session().remaining) == (2, 3)
+
+
+def test_the_library_draws_and_labels_as_the_command_does(labelled):
+    drawn = labels.list_drawn("latest", "string_match", 3, by="ada", seed=2)
+    document = labelled.project(
+        "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3", "--seed", "2", "--json"
+    ).document["drawn"]
+    assert [one.sample for one in drawn] == [one["sample"] for one in document]
+    draw: dict[str, Any] = {"by": "ada", "metric": "string_match", "random": 3, "seed": 2}
+    made = labels.label("latest", drawn[0].sample, "rated", value=1.0, **draw)
+    assert (made.is_blind, made.draw.kind, made.draw.probability) == (True, "random", 0.75)
+    assert labels.list_drawn("latest", "string_match", 3, by="ada", seed=2) == drawn[1:]
+    (other,) = {f"s{n}" for n in range(4)} - {one.sample for one in drawn}
+    with pytest.raises(InvalidInput, match=f"'{other}' is not in the draw"):
+        labels.label("latest", other, "rated", value=1.0, **draw)
+    with pytest.raises(InvalidInput, match="needs a metric"):
+        labels.label("latest", other, "rated", by="ada", value=1.0, random=3)

@@ -329,14 +329,51 @@ def test_it_stops_when_the_threshold_is_decided(many):
         (DrawKind.SEQUENTIAL, place) for place in range(1, len(made) + 1)
     ]
     assert {one.draw.probability for one in people("string_match").scores} == {len(made) / 60}
+    assert start("string_match", by="ben", kind=DrawKind.SEQUENTIAL).stopped, "the gate counts everybody's labels"
     session.undo()
     assert session.stopped is None and session.open() is not None
-    other = start("string_match", by="ben", kind=DrawKind.SEQUENTIAL)
-    score(other, 99, 0.0)
-    assert "the threshold is missed" in other.stopped
-    torn = start("string_match", by="cleo", kind=DrawKind.SEQUENTIAL)
-    score(torn, 99, lambda id: float(int(id[1:]) % 2))
-    assert torn.is_undecided and torn.open() is None
+    for value, said in ((lambda _: 0.0, "the threshold is missed"), (lambda id: float(int(id[1:]) % 2), None)):
+        answer_anew(many)
+        other = start("string_match", by="ben", kind=DrawKind.SEQUENTIAL)
+        score(other, 99, value)
+        assert said in other.stopped if said else other.is_undecided and other.open() is None
+
+
+def answer_anew(many, names=None):
+    """Run with another reply to each sample, or to the named ones."""
+    many.replies |= {name: f"{text}." for name, text in many.replies.items() if names is None or name in names}
+    return many.run()
+
+
+def test_it_goes_on_where_changed_replies_may_be_anything(many):
+    """Twelve labels decided the first run. Of the second, most replies are others, so the gate calls it undecided."""
+    score(start("string_match", kind=DrawKind.SEQUENTIAL), 99, 1.0)
+    kept = {one.sample for one in labels.list_labels()}
+    answer_anew(many, many.replies.keys() - kept)
+    session = start("string_match", kind=DrawKind.SEQUENTIAL)
+    assert session.is_undecided
+    with pytest.raises(InvalidInput, match="the run has labels of --until-decided"):
+        start("string_match", kind=DrawKind.STRATIFIED, is_new=True)
+    score(session, 99, 1.0)
+    assert "the threshold is met; after 2" in session.stopped, "each part has half of the chance of an error"
+
+
+def test_who_passes_over_what_is_difficult_decides_nothing_by_it(many):
+    """Every third reply is skipped. People may have skipped them because they are bad."""
+    session = start("string_match", kind=DrawKind.SEQUENTIAL)
+    for number in range(30):
+        if number % 3 == 2:
+            session.skip()
+        elif session.open() is not None:
+            score(session, 1, 1.0)
+    assert session.is_undecided
+    said = people("string_match")
+    assert (len(said.scores), len(said.unanswered)) == (20, 9)
+    stratified = start("string_match", by="ben", run=answer_anew(many), kind=DrawKind.STRATIFIED, size=40)
+    score(stratified, 20, 1.0)
+    for number in range(20):
+        stratified.skip() if number % 2 else score(stratified, 1, 1.0)
+    assert len(people("string_match").unanswered) >= 10
 
 
 @pytest.mark.parametrize("kind", [DrawKind.SEQUENTIAL, DrawKind.STRATIFIED])
@@ -384,6 +421,18 @@ def test_labels_until_decided_are_not_mixed_with_others(many):
     score(start("string_match", by="cleo", size=9), 9)
     with pytest.raises(InvalidInput, match="the run has labels of another draw"):
         start("string_match", kind=DrawKind.SEQUENTIAL)
+
+
+def test_a_seed_does_not_draw_again_what_is_used_up(many):
+    score(start("string_match", size=20, seed=3), 20)
+    first = {one.sample for one in use_labels("latest", "string_match", "threshold")}
+    again = start("string_match", size=20, seed=3)
+    score(again, 20, 0.0)
+    found = people("string_match")
+    assert len(found.scores) == 20 and not first & {one.id for one in found.scores}
+    assert ({one.draw.probability for one in found.scores}, found.unanswered) == ({0.5}, ())
+    labels.label("latest", min(first), "rated", by="ben", metric="string_match", value=0.0, is_blind=True)
+    assert people("string_match").left_out == {"used to choose a threshold": 21}, "whoever labels them"
 
 
 def test_new_labels_go_where_they_narrow_the_interval_most(many):
@@ -480,6 +529,9 @@ def test_a_session_that_decides_says_so(many):
                 break
         session.expect("decided: the threshold is met; after ")
         assert session.quit()[0] == 0
+    with Terminal(many.project.folder, "label", "latest", "--as", "ben", "--metric", "string_match", "--until-decided",
+                  NO_COLOR="1") as session:  # fmt: skip
+        session.expect("decided: the threshold is met; after ")
 
 
 def test_agreement_with_the_judge_does_not_count_own_scores(many):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalspec.verdict.correction.sequence import compute_confidence_sequence
+from evalspec.verdict.stats.bounded import compute_confidence_sequence
 
 SOURCES = {
     "0/1, 0.5": lambda rng, size: (rng.random(size) < 0.5).astype(float),

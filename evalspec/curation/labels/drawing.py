@@ -8,7 +8,7 @@ which is the optimal allocation of every total.
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 
 from msgspec import Struct
@@ -17,13 +17,14 @@ from msgspec.structs import replace
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import is_applicable
 from evalspec.curation.labels.judged_run import CaseFilter, JudgedRun
-from evalspec.inputs.datasets.selection import rank_ids
-from evalspec.model import Threshold
+from evalspec.inputs.datasets.selection import rank_replies
+from evalspec.model import SampleResult, SampleStatus, Score, Threshold
 from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Label, Target
 from evalspec.verdict.correction.estimates import FEWEST
-from evalspec.verdict.correction.sequence import compute_confidence_sequence
+from evalspec.verdict.correction.people import Correctable
 from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.validity.estimates import CONFIDENCE
 
 _MOST_VALUES = 6
 """Scores of a judge with more distinct values are put into so many strata of equal size."""
@@ -69,7 +70,7 @@ class Stratum(Struct, frozen=True):
 
 
 class Population(Struct, frozen=True):
-    """The replies of a dataset to which a metric applies, in random order.
+    """The replies of a dataset to which a metric applies, in random order, without those that were used up.
 
     `judged`: the judge's score of each; None: it has none.
     """
@@ -96,7 +97,15 @@ class Population(Struct, frozen=True):
         return strata
 
 
-def read_populations(run: JudgedRun, design: LabelDesign) -> list[Population]:
+def list_used_up(labels: Iterable[Label]) -> set[Target]:
+    """Return the replies that no draw has any more: they were drawn, and their labels have helped to choose something.
+
+    The other replies are as random as they were. They would not be without replies that somebody chose.
+    """
+    return {one.target for one in labels if one.used_for is not None and one.draw.kind is not DrawKind.CHOSEN}
+
+
+def read_populations(run: JudgedRun, design: LabelDesign, used_up: Collection[Target] = ()) -> list[Population]:
     """Return the population of each dataset that has the metric.
 
     Raises:
@@ -104,18 +113,17 @@ def read_populations(run: JudgedRun, design: LabelDesign) -> list[Population]:
     """
     run.check(design.wanted)
     names = [name for name in design.datasets or run.outlines if run.has_metric(name, design.metric)]
-    return [_read_population(run, name, design) for name in names]
+    return [_read_population(run, name, design, used_up) for name in names]
 
 
-def _read_population(run: JudgedRun, dataset: str, design: LabelDesign) -> Population:
-    judged: dict[str, tuple[Target, float | None]] = {}
+def _read_population(run: JudgedRun, dataset: str, design: LabelDesign, used_up: Collection[Target]) -> Population:
+    judged: dict[tuple[str, int], tuple[Target, float | None]] = {}
     for sample, attempts in run.list_answered(dataset):
         for number, scores in attempts:
-            score = scores.get(design.metric)
-            if score is not None and is_applicable(score):
-                target = dataset, sample.id, number, design.metric
-                judged[f"{sample.id}\0{number}"] = target, score.value
-    order = rank_ids(judged, design.seed)
+            score, target = scores.get(design.metric), (dataset, sample.id, number, design.metric)
+            if score is not None and is_applicable(score) and target not in used_up:
+                judged[sample.id, number] = target, score.value
+    order = rank_replies(judged, design.seed)
     return Population(dataset, run.find_metric(dataset, design.metric), dict(judged[name] for name in order))
 
 
@@ -144,12 +152,11 @@ def _plan_strata(population: Population, design: LabelDesign, given: Mapping[Tar
     """Return the pilot, and once it is labelled what is drawn within the strata."""
     total, places = len(population.judged), {target: place for place, target in enumerate(population.judged, 1)}
     pilot = replace(design, kind=DrawKind.RANDOM, size=None)
-    unused = {target: label for target, label in given.items() if label.used_for is None}
-    drawn = [target for target, label in unused.items() if label.draw.kind is DrawKind.RANDOM and target in places]
+    drawn = [target for target, label in given.items() if label.draw.kind is DrawKind.RANDOM and target in places]
     if len(drawn) < min(PILOT, total):
         every = list(population.judged)[: design.size]
         return {target: _draw(pilot, places[target], min(PILOT, total) / total) for target in every}
-    strata = _list_strata(population, given)
+    strata = list(population.stratify().values())
     counts = allocate_labels([_describe(one, population, given, drawn) for one in strata], design.size or total)
     found = {target: _draw(pilot, places[target], PILOT / total) for target in drawn}
     for stratum, wanted in zip(strata, counts, strict=True):
@@ -162,7 +169,7 @@ def _plan_strata(population: Population, design: LabelDesign, given: Mapping[Tar
 def _plan_new(
     population: Population, design: LabelDesign, given: Mapping[Target, Label]
 ) -> Iterator[tuple[Target, Draw]]:
-    strata = _list_strata(population, given)
+    strata = list(population.stratify().values())
     waiting = [[target for target in one if target not in given] for one in strata]
     known = [_describe(one, population, given, given) for one in strata]
     taken = [0] * len(strata)
@@ -174,12 +181,6 @@ def _plan_new(
         taken[best] += 1
         known[best] = replace(known[best], labels=known[best].labels + 1)
         yield target, _draw(design, place, taken[best] / (taken[best] + len(waiting[best])))
-
-
-def _list_strata(population: Population, given: Mapping[Target, Label]) -> list[list[Target]]:
-    """Return the replies of each stratum, without those whose label has helped to choose something."""
-    used = {target for target, label in given.items() if label.used_for is not None}
-    return [[one for one in own if one not in used] for own in population.stratify().values()]
 
 
 def _describe(
@@ -219,21 +220,40 @@ def allocate_labels(strata: Sequence[Stratum], total: int) -> list[int]:
     return [one.labels for one in given]
 
 
-def find_decision(population: Population, limits: Sequence[Threshold], labels: Sequence[Label]) -> str | None:
-    """Return in words how the labels decide the thresholds of a mean; None if they do not yet.
+def read_replies(run: JudgedRun, dataset: str) -> list[SampleResult]:
+    """Return all samples of a dataset that has one attempt at each, with their scores. Those without a reply failed."""
+    found = []
+    for sample, attempts in run.list_answered(dataset):
+        status = SampleStatus.ANSWERED if attempts else SampleStatus.FAILED
+        known = dict(attempts[0][1]) if attempts else {}
+        lacking = {one.name: Score.failed("no reply") for one in run.outlines[dataset].metrics if one.name not in known}
+        found.append(SampleResult(id=sample.id, status=status, scores=known | lacking))
+    return found
 
-    `labels`: in the order of their places. The confidence sequence holds at every number of labels.
+
+def find_decision(said: Correctable, limits: Sequence[Threshold]) -> str | None:
+    """Return in words how people's labels decide the thresholds of a mean, as the gate does; None if they do not yet.
+
+    A threshold is met or missed if all of the interval is on one side of it, which holds at every number of labels.
     """
-    values = [label.value for label in labels if label.value is not None]
-    if not values:
+    found = [_describe_end(said, limit) for limit in limits]
+    missed = next((ends for is_met, ends in found if is_met is False), None)
+    if missed is None and not all(is_met for is_met, _ in found):
         return None
-    low, high = compute_confidence_sequence(values, population.bounds)[-1]
-    ends = f"after {len(values)} labels the mean is between {low:.3g} and {high:.3g} (95 % confidence sequence)"
-    if all(limit.holds(low) and limit.holds(high) for limit in limits):
-        return f"decided: the threshold is met; {ends}"
-    if any(limit.undercut_by(high) or limit.exceeded_by(low) for limit in limits):
-        return f"decided: the threshold is missed; {ends}"
-    return None
+    return f"decided: the threshold is {f'missed; {missed}' if missed else f'met; {found[0][1]}'}"
+
+
+def _describe_end(said: Correctable, limit: Threshold) -> tuple[bool | None, str]:
+    """Return whether a threshold is met or missed, None if that is undecided, and the interval in words."""
+    confidence = limit.confidence or CONFIDENCE
+    estimate = said.estimate(confidence)
+    if estimate is None:
+        return None, ""
+    low, high = estimate.interval
+    ends = f"the mean is between {low:.3g} and {high:.3g} ({100 * confidence:g} % {estimate.method})"
+    is_missed = limit.undercut_by(high) or limit.exceeded_by(low)
+    is_met = False if is_missed else (limit.holds(low) and limit.holds(high)) or None
+    return is_met, f"after {len(said.scores)} labels {ends}"
 
 
 def find_limits_of_mean(run: JudgedRun, dataset: str, metric: MetricOutline) -> list[Threshold]:

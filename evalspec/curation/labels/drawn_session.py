@@ -1,25 +1,32 @@
-"""A labelling session over drawn replies: a person gives scores of their own, without sight of the judge's."""
+"""Label drawn replies, in a session or one by one: people give their own scores, without sight of the judge's."""
 
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import Case, LabelMatch
+from evalspec.curation.labels.binding import NEEDS_NO_SCORE, Case, LabelMatch
+from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import list_blind_scores, list_current
 from evalspec.curation.labels.drawing import (
     LabelDesign,
     find_decision,
     find_limits_of_mean,
+    list_used_up,
     plan_draws,
     read_populations,
+    read_replies,
 )
 from evalspec.curation.labels.judged_run import JudgedRun
-from evalspec.curation.labels.labelling import add_label, match_labels
-from evalspec.curation.labels.rating import check_ratable
+from evalspec.curation.labels.labelling import CHOSEN, add_label, match_labels
+from evalspec.curation.labels.opinions import collect_opinions
+from evalspec.curation.labels.rating import check_ratable, make_form
 from evalspec.curation.labels.session import LabelSession
 from evalspec.model import Threshold
 from evalspec.model.corrections import Draw, DrawKind
-from evalspec.model.labels import Answer, Label, LabelVerdict, Target
+from evalspec.model.labels import Answer, DrawnReply, Label, LabelVerdict, Target
+from evalspec.runs.store.run_store import STORE, RunStore
+from evalspec.verdict.correction.people import gather
 
 _OTHER_JUDGE = (LabelMatch.REUSABLE, LabelMatch.NO_VALUE)
 """Labels on scores of another judge for the same replies. Their people have seen a score, so none would be blind."""
@@ -37,14 +44,13 @@ def require_draw(run: JudgedRun, by: str, design: LabelDesign, case: Case) -> Dr
     return draw
 
 
-def _refuse_mixtures(run: str, design: LabelDesign, labels: Sequence[Label]) -> None:
-    """Check that a run has no labels which those of a design would make useless.
+def _refuse_mixtures(design: LabelDesign, labels: Sequence[Label]) -> None:
+    """Check that those of a design would not make labels useless. `labels`: that count, also of an earlier run.
 
     Raises:
         InvalidInput: Some are of --until-decided and the design is not, or the other way around.
     """
-    given = (one for one in list_blind_scores(labels) if one.run == run and one.metric == design.metric)
-    kinds = {one.draw.kind for one in given if one.used_for is None} - {DrawKind.CHOSEN}
+    kinds = {one.draw.kind for one in labels}
     if {kind is DrawKind.SEQUENTIAL for kind in kinds} != {design.kind is not DrawKind.SEQUENTIAL}:
         return
     has, fix = "another draw", "use --random or --new"
@@ -65,16 +71,18 @@ class DrawnSession(LabelSession):
         """
         super().__init__(run, by, design.wanted)
         self._design, self._verdicts = design, (LabelVerdict.RATED,)
-        self._populations = read_populations(run, design)
+        matched = match_labels(run, run.files.read_all())
+        counting = [one for one in matched.get(LabelMatch.COUNTS, []) if one.metric == design.metric]
+        self._used = {one.target for one in counting if one.used_for is not None}
+        self._populations = read_populations(run, design, list_used_up(counting))
         for one in self._populations:
             check_ratable(one.metric, run.find_identity(one.dataset, design.metric))
         self._limits = self._find_limits() if design.kind is DrawKind.SEQUENTIAL else []
-        matched = match_labels(run, run.files.read_all())
-        counting = matched.get(LabelMatch.COUNTS, [])
         of_other_judges = [one for match in _OTHER_JUDGE for one in matched.get(match, ())]
-        _refuse_mixtures(run.id, design, counting)
-        blind = [one for one in list_blind_scores(counting) if by == one.labeller or design.is_new]
-        self._blind = {one.target: one for one in blind}
+        drawn = [one for one in list_blind_scores(counting) if one.draw.kind is not DrawKind.CHOSEN]
+        unused = [one for one in drawn if one.target not in self._used]
+        _refuse_mixtures(design, unused)
+        self._blind = {one.target: one for one in unused if by == one.labeller or design.is_new}
         seen = list_current([*counting, *of_other_judges])
         self._labelled = {one.target for one in seen if by == one.labeller} | {*self._blind}
         self._draws: dict[Target, Draw] = {}
@@ -127,7 +135,7 @@ class DrawnSession(LabelSession):
         self.stopped = self._find_decision()
         self._draws |= found
         self._keys = list(found)
-        left_out = {*self._skipped, *self._labelled}
+        left_out = {*self._skipped, *self._labelled, *self._used}
         self._waiting = deque([] if self.stopped else [key for key in found if key not in left_out])
         done = {key for key, _ in self._done}
         self._before = sum(key in self._labelled and key not in done for key in found)
@@ -136,9 +144,9 @@ class DrawnSession(LabelSession):
         if not self._limits:
             return None
         (population,) = self._populations
-        labels = [self._blind[target] for target in population.judged if target in self._blind]
-        counting = [one for one in labels if one.draw.kind is DrawKind.SEQUENTIAL and one.used_for is None]
-        return find_decision(population, self._limits, counting)
+        said = collect_opinions(self._run, self._run.files.read_all(), [self._design.metric])
+        people = next(one for one in said if one.dataset == population.dataset)
+        return find_decision(gather(self._replies, population.metric, people, None), self._limits)
 
     def _find_limits(self) -> Sequence[Threshold]:
         """Return the thresholds to decide.
@@ -149,9 +157,131 @@ class DrawnSession(LabelSession):
         if len(self._populations) != 1:
             raise InvalidInput(Problem("several datasets have the metric", "name one", field="--dataset"))
         (population,) = self._populations
+        self._replies = read_replies(self._run, population.dataset)
         limits = find_limits_of_mean(self._run, population.dataset, population.metric)
         units = {self._run.find_unit(*target[:2]) for target in population.judged}
         if len(units) < len(population.judged):
             message = "the replies are not independent: several belong to one sample or cluster"
             raise InvalidInput(Problem(message, "use --random N", field="--until-decided"))
         return limits
+
+
+def label(
+    run: str,
+    sample: str,
+    verdict: str,
+    *,
+    by: str,
+    dataset: str | None = None,
+    attempt: int = 1,
+    metric: str | None = None,
+    value: float | None = None,
+    note: str | None = None,
+    is_blind: bool = False,
+    answers: Sequence[Answer] = (),
+    random: int | None = None,
+    seed: int = 0,
+    store: Path | str = STORE,
+) -> Label:
+    """Record what a person says about a reply, or about the score of a metric for it, and return the label.
+
+    It replaces the person's earlier label on the same thing.
+
+    Args:
+        run: Id of a run, its beginning, a name of the run, or `latest`.
+        sample: Id of the sample.
+        verdict: `good` or `bad` for a reply; `agree` or `disagree` for a score; `rated` for an own score;
+            `withdrawn` takes a label back.
+        by: The person.
+        dataset: The dataset of the sample; needed if several have one of this id.
+        attempt: Number of the attempt, from 1.
+        metric: The metric of the score. Default: the reply as a whole.
+        value: The score that the person would have given. Only with `disagree` and `rated`, which need it.
+        note: Reason or comment.
+        is_blind: With `rated`: the person has not seen the score, its reason or its verdicts.
+        answers: With `rated`: answers to the questions that the judge answers too, instead of `value`.
+        random: With `rated`: the reply is one of so many that `list_drawn` draws with this seed, and the person has not
+            seen the score. Only such labels can correct a judge.
+        seed: That of the draw.
+        store: Folder of the runs.
+
+    Raises:
+        InvalidInput: There is no such reply or score, it cannot be read any more or is not in the draw, or a value is
+            invalid.
+        StoreError: The run is damaged, or the label cannot be written.
+    """
+    opened = LabelledRun(RunStore(Path(store)), run)
+    case = opened.find_case(dataset, sample, attempt, metric, is_rated=verdict in NEEDS_NO_SCORE)
+    draw = CHOSEN
+    if random is not None:
+        _check_drawn(verdict, metric)
+        names = () if dataset is None else (dataset,)
+        draw = require_draw(opened, by, LabelDesign(metric or "", size=random, seed=seed, datasets=names), case)
+    return add_label(
+        opened, case, verdict, by, value=value, note=note, is_blind=is_blind or random is not None, draw=draw,
+        answers=answers,
+    )  # fmt: skip
+
+
+def _check_drawn(verdict: str, metric: str | None) -> None:
+    if metric is None:
+        raise InvalidInput(Problem("needs a metric", "add --metric METRIC", field="--random"))
+    if verdict != LabelVerdict.RATED:
+        message = f"a drawn reply gets a score without sight of the judge's, not '{verdict}'"
+        raise InvalidInput(Problem(message, "write rated, with --value", field="--verdict"))
+
+
+def list_drawn(
+    run: str,
+    metric: str,
+    random: int,
+    *,
+    by: str,
+    seed: int = 0,
+    is_stratified: bool = False,
+    datasets: Sequence[str] = (),
+    store: Path | str = STORE,
+) -> tuple[DrawnReply, ...]:
+    """Return the replies of a random draw that a person has not labelled, with what is asked about each.
+
+    The draw takes no reply whose label has helped to choose something.
+
+    Args:
+        run: Id of a run, its beginning, a name of the run, or `latest`.
+        metric: The metric that people score.
+        random: Number of replies of each dataset.
+        by: The person.
+        seed: Larger draws of a seed include its smaller ones.
+        is_stratified: After 20 random replies, draw from each score that the judge gave.
+        datasets: Only these.
+        store: Folder of the runs.
+
+    Raises:
+        InvalidInput: There is no such run, dataset or metric, or people cannot score it.
+        StoreError: The run is damaged.
+    """
+    kind = DrawKind.STRATIFIED if is_stratified else DrawKind.RANDOM
+    design = LabelDesign(metric, kind, random, seed, tuple(datasets))
+    session = DrawnSession(LabelledRun(RunStore(Path(store)), run), by, design)
+    found = []
+    while (case := session.open()) is not None:
+        found.append(_describe_drawn(case))
+        session.skip()
+    return tuple(found)
+
+
+def _describe_drawn(case: Case) -> DrawnReply:
+    form, exchange = make_form(case), case.exchange
+    return DrawnReply(
+        dataset=case.dataset,
+        sample=case.sample,
+        attempt=case.attempt,
+        user_input=exchange.sample.user_input,
+        response=exchange.response,
+        contexts=exchange.retrieved_contexts,
+        references=exchange.sample.references,
+        asked=form.asked,
+        about=form.texts,
+        rubric=form.rubric,
+        grades=form.grades,
+    )

@@ -19,12 +19,13 @@ from evalspec.curation.labels.files import find_time, hash_label, read_labels, w
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.curation.labels.labelling import explain_value
 from evalspec.curation.labels.listing import find_labelled, list_labels
-from evalspec.curation.labels.records import KEYS, Fault, parse_given, render_time
+from evalspec.curation.labels.records import KEYS, Fault, find_fix, parse_given, render_time
 from evalspec.curation.labels.tables import read_label_table, render_label_table
+from evalspec.model.corrections import LABEL_SUFFIXES
 from evalspec.model.labels import Label, LabelVerdict
 from evalspec.runs.store.run_store import STORE, RunStore
 
-JSONL, CSV = ".jsonl", ".csv"
+JSONL, CSV = LABEL_SUFFIXES
 _LABELS = re.compile(rb'"labeller": ?"|\A[a-zA-Z,]*\blabeller\b')
 _READERS: Mapping[str, Callable[[Path, str, list[Problem]], Iterator[tuple[int, Any]]]] = {
     JSONL: read_json_lines,
@@ -165,6 +166,7 @@ def read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[G
         label = parse_given(data, shown_as, number, problems, at=at)
         if label is not None:
             yield GivenLabel(label, frozenset(data), shown_as, number)
+    problems[:] = [one if one.fix else replace(one, fix=find_fix(one.field)) for one in problems]
 
 
 def _check_lines(

@@ -1,4 +1,4 @@
-"""Label a reply or a score of a stored run."""
+"""Record what a person says about a reply or a score of a run, and what the labels were used for."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import NEEDS_NO_SCORE, Case, LabelMatch, match_label
+from evalspec.curation.labels.binding import Case, LabelMatch, match_label
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, is_informed, list_current
 from evalspec.curation.labels.files import find_time, hash_label, list_labelled_runs, replace_labels, write_labels
@@ -19,49 +19,6 @@ from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.outline import MetricOutline
 
 CHOSEN = Draw()
-
-
-def label(
-    run: str,
-    sample: str,
-    verdict: str,
-    *,
-    by: str,
-    dataset: str | None = None,
-    attempt: int = 1,
-    metric: str | None = None,
-    value: float | None = None,
-    note: str | None = None,
-    is_blind: bool = False,
-    answers: Sequence[Answer] = (),
-    store: Path | str = STORE,
-) -> Label:
-    """Record what a person says about a reply, or about the score of a metric for it, and return the label.
-
-    It replaces the person's earlier label on the same thing.
-
-    Args:
-        run: Id of a run, its beginning, a name of the run, or `latest`.
-        sample: Id of the sample.
-        verdict: `good` or `bad` for a reply; `agree` or `disagree` for a score; `rated` for an own score;
-            `withdrawn` takes a label back.
-        by: The person.
-        dataset: The dataset of the sample; needed if several have one of this id.
-        attempt: Number of the attempt, from 1.
-        metric: The metric of the score. Default: the reply as a whole.
-        value: The score that the person would have given. Only with `disagree` and `rated`, which need it.
-        note: Reason or comment.
-        is_blind: With `rated`: the person has not seen the score, its reason or its verdicts.
-        answers: With `rated`: answers to the questions that the judge answers too, instead of `value`.
-        store: Folder of the runs.
-
-    Raises:
-        InvalidInput: There is no such reply or score, it cannot be read any more, or a value is invalid.
-        StoreError: The run is damaged, or the label cannot be written.
-    """
-    opened = LabelledRun(RunStore(Path(store)), run)
-    case = opened.find_case(dataset, sample, attempt, metric, is_rated=verdict in NEEDS_NO_SCORE)
-    return add_label(opened, case, verdict, by, value=value, note=note, is_blind=is_blind, answers=answers)
 
 
 def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE) -> list[Label]:
@@ -111,7 +68,7 @@ def add_label(
     draw: Draw = CHOSEN,
     answers: Sequence[Answer] = (),
 ) -> Label:
-    """Record a label on a case of a run that is open. See `label`.
+    """Record a label on a case of a run that is open. See `drawn_session.label`.
 
     It is blind only if it is the person's first on a score of this reply, in any run, because the score is shown after
     a label. `draw`: how the reply came to be labelled.

@@ -11,12 +11,12 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.curation.labels.binding import LabelMatch, compute_reply_digest
 from evalspec.curation.labels.cases import LabelledRun
 from evalspec.curation.labels.current import drop_withdrawn_scores, group_by_target, list_blind_scores
-from evalspec.curation.labels.drawing import LabelDesign, read_populations
+from evalspec.curation.labels.drawing import LabelDesign, list_used_up, read_populations
 from evalspec.curation.labels.exchanging import check_suffix, list_unbound, read_lines
 from evalspec.curation.labels.files import list_labelled_runs, merge_labels
 from evalspec.curation.labels.judged_run import JudgedRun
-from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
-from evalspec.model.labels import Label, LabelVerdict, Target
+from evalspec.model.corrections import Draw, DrawKind, PeopleScore, PeopleScores
+from evalspec.model.labels import Label, LabelUse, LabelVerdict, Target
 from evalspec.runs.store.run_store import RunStore
 from evalspec.verdict.stats.agreement import compute_interval_alpha
 
@@ -57,25 +57,27 @@ def collect_opinions(
 
 
 def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label]) -> PeopleScores:
-    reasons = [
-        (one, _explain(one, match))
-        for target, own in group_by_target(labels).items()
-        for one, match in run.list_matches(target, own)
-    ]
+    by_label = [pair for target, own in group_by_target(labels).items() for pair in run.list_matches(target, own)]
+    matching = [one for one, match in by_label if match is LabelMatch.COUNTS]
+    used = {one.target: one.used_for for one in matching if one.used_for is not None}
+    reasons = [(one, _explain(one, match, used.get(one.target))) for one, match in by_label]
     usable = [one for one, reason in reasons if reason is None]
     counting = list_blind_scores(usable)
     left_out = Counter(reason for one, reason in reasons if reason and one.verdict is not LabelVerdict.WITHDRAWN)
     left_out += Counter({REPLACED: len(usable) - len(counting)})
+    used_up = list_used_up(matching)
     by_target = group_by_target(_complete_draws(run, dataset, metric, counting))
     opened = _open_runs(run, by_target)
     unchanged = _find_unchanged(run, opened, dataset, metric, by_target)
-    unanswered = set(_list_unanswered(opened, dataset, metric, by_target))
+    unanswered = {
+        place for name, place in _list_unanswered(opened, by_target, used_up) if name == run.id or place in unchanged
+    }
     return PeopleScores(
         dataset=dataset,
         metric=metric,
         scores=tuple(_combine(own) for own in by_target.values()),
         unchanged=tuple(unchanged),
-        unanswered=tuple(sorted(unanswered & set(unchanged) if set(opened) > {run.id} else unanswered)),
+        unanswered=tuple(sorted(unanswered)),
         left_out=dict(sorted(left_out.items())),
         alpha=compute_interval_alpha([_list_values(own) for own in by_target.values()]),
     )
@@ -104,33 +106,44 @@ def _find_unchanged(
 
 
 def _list_unanswered(
-    opened: Mapping[str, JudgedRun], dataset: str, metric: str, labels: Mapping[Target, Sequence[Label]]
-) -> Iterator[Place]:
-    """Yield the replies that were drawn at random, and have no label.
+    opened: Mapping[str, JudgedRun], labels: Mapping[Target, Sequence[Label]], used_up: Collection[Target]
+) -> Iterator[tuple[str, Place]]:
+    """Yield the replies that were drawn and have no label, each with the run on which it was drawn.
 
     People may have stopped when they liked the result, or passed over what was difficult.
     """
-    drawn = [one for own in labels.values() for one in own if one.draw.kind is DrawKind.RANDOM]
-    known = {_place(target) for target in labels}
-    for name, seed in {(one.run, one.draw.seed) for one in drawn if one.run in opened and one.draw.seed is not None}:
-        share = max(one.draw.probability or 0.0 for one in drawn if (one.run, one.draw.seed) == (name, seed))
-        (population,) = read_populations(opened[name], LabelDesign(metric, datasets=(dataset,), seed=seed))
-        size = round(share * len(population.judged))
-        yield from (_place(target) for target in list(population.judged)[:size] if _place(target) not in known)
+    draws: dict[tuple[str, int, bool], dict[Target, Draw]] = {}
+    for one in (one for own in labels.values() for one in own if one.run in opened and one.draw.seed is not None):
+        name = one.run, one.draw.seed or 0, one.draw.kind is DrawKind.STRATIFIED
+        draws.setdefault(name, {})[one.target] = one.draw
+    for (run, seed, is_stratified), drawn in draws.items():
+        dataset, _, _, metric = next(iter(drawn))
+        design = LabelDesign(metric or "", datasets=(dataset,), seed=seed)
+        (population,) = read_populations(opened[run], design, used_up)
+        for order in population.stratify().values() if is_stratified else [list(population.judged)]:
+            open_ = (target for target in order[: _count_drawn(order, drawn)] if target not in labels)
+            yield from ((run, _place(target)) for target in open_)
+
+
+def _count_drawn(order: Sequence[Target], drawn: Mapping[Target, Draw]) -> int:
+    """Return how many replies were drawn: all before the last label, and as many as its probability says."""
+    last = max((place for place, target in enumerate(order, 1) if target in drawn), default=0)
+    share = max((drawn[target].probability or 0.0 for target in order if target in drawn), default=0.0)
+    return max(last, round(share * len(order)))
 
 
 def _place(target: Target) -> Place:
     return target[1], target[2]
 
 
-def _explain(label: Label, match: LabelMatch) -> str | None:
-    """Return why a label corrects nothing; None if it may."""
+def _explain(label: Label, match: LabelMatch, use: LabelUse | None) -> str | None:
+    """Return why a label corrects nothing; None if it may. `use`: what a label on the same reply helped to choose."""
     if not label.is_blind:
         return IN_SIGHT
     if match is not LabelMatch.COUNTS:
         return str(match)
-    if label.used_for is not None:
-        return f"used to choose a {label.used_for}"
+    if use is not None:
+        return f"used to choose a {use}"
     return CHOSEN if label.draw.kind is DrawKind.CHOSEN or label.draw.probability is None else None
 
 

@@ -27,6 +27,22 @@ Fault = tuple[str, str, str]
 """Key, message and fix."""
 
 
+_TIME = "write it as 2026-11-21T10:37:06Z, or leave it out"
+_FIXES = {
+    "": "write one label per line, as `evalspec labels export` does",
+    "run": "write the id of a run; evalspec runs list shows the ids",
+    "dataset": "name the dataset of the run",
+    "sample": "write the id of the sample",
+    "labeller": "name the person",
+    "verdict": f"write {', '.join(LabelVerdict)}",
+    "metric": "name the metric of the score, or leave it out for the reply as a whole",
+    "attempt": "write the number of the attempt, from 1, or leave it out",
+    "value": "write the score as a number, or leave it out",
+    "at": _TIME,
+}
+"""What to write for the keys of a line by hand. Others are copied."""
+
+
 def parse_stored(data: Any, file: str, line: int, problems: list[Problem]) -> Label | None:
     """Return a label from a file of the store, or None and a problem. Keys of later releases are ignored."""
     try:
@@ -56,7 +72,7 @@ def parse_given(data: Any, file: str, line: int, problems: list[Problem], *, at:
         label = msgspec.convert({**filled, "at": _to_utc(filled["at"])}, built(Label))
     except msgspec.ValidationError as error:
         field, message = explain(error, filled, Label)
-        problems.append(Problem(message, _fix(field), file, line, field))
+        problems.append(Problem(message, find_fix(field), file, line, field))
         return None
     faults = list(list_faults(label))
     problems += [Problem(message, fix, file, line, key) for key, message, fix in faults]
@@ -66,16 +82,16 @@ def parse_given(data: Any, file: str, line: int, problems: list[Problem], *, at:
 def list_faults(label: Label) -> Iterator[Fault]:
     """Yield what the types of a label's fields do not exclude."""
     if not is_run_name(label.run):
-        yield "run", f"'{label.run}' is not the id of a run", "evalspec runs list shows the ids"
+        yield "run", f"'{label.run}' is not the id of a run", _FIXES["run"]
     if not label.dataset:
-        yield "dataset", "is empty", "name the dataset of the run"
+        yield "dataset", "is empty", _FIXES["dataset"]
     if not label.sample:
-        yield "sample", "is empty", "write the id of the sample"
+        yield "sample", "is empty", _FIXES["sample"]
     fault = explain_name(label.labeller)
     if fault is not None:
         yield "labeller", *fault
     if _parse_time(label.at) is None:
-        yield "at", f"'{label.at}' is not a time with its zone", "write it as 2026-11-21T10:37:06Z, or leave it out"
+        yield "at", f"'{label.at}' is not a time with its zone", _TIME
     yield from _list_verdict_faults(label)
     note = explain_note(label.note)
     if note is not None:
@@ -156,9 +172,10 @@ def _parse_time(at: str) -> datetime | None:
         return None
 
 
-def _fix(field: str) -> str:
-    known = {"verdict": ", ".join(LabelVerdict), "metricIdentity": "the texts of its parts, or nothing"}
-    return f"write {known[field]}" if field in known else ""
+def find_fix(field: str) -> str:
+    """Return what to write for a key of a label that is malformed, or for a line if the key is unknown."""
+    root = field.partition(".")[0].partition("[")[0]
+    return _FIXES.get(root, "copy it from `evalspec labels export`, or leave it out")
 
 
 def _is_plain(text: str, allowed: frozenset[str]) -> bool:

@@ -103,6 +103,12 @@ def rank_ids(ids: Iterable[str], seed: int) -> list[str]:
     return sorted(ids, key=lambda name: (_rank(seed, name), name))
 
 
+def rank_replies(replies: Iterable[tuple[str, int]], seed: int) -> list[tuple[str, int]]:
+    """Return replies, each as sample and attempt, in the order in which a draw takes them."""
+    names = {f"{sample}\0{attempt}": (sample, attempt) for sample, attempt in replies}
+    return [names[name] for name in rank_ids(names, seed)]
+
+
 def add_digest(sample: Sample) -> Sample:
     """Return the sample with its digest: 16 hex digits of all that a score may depend on, without id, tags and line.
 

@@ -12,6 +12,7 @@ from evalspec.model.comparisons import (
     Comparison,
     DatasetComparison,
     MetricChange,
+    PeopleDifference,
     SampleChange,
     SampleKind,
     SideBySide,
@@ -202,7 +203,11 @@ def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
 
 
 def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bool) -> Iterator[Line]:
-    """Yield lines with the metrics that only one run has."""
+    """Yield lines with what people see of the metrics, and with the metrics that only one run has."""
+    of: Words = (" of ", *name(one.name)) if several else ()
+    for metric, change in dataset.metrics.items():
+        if change.people is not None:
+            yield Line((*name(metric), *of, ": ", *prose(_say_people(metric, change.people))))
     candidate: Words = ("only in ", *name(one.name)) if several else ("only in the candidate",)
     sides = [
         (("only in the baseline",), dataset.metrics_only_in_baseline),
@@ -211,6 +216,13 @@ def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bo
     for said, metrics in sides:
         if metrics:
             yield quiet(*said, items=map(name, metrics))
+
+
+def _say_people(metric: str, seen: PeopleDifference) -> str:
+    on = f"on {counted(seen.labelled, 'sample')} with labels of both runs"
+    if seen.delta is None:
+        return f"what people see is unknown: {seen.reason}"
+    return f"people see {render_delta(metric, seen.delta)} ({render_span(metric, seen.interval, ' to ')}) {on}"
 
 
 def _build_slices(dataset: DatasetComparison, of: Words) -> Section:

@@ -17,6 +17,7 @@ from evalspec.inputs.manifest.references import References
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import Need, Sample, StatedLimit
+from evalspec.model.corrections import LABEL_SUFFIXES
 from evalspec.runs.planning.copies import CopyFinder, set_unit
 from evalspec.runs.planning.datasets import check_compat, check_loaders, find_files, find_metrics, load
 from evalspec.runs.planning.draft import Draft, PlannedDataset, PlannedRetriever, keep_samples, needs_of, start_draft
@@ -342,15 +343,24 @@ def check_judge(draft: Draft, datasets: Sequence[PlannedDataset]) -> None:
         draft.add(JUDGE_PLACE, f"no judge is configured, but {', '.join(judged)} {need} one", fix)
 
 
+def _check_label_file(draft: Draft) -> None:
+    labels = draft.loaded.manifest.spec.evaluation.ci_gate.judge.labels
+    place = ("spec", "evaluation", "ciGate", "judge", "labels")
+    if labels is None:
+        return
+    if not labels.endswith(LABEL_SUFFIXES):
+        draft.add(place, f"labels are in {' or '.join(LABEL_SUFFIXES)} files, not {labels}", "name such a file")
+    elif not (draft.loaded.path.parent / labels).is_file():
+        fix = f"write it with `evalspec labels export RUN -o {labels}`, or correct the path"
+        draft.add(place, f"there is no file {labels}", fix)
+
+
 def _check_gate(draft: Draft, checked: Sequence[PlannedDataset]) -> None:
     evaluation = draft.loaded.manifest.spec.evaluation
     declared = (evaluation.thresholds, *(dataset.thresholds for dataset in evaluation.datasets))
     check_baseline(draft, list_columns(checked))
     check_anchors(draft)
-    labels = evaluation.ci_gate.judge.labels
-    if labels is not None and not (draft.loaded.path.parent / labels).is_file():
-        fix = f"write it with `evalspec labels export RUN -o {labels}`, or correct the path"
-        draft.add(("spec", "evaluation", "ciGate", "judge", "labels"), f"there is no file {labels}", fix)
+    _check_label_file(draft)
     limited = any(declared) or any(dataset.thresholds for dataset in checked) or evaluation.ci_gate.baseline
     statistics = {name: one.definition.statistic for dataset in checked for name, one in dataset.metrics.items()}
     held = [limit for dataset in checked for limit in reply_limits(dataset.thresholds, statistics)]

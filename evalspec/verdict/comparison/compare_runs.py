@@ -9,8 +9,7 @@ from msgspec.structs import astuple, replace
 from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
-from evalspec.inputs.datasets.filters import TAGS
-from evalspec.model import DatasetResult, Run, Summary
+from evalspec.model import DatasetResult, PeopleScores, Run, Summary
 from evalspec.model.comparisons import (
     CandidateComparison,
     Change,
@@ -20,7 +19,6 @@ from evalspec.model.comparisons import (
     MetricChange,
     RequiredSampleSize,
     RunPair,
-    SliceChange,
 )
 from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
 from evalspec.verdict.comparison.comparability import (
@@ -37,20 +35,17 @@ from evalspec.verdict.comparison.drops import find_metric
 from evalspec.verdict.comparison.named_runs import NamedRun
 from evalspec.verdict.comparison.pairing import (
     DatasetPairs,
-    ScorePairs,
     common_metrics,
     compute_delta,
     is_cost,
     list_unpaired,
     pair_dataset,
     sign_of,
-    to_paired,
 )
-from evalspec.verdict.comparison.sample_changes import list_sample_changes
+from evalspec.verdict.comparison.sample_changes import list_sample_changes, list_slices
 from evalspec.verdict.stats.paired import compute_effect_size
-from evalspec.verdict.summary import MIN_SLICE, group_by_slice
 from evalspec.verdict.validity.cells import describe_sparse_cells
-from evalspec.verdict.validity.changes import Evidence, SignificanceRules, estimate_difference, weigh
+from evalspec.verdict.validity.changes import Evidence, SignificanceRules, weigh
 from evalspec.verdict.validity.estimates import FEW
 
 _WORTH_FINDING = 0.02
@@ -140,7 +135,8 @@ def _match_all(
 def _compare(
     baseline: NamedRun, match: "_Match", evidence: Iterator[Sequence[Evidence]], rules: SignificanceRules
 ) -> CandidateComparison:
-    datasets = tuple(_conclude(pairs, next(evidence), rules) for pairs in match.datasets)
+    said = baseline.people, match.candidate.people
+    datasets = tuple(_add_people(_conclude(pairs, next(evidence), rules), pairs, said) for pairs in match.datasets)
     sparse = [
         describe_sparse_cells(pairs.with_gold, pairs.samples.both, one.metrics.values())
         for pairs, one in zip(match.datasets, datasets, strict=True)
@@ -155,6 +151,26 @@ def _compare(
         differences=tuple(list_differences(baseline.run, candidate.run)),
         datasets=datasets,
     )
+
+
+def _add_people(
+    found: DatasetComparison, pairs: DatasetPairs, said: tuple[Sequence[PeopleScores], Sequence[PeopleScores]]
+) -> DatasetComparison:
+    """Return a comparison with the differences as people see them, of metrics that both runs have labels of."""
+    if not all(said):
+        return found
+    from evalspec.verdict.correction.people import describe_difference
+
+    old, new = ({(one.dataset, one.metric): one for one in side if one.scores} for side in said)
+    metrics = dict(found.metrics)
+    for metric, change in found.metrics.items():
+        before, after = old.get((pairs.before.name, metric)), new.get((pairs.after.name, metric))
+        bounds = pairs.after.metrics[metric].bounds
+        if before and after and bounds and change.statistic == "mean":
+            both, confidence = (before, after), change.confidence
+            seen = describe_difference(pairs.samples.both, metric, bounds, both, pairs.cluster, confidence)
+            metrics[metric] = replace(change, people=seen)
+    return replace(found, metrics=metrics)
 
 
 def _check_reach(rules: SignificanceRules) -> None:
@@ -277,7 +293,7 @@ def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: Signific
         metrics=_settle_all(pairs, evidence, sized=True),
         metrics_only_in_baseline=tuple(metric for metric in before.metrics if metric not in after.metrics),
         metrics_only_in_candidate=tuple(metric for metric in after.metrics if metric not in before.metrics),
-        slices=_slices(pairs, rules),
+        slices=list_slices(pairs, rules),
         sample_counts=counts,
         samples=changed,
     )
@@ -357,43 +373,3 @@ def _state(found: Delta, metric: str, summary: Summary) -> MetricChange:
         direction=summary.direction,
         verdict=Change.TOO_FEW,
     )
-
-
-def _slices(pairs: DatasetPairs, rules: SignificanceRules) -> tuple[SliceChange, ...]:
-    """Return the common slices, worst first by the leading metric: the first with a threshold, otherwise the first.
-
-    A baseline file has no slices, so the candidate's are used.
-    """
-    before, after, both = pairs.before, pairs.after, pairs.samples.both
-    shown = {part.name for part in before.slices}
-    wanted = [part.name for part in after.slices if part.name in shown or not shown]
-    keys = dict.fromkeys([TAGS, *(name.partition("=")[0] for name in wanted if "=" in name)])
-    members = group_by_slice([sample for _, sample in both], keys) if wanted else {}
-    place_of = {sample.id: place for place, (sample, _) in enumerate(both)} if wanted else {}
-    found = []
-    for name in wanted:
-        places = [place_of[sample.id] for sample in members.get(name, ())]
-        deltas = {
-            metric: _slice_delta(pairs, metric, column.pick(places), rules) for metric, column in pairs.columns.items()
-        }
-        found.append(SliceChange(name, len(places), len(places) < MIN_SLICE, deltas))
-    limited = {outcome.metric for outcome in (*after.thresholds, *before.thresholds)}
-    leading = next((metric for metric in pairs.columns if metric in limited), next(iter(pairs.columns), None))
-    if leading is None:
-        return tuple(found)
-    sign = sign_of(after.metrics[leading].direction)
-    return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
-
-
-def _slice_delta(pairs: DatasetPairs, metric: str, scores: ScorePairs, rules: SignificanceRules) -> Delta:
-    """Return the change in a slice with its interval. Slices are not tested because there are many."""
-    statistic, interval = pairs.after.metrics[metric].statistic, None
-    if metric in pairs.tested and len(scores):
-        paired = to_paired(scores, metric, pairs.after, pairs.cluster)
-        interval = estimate_difference(paired, rules.confidence).interval
-    return compute_delta(scores, metric, statistic, interval)
-
-
-def _gain(delta: float | None, sign: int) -> float:
-    """Return a sort key that puts the worst first and unknown deltas last."""
-    return float("inf") if delta is None else delta * sign

@@ -211,22 +211,24 @@ def _judge(one: Held, policy: CiGate) -> _Decision:
 
 
 def _weigh_people(one: Held, people: "Corrected", policy: CiGate) -> _Decision:
-    """Decide by the difference as people see it: a drop beyond the limit fails if all of its interval is beyond."""
+    """Decide by the difference as people see it, by the rule of the scores: beyond the limit, and no noise."""
     better = sign_of(one.after.metrics[one.metric].direction)
     drop, *ends = (-better * value for value in (people.value, *people.interval))
     least, largest = (drop, drop) if policy.alpha is None else (min(ends), max(ends))
     said = f"people see a {one.change} of {one.show(drop)}" if drop > 0 else "people see it no worse"
     said += f" ({one.show(least)} to {one.show(largest)}), the judge {one.show(one.drop + 0.0)}"
-    if least > one.limit + _ROUNDING:
+    broken = drop > one.limit + _ROUNDING
+    if broken and least > 0:
         return _Decision(FAIL, f"{said}; maxDrop is {one.limit:g}")
     if largest <= one.limit + _ROUNDING:
         return _Decision(PASS, f"{said}; a larger one than {one.limit:g} is excluded", proven=True)
     if policy.regression is RegressionRule.NOT_WORSE:
         return _Decision(INCOMPLETE, f"{said}; maxDrop {one.limit:g} is not excluded")
-    if drop > one.limit + _ROUNDING and _is_sure(one, policy):
+    if broken and _is_sure(one, policy):
         few = "the judge's drop is no noise, and the labels are too few to refute it: label more replies of both runs"
         return _Decision(INCOMPLETE, f"{said}; {few}")
-    return _Decision(PASS, f"{said}; not beyond maxDrop {one.limit:g} with confidence")
+    noise = "may be noise" if broken else f"not beyond maxDrop {one.limit:g}"
+    return _Decision(PASS, f"{said}; {noise}")
 
 
 def _is_sure(one: Held, policy: CiGate) -> bool:

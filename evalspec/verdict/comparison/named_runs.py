@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct
 
-from evalspec.model import Run, StoredExchange
+from evalspec.model import PeopleScores, Run, StoredExchange
 from evalspec.model.comparisons import ComparedRun
 
 Texts = Callable[[Collection[tuple[str, str]]], Iterable[StoredExchange]]
@@ -15,6 +15,7 @@ class NamedRun(Struct, frozen=True):
     """A run and the name that the user gave. `kind`: its source. `notes`: information that the comparison lacks.
 
     `texts`: reads its texts, None if it has none. `anchor`: of a baseline that has one.
+    `people`: what people say about its scores.
     """
 
     name: str
@@ -23,6 +24,7 @@ class NamedRun(Struct, frozen=True):
     notes: tuple[str, ...] = ()
     texts: Texts | None = None
     anchor: Run | None = None
+    people: tuple[PeopleScores, ...] = ()
 
     def describe(self) -> ComparedRun:
         """Return what a comparison says about the run."""

@@ -40,7 +40,7 @@ def read_run_file(path: Path, name: str | None = None) -> NamedRun:
     document = parse_document(read_bytes(path), shown_as)
     if document.get("kind") == KIND:
         baseline = build_baseline(document, shown_as)
-        return NamedRun(shown_as, baseline.run, BASELINE, anchor=baseline.anchor)
+        return NamedRun(shown_as, baseline.run, BASELINE, anchor=baseline.anchor, people=baseline.people)
     if "schemaVersion" in document and "runId" in document:
         run = build_run(document, shown_as)
         bare = any(not dataset.samples for dataset in run.datasets)

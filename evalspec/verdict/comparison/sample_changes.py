@@ -1,4 +1,4 @@
-"""List the changed samples, worst first, and read their answers and rank changes side by side.
+"""List the changed samples and slices, worst first, and read answers and rank changes side by side.
 
 If a sample has several attempts, one that changed is shown.
 """
@@ -8,20 +8,25 @@ from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from evalspec.inputs.datasets.filters import TAGS
 from evalspec.model import Exchange, SampleResult, Score, ScoreStatus, StoredExchange
 from evalspec.model.comparisons import (
     AttemptNumber,
     CandidateComparison,
     Comparison,
+    Delta,
     RankMove,
     SampleChange,
     SampleKind,
     ScoreChange,
     SideBySide,
+    SliceChange,
 )
 from evalspec.model.tool_calls import render_call
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.comparison.pairing import SamplePairs
+from evalspec.verdict.comparison.pairing import DatasetPairs, SamplePairs, ScorePairs, compute_delta, sign_of, to_paired
+from evalspec.verdict.summary import MIN_SLICE, group_by_slice
+from evalspec.verdict.validity.changes import SignificanceRules, estimate_difference
 
 _SAME = 1e-9
 _ABSENT = "absent"
@@ -187,3 +192,43 @@ def compare_texts(before: Exchange, after: Exchange) -> SideBySide:
     ]
     asked = question.question if question.user_input else ""
     return SideBySide(asked, texts[0], texts[1], tuple(moves), baseline_calls=calls[0], candidate_calls=calls[1])
+
+
+def list_slices(pairs: DatasetPairs, rules: SignificanceRules) -> tuple[SliceChange, ...]:
+    """Return the common slices, worst first by the leading metric: the first with a threshold, otherwise the first.
+
+    A baseline file has no slices, so the candidate's are used.
+    """
+    before, after, both = pairs.before, pairs.after, pairs.samples.both
+    shown = {part.name for part in before.slices}
+    wanted = [part.name for part in after.slices if part.name in shown or not shown]
+    keys = dict.fromkeys([TAGS, *(name.partition("=")[0] for name in wanted if "=" in name)])
+    members = group_by_slice([sample for _, sample in both], keys) if wanted else {}
+    place_of = {sample.id: place for place, (sample, _) in enumerate(both)} if wanted else {}
+    found = []
+    for name in wanted:
+        places = [place_of[sample.id] for sample in members.get(name, ())]
+        deltas = {
+            metric: _slice_delta(pairs, metric, column.pick(places), rules) for metric, column in pairs.columns.items()
+        }
+        found.append(SliceChange(name, len(places), len(places) < MIN_SLICE, deltas))
+    limited = {outcome.metric for outcome in (*after.thresholds, *before.thresholds)}
+    leading = next((metric for metric in pairs.columns if metric in limited), next(iter(pairs.columns), None))
+    if leading is None:
+        return tuple(found)
+    sign = sign_of(after.metrics[leading].direction)
+    return tuple(sorted(found, key=lambda part: (part.small, _gain(part.metrics[leading].delta, sign))))
+
+
+def _slice_delta(pairs: DatasetPairs, metric: str, scores: ScorePairs, rules: SignificanceRules) -> Delta:
+    """Return the change in a slice with its interval. Slices are not tested because there are many."""
+    statistic, interval = pairs.after.metrics[metric].statistic, None
+    if metric in pairs.tested and len(scores):
+        paired = to_paired(scores, metric, pairs.after, pairs.cluster)
+        interval = estimate_difference(paired, rules.confidence).interval
+    return compute_delta(scores, metric, statistic, interval)
+
+
+def _gain(delta: float | None, sign: int) -> float:
+    """Return a sort key that puts the worst first and unknown deltas last."""
+    return float("inf") if delta is None else delta * sign

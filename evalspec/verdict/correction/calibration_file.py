@@ -28,7 +28,7 @@ def calibration_path(manifest_folder: Path, name: str) -> Path:
     return find_kept(manifest_folder, FOLDER, name)
 
 
-def write_calibration(path: Path, calibration: JudgeCalibration) -> None:
+def write_calibration(path: Path | str, calibration: JudgeCalibration) -> None:
     """Write a calibration without its disagreements. Only another calibration is overwritten.
 
     Raises:
@@ -36,7 +36,7 @@ def write_calibration(path: Path, calibration: JudgeCalibration) -> None:
         OSError: It cannot be written.
     """
     metrics = tuple(replace(one, disagreements=()) for one in calibration.metrics)
-    _write(path, replace(calibration, metrics=metrics), KIND, "a calibration")
+    _write(Path(path), replace(calibration, metrics=metrics), KIND, "a calibration")
 
 
 def read_calibration(path: Path | str) -> JudgeCalibration:
@@ -54,14 +54,14 @@ def anchors_path(calibration: Path) -> Path:
     return calibration.with_suffix(".anchors.json")
 
 
-def write_anchors(path: Path, anchors: JudgeAnchors) -> None:
+def write_anchors(path: Path | str, anchors: JudgeAnchors) -> None:
     """Write anchors. Only other anchors are overwritten.
 
     Raises:
         InvalidInput: The file exists and is something else.
         OSError: It cannot be written.
     """
-    _write(path, anchors, ANCHORS_KIND, "anchors")
+    _write(Path(path), anchors, ANCHORS_KIND, "anchors")
 
 
 def read_anchors(path: Path) -> JudgeAnchors:

@@ -2,7 +2,7 @@
 
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -11,22 +11,25 @@ from msgspec.structs import replace
 from evalspec.base.plural import counted, pluralize
 from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
+    Attempt,
     Basis,
     Correction,
     DrawKind,
     PeopleScore,
     PeopleScores,
     SampleResult,
+    SampleStatus,
     Score,
     ScoreStatus,
     Threshold,
     VerdictStatus,
 )
+from evalspec.model.comparisons import PeopleDifference
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.verdict.correction.agreement import measure_kappa
 from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
-from evalspec.verdict.correction.sequence import compute_confidence_sequence
 from evalspec.verdict.outline import MetricOutline
+from evalspec.verdict.stats.bounded import compute_confidence_sequence
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
 
@@ -47,11 +50,12 @@ People = Mapping[str, PeopleScores]
 class Correctable(Struct, frozen=True):
     """What judge and people say about one metric, ready to be estimated; `reason`: why people's part is too small.
 
-    `scores`: people's scores of the replies that count.
+    `scores`: people's scores of the replies that count. `replies`: sample and attempt of all replies.
     """
 
     opinions: Opinions
     scores: Sequence[PeopleScore]
+    replies: Sequence[tuple[str, int]]
     reason: str | None = None
 
     def estimate(self, confidence: float = CONFIDENCE) -> Corrected | None:
@@ -59,42 +63,49 @@ class Correctable(Struct, frozen=True):
         if self.reason:
             return None
         if self.scores[0].draw.kind is DrawKind.SEQUENTIAL:
-            return _estimate_in_sequence(self.scores, self.opinions, confidence)
+            return _estimate_in_sequence(self, confidence)
         return correct(self.opinions, confidence)
 
 
 def gather(
-    samples: Sequence[SampleResult], metric: MetricOutline, people: PeopleScores, cluster: str | None
+    samples: Sequence[SampleResult],
+    metric: MetricOutline,
+    people: PeopleScores,
+    cluster: str | None,
+    *,
+    with_lacking: bool = False,
 ) -> Correctable:
     """Return what judge and people say about the replies to some samples. `cluster`: as for `find_cluster`.
 
     Replies to which the metric does not apply are left out. Replies without a score are not: people may have one.
+    `with_lacking`: nor are those to which it does not apply because of the reply or the judge, for they are too many.
     """
     known = {(one.id, one.attempt): one for one in people.scores}
     rows = [
-        (reply, score, find_cluster(sample, cluster))
+        (reply, score, find_cluster(sample, cluster), is_answered)
         for sample in samples
-        for reply, score in _list_replies(sample, metric.name)
-        if score.status is not ScoreStatus.NOT_APPLICABLE
+        for reply, score, is_answered in _list_replies(sample, metric.name)
+        if score.status is not ScoreStatus.NOT_APPLICABLE or (with_lacking and score.lacks_evidence)
     ]
-    found = [known.get(reply) for reply, _, _ in rows]
+    replies = [reply for reply, *_ in rows]
+    found = [known.get(reply) for reply in replies]
     scores = [one for one in found if one is not None]
-    usual = next((one for one in scores if one.draw.kind is DrawKind.RANDOM), None)
+    rarest = max(map(_weigh, scores), default=1.0)
     unchanged, unanswered = map(frozenset, (people.unchanged, people.unanswered))
     opinions = Opinions(
-        judged=[score.value for _, score, _ in rows],
+        judged=[score.value for _, score, *_ in rows],
         people=[None if one is None else one.value for one in found],
         bounds=metric.reach or (0.0, 1.0),
-        weights=[_weigh(one or usual) for one in found],
-        units=[unit for *_, unit in rows],
-        groups=[reply in unchanged for reply, *_ in rows],
-        unanswered=[reply in unanswered for reply, *_ in rows],
+        weights=[rarest if one is None else _weigh(one) for one in found],
+        units=[unit for *_, unit, _ in rows],
+        groups=[(reply in unchanged, is_answered) for reply, *_, is_answered in rows],
+        unanswered=[reply in unanswered for reply in replies],
     )
-    return Correctable(opinions, scores, _explain(metric, scores, opinions))
+    return Correctable(opinions, scores, replies, _explain(metric, scores, opinions))
 
 
-def _weigh(said: PeopleScore | None) -> float:
-    return 1 / (said.draw.probability or 1.0) if said else 1.0
+def _weigh(said: PeopleScore) -> float:
+    return 1 / (said.draw.probability or 1.0)
 
 
 def describe_correction(found: Correctable, estimate: Corrected | None) -> Correction:
@@ -151,14 +162,19 @@ def consult(
     policy: "CiGate",
     cluster: str | None,
     people: People | None,
+    *,
+    with_lacking: bool,
 ) -> Consultation:
-    """Return what people say about the metric of a limit. `people`: None if nobody says anything."""
+    """Return what people say about the metric of a limit. `people`: None if nobody says anything.
+
+    `with_lacking`: as for `gather`.
+    """
     is_mean = (limit.stat or metric.statistic) == "mean"
     is_used = is_mean and policy.judge.correct is not JudgeCorrection.OFF
     said = (people or {}).get(metric.name) if is_used else None
     if said is None:
         return Consultation()
-    found = gather(samples, metric, said, cluster)
+    found = gather(samples, metric, said, cluster, with_lacking=with_lacking)
     estimate = found.estimate(limit.confidence or CONFIDENCE)
     return Consultation(said, describe_correction(found, estimate), estimate)
 
@@ -185,12 +201,11 @@ def _list_doubts(
         yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
 
 
-def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[tuple[str, int], Score]]:
-    """Yield sample and attempt of each reply to a sample, with its score."""
-    if not sample.attempts:
-        yield (sample.id, 1), sample.scores[metric]
-    for number, attempt in enumerate(sample.attempts, 1):
-        yield (sample.id, number), attempt.scores[metric]
+def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[tuple[str, int], Score, bool]]:
+    """Yield sample and attempt of each reply to a sample, with its score and whether there is a reply."""
+    attempts: Sequence[SampleResult | Attempt] = sample.attempts or (sample,)
+    for number, attempt in enumerate(attempts, 1):
+        yield (sample.id, number), attempt.scores[metric], attempt.status is SampleStatus.ANSWERED
 
 
 def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opinions) -> str | None:
@@ -207,33 +222,48 @@ def _explain(metric: MetricOutline, scores: Sequence[PeopleScore], opinions: Opi
     return describe_dominance(units)
 
 
-def _estimate_in_sequence(scores: Sequence[PeopleScore], opinions: Opinions, confidence: float) -> Corrected:
+def _estimate_in_sequence(found: Correctable, confidence: float) -> Corrected:
     """Return the mean of labels whose number depends on them, with the interval that holds whenever they end.
 
     Replies that are as they were when labelled are a part, and the others another one. Without labels, a part may have
     any score. The parts share the chance of an error.
     """
-    groups = opinions.groups or [False] * len(opinions.people)
-    labelled = [group for group, said in zip(groups, opinions.people, strict=True) if said is not None]
-    parts = {
-        group: [one for one, other in zip(scores, labelled, strict=True) if other == group] for group in {*labelled}
-    }
-    sizes = {group: sum(other == group for other in groups) for group in parts}
-    total, known = len(groups), sum(sizes.values())
-    level = (1 - confidence) / len(parts)
-    found = [(sizes[group] / total, *_follow_sequence(own, opinions.bounds, level)) for group, own in parts.items()]
-    unknown = [(total - known) / total * bound for bound in opinions.bounds]
-    value, low, high = (math.fsum(share * one[place] for share, *one in found) for place in range(3))
-    ends = value + unknown[0], value + unknown[1]
-    return Corrected(value * total / known, ends, total - known, 0, (low + unknown[0], high + unknown[1]), SEQUENCE)
+    from evalspec.inputs.datasets.selection import rank_replies
+
+    opinions = found.opinions
+    rows = {reply: place for place, reply in enumerate(found.replies)}
+    order = [rows[reply] for reply in rank_replies(rows, found.scores[0].draw.seed or 0)]
+    groups = opinions.groups or [False] * len(order)
+    parts: dict[Hashable, list[int]] = {}
+    for place in order:
+        parts.setdefault(groups[place], []).append(place)
+    labelled = [own for own in parts.values() if any(opinions.people[place] is not None for place in own)]
+    count, level = sum(map(len, labelled)), (1 - confidence) / len(labelled)
+    found_parts = [(len(own) / len(order), _follow_sequence(own, opinions, level)) for own in labelled]
+    value, *ends = (math.fsum(size * one[place] for size, one in found_parts) for place in range(5))
+    missing = len(order) - count
+    unknown = [missing / len(order) * bound for bound in (*opinions.bounds, *opinions.bounds)]
+    least, most, low, high = map(sum, zip(ends, unknown, strict=True))
+    is_open = opinions.unanswered or [False] * len(order)
+    unanswered = sum(is_open[place] and opinions.people[place] is None for own in labelled for place in own)
+    return Corrected(value * len(order) / count, (least, most), missing, unanswered, (low, high), SEQUENCE)
 
 
-def _follow_sequence(
-    scores: Sequence[PeopleScore], bounds: tuple[float, float], level: float
-) -> tuple[float, float, float]:
-    """Return the mean of scores in the order of their draw, and the ends of its confidence sequence."""
-    ordered = [one.value for one in sorted(scores, key=lambda one: one.draw.place or 0)]
-    return math.fsum(ordered) / len(ordered), *compute_confidence_sequence(ordered, bounds, level)[-1]
+def _follow_sequence(order: Sequence[int], opinions: Opinions, level: float) -> tuple[float, ...]:
+    """Return the mean of the labels of a part, its ends as those of `Corrected`, and those of its confidence sequence.
+
+    Replies that were drawn and not labelled are in the sequence with the lowest score, and then with the highest: who
+    passes over them must not decide. `order`: that of the draw.
+    """
+    is_open = opinions.unanswered or [False] * len(opinions.people)
+    drawn = [place for place in order if is_open[place] or opinions.people[place] is not None]
+    known = [one for place in drawn if (one := opinions.people[place]) is not None]
+    filled = [
+        [bound if (one := opinions.people[place]) is None else one for place in drawn] for bound in opinions.bounds
+    ]
+    least, most = (math.fsum(one) / len(one) for one in filled)
+    first, last = (compute_confidence_sequence(one, opinions.bounds, level)[-1] for one in filled)
+    return math.fsum(known) / len(known), least, most, first[0], last[1]
 
 
 def _say_few(count: int) -> str:
@@ -282,6 +312,23 @@ def correct_difference(
         ],
     )
     return correct(opinions, confidence) or "too few samples have labels in both runs"
+
+
+def describe_difference(
+    pairs: Sequence[Pair],
+    metric: str,
+    reach: tuple[float, float],
+    said: tuple[PeopleScores, PeopleScores],
+    cluster: str | None,
+    confidence: float,
+) -> PeopleDifference:
+    """Return the difference as people see it, or why it is unknown. Arguments are those of `correct_difference`."""
+    found = correct_difference(pairs, metric, reach, said, cluster, confidence)
+    old, new = ({one.id for one in side.scores} for side in said)
+    labelled = sum(before.id in old and after.id in new for before, after in pairs)
+    if isinstance(found, str):
+        return PeopleDifference(labelled=labelled, reason=found)
+    return PeopleDifference(delta=found.value, interval=found.interval, labelled=labelled)
 
 
 _ABSENT = ScoreStatus.NOT_APPLICABLE

@@ -8,6 +8,13 @@ probability that the weighted mean is beyond it. Both are computed exactly (`gam
 Source: Gaffke (2005). Learned-Miller and Thomas (2020, arXiv 1905.06208) conjecture that the coverage is guaranteed for
 every bounded distribution and every n. For 0/1 scores the interval is that of Clopper and Pearson (1934). Measurements:
 docs/explanation/statistics.md.
+
+Intervals that hold at every number of scores at once, so that labelling may stop when they decide, are a confidence
+sequence. For each possible mean m, two players bet that the scores are higher, or lower, than m. If m is the true mean,
+the capital of each is a martingale, which exceeds 2 / α with probability α / 2 at most, at any time (Ville). The means
+against which nobody has won so much are the sequence: the hedged capital of Waudby-Smith and Ramdas (2024, arXiv
+2010.09686, theorem 3), with their predictable bets. Scores must be independent, or in random order. As the other
+intervals, it is about the mean of the population that the replies come from, not about that of these replies.
 """
 
 import math
@@ -35,6 +42,11 @@ _MOST_STEPS = 80
 
 _MOST_TERMS = 10_000
 """Limit of the continued fraction. About sqrt(n) terms are needed."""
+
+_MEANS = 1000
+"""Possible means of a confidence sequence."""
+_LARGEST_BET = 0.5
+"""Share of the capital that a player loses at most with one score."""
 
 _NORMAL = NormalDist()
 
@@ -238,3 +250,65 @@ def _solve(rises: Callable[[float], float]) -> float:
         else:
             high = middle
     return high
+
+
+def compute_confidence_sequence(
+    values: Sequence[float], bounds: Bounds, alpha: float = 0.05
+) -> list[tuple[float, float]]:
+    """Return the interval of the mean after each score, in the unit of the scores.
+
+    All of them contain the mean with a probability of 1 − alpha at least. Each is within the one before.
+
+    Raises:
+        ValueError: A score is outside the bounds, or not finite.
+    """
+    import numpy as np
+
+    low, high = bounds
+    scores = (to_finite_array(values) - low) / (high - low)
+    if ((scores < 0) | (scores > 1)).any():
+        raise ValueError(f"a score is outside {low:g} to {high:g}")
+    means = np.linspace(0, 1, _MEANS + 1)
+    bets = _compute_bets(scores, alpha)
+    capital = np.zeros((2, len(means)))
+    found: list[tuple[float, float]] = []
+    ends = 0.0, 1.0
+    for score, bet in zip(scores, bets, strict=True):
+        capital += _log_growth(float(score), float(bet), means)
+        ends = _narrow(ends, means[capital.max(axis=0) < math.log(2 / alpha)])
+        found.append((low + ends[0] * (high - low), low + ends[1] * (high - low)))
+    return found
+
+
+def _compute_bets(scores: "NDArray[numpy.float64]", alpha: float) -> "NDArray[numpy.float64]":
+    """Return the bet on each score, which depends on earlier scores alone (equation 26)."""
+    import numpy as np
+
+    times = np.arange(1, len(scores) + 1)
+    means = (0.5 + np.cumsum(scores)) / (times + 1)
+    spreads = (0.25 + np.cumsum((scores - means) ** 2)) / (times + 1)
+    before = np.concatenate([[0.25], spreads[:-1]])
+    bets: NDArray[numpy.float64] = np.sqrt(2 * math.log(2 / alpha) / (before * times * np.log(times + 1)))
+    return bets
+
+
+def _log_growth(score: float, bet: float, means: "NDArray[numpy.float64]") -> "NDArray[numpy.float64]":
+    """Return by what the log of both players' capital grows, for each mean. No capital becomes negative."""
+    import numpy as np
+
+    with np.errstate(divide="ignore"):
+        upward = np.minimum(bet, _LARGEST_BET / means)
+        downward = np.minimum(bet, _LARGEST_BET / (1 - means))
+    growth: NDArray[numpy.float64] = np.log1p(np.stack([upward * (score - means), -downward * (score - means)]))
+    return growth
+
+
+def _narrow(ends: tuple[float, float], possible: "NDArray[numpy.float64]") -> tuple[float, float]:
+    """Return the part of an interval that is possible, one cell wider, because means between cells are possible too.
+
+    If nothing is, scores do not come from one population, and the interval stays.
+    """
+    if not len(possible):
+        return ends
+    low, high = max(ends[0], float(possible[0]) - 1 / _MEANS), min(ends[1], float(possible[-1]) + 1 / _MEANS)
+    return (low, high) if low < high else ends
