@@ -33,7 +33,8 @@ NOT_RUN = (
 """A second gold set, sessions, servers, what speaks to one, and an agent that exports spans."""
 ABSENT = re.compile(
     r"no such (file|calibration)|cannot be read|there is no module|no (run|slice|label|triple|retriever|person)\b"
-    r"|not a log of another harness|has no|already|is taken|are unchanged|no accepted triple|cannot (hold|resolve)|adjudicates only"
+    r"|not a log of another harness|has no|already|is taken|are unchanged|no accepted triple|cannot (hold|resolve)"
+    r"|adjudicates only"
 )
 """What an example names and the shop does not have, or not in that state. Any other error is a wrong example."""
 GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "ada"}
