@@ -174,6 +174,7 @@ spec:
 END_OF_FILE
 """
 PAGES = {
+    "docs/how-to/traces.md": Page({".": "examples/traced"}),
     "docs/how-to/agents-that-act.md": Page({".": "examples/acting"}, is_printed=True),
     "docs/how-to/ci.md": Page(SHOP, EVALUATED, stand_ins=("agent",)),
     "docs/how-to/exports.md": Page(SHOP, EXPORTING, stand_ins=("agent",)),

@@ -69,6 +69,7 @@ PAGES = {
         {"examples/agent": "examples/agent", "evals": "evals"},
         filled={"--port 8917 &": "--port $EVALSPEC_PORT > ../server.log 2>&1 & echo $! >> ../processes;"},
     ),
+    "examples/traced/README.md": Page({".": "examples/traced"}),
     "examples/acting/README.md": Page({"examples/acting": "examples/acting"}),
     "examples/recipes/README.md": Page({"examples/recipes": "examples/recipes"}),
 }
