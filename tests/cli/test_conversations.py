@@ -124,6 +124,17 @@ def test_a_turn_is_retried_without_the_turns_before_it(asked, agent):
     ]  # fmt: skip
 
 
+def test_a_stateful_agent_gets_no_turn_twice_in_a_session(asked, agent):
+    asked.api["chatEndpoint"] |= {"sessionMode": "stateful"}
+    agent.script = ["ok", "drop"]
+    outcome = asked.evaluate("--json")
+    assert outcome.code == 0 and outcome.document["datasets"][0]["samples"][0]["retries"] == 1
+    asked_in = [(request.headers["x-thread-id"], request.body["text"]) for request in agent.requests]
+    first, second = dict.fromkeys(thread for thread, _ in asked_in)
+    assert [text for thread, text in asked_in if thread == first] == ["I want to go to Paris", "In May"]
+    assert [text for thread, text in asked_in if thread == second] == ["I want to go to Paris", "In May", "Thanks"]
+
+
 def test_calls_that_the_whole_sample_expects_are_those_of_all_turns(asked):
     whole = {"id": "whole", "turns": [{"user": "Paris"}, {"user": "May"}], "expected": "Booked"}
     write(asked, whole | {"expected_tools": [{"name": "book"}, {"name": "pay"}]})

@@ -80,16 +80,22 @@ class Performer(Protocol):
 class Conversation:
     """Asks turn by turn, each time with what was really said before. A plain sample has one turn.
 
-    `is_stateful`: the agent keeps the conversation, so that it gets only what is new.
+    `is_stateful`: the agent keeps the conversation, so that it gets only what is new. A turn that it may have kept is
+    not sent again: the attempt begins again, up to `max_retries` times, in a new session.
     """
 
-    acts = False
-
-    def __init__(self, *, is_stateful: bool = False) -> None:
-        self._is_stateful = is_stateful
+    def __init__(self, *, is_stateful: bool = False, max_retries: int = 0) -> None:
+        self._is_stateful, self._max_retries = is_stateful, max_retries
+        self.acts = is_stateful
+        """See Performer: a turn changes what a stateful agent knows."""
 
     async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:
-        """See Performer. A conversation in which a turn has no reply has no end, and no reply.
+        """See Performer. A conversation in which a turn has no reply has no end, and no reply."""
+        is_own = self._is_stateful and sample.session is None
+        return await begin_again(lambda: self._talk(sample, context), self._max_retries if is_own else 0, context)
+
+    async def _talk(self, sample: Sample, context: AttemptContext) -> AgentReply:
+        """Return the reply of one attempt.
 
         A killed conversation resumes where it was, if the agent gets the whole history and changes nothing. Otherwise
         it begins again: what the agent knows, and what it has done, cannot be seen.
@@ -138,6 +144,24 @@ def _is_settled(expected: ExpectedState, world: World, config: "EnvironmentConfi
         return True
 
 
+async def begin_again(
+    attempt: Callable[[], Awaitable[AgentReply]], restarts_left: int, context: AttemptContext
+) -> AgentReply:
+    """Return the reply of an attempt, which begins again as a whole after a request that may have changed something.
+
+    Raises:
+        ServiceError: there is no reply.
+    """
+    while True:
+        try:
+            return await attempt()
+        except ServiceError as error:
+            if not (restarts_left and error.retryable) or error.is_refusal:
+                raise
+            restarts_left -= 1
+            context.on_restart(error)
+
+
 class Acting:
     """Makes attempts in an environment. Those that share one world run one at a time.
 
@@ -158,18 +182,12 @@ class Acting:
             ServiceError: the agent gave no reply.
             EnvironmentFailed: the world could not be reset or looked at.
         """
-        restarts_left = self._max_retries if self.world.config.reset else 0
+        restarts = self._max_retries if self.world.config.reset else 0
         async with self._turn or nullcontext():
-            while True:
-                try:
-                    return await self._attempt(replace(sample, session=uuid4().hex), context)
-                except ServiceError as error:
-                    if not (restarts_left and error.retryable) or error.is_refusal:
-                        raise
-                    restarts_left -= 1
-                    context.on_restart(error)
+            return await begin_again(lambda: self._attempt(sample, context), restarts, context)
 
     async def _attempt(self, sample: Sample, context: AttemptContext) -> AgentReply:
+        sample = replace(sample, session=uuid4().hex)
         names = {"session": sample.session or "", "id": sample.id}
         await self.world.reset(names)
         expected = sample.expected_state

@@ -60,8 +60,8 @@ Say = Callable[[SimulatedUser, Sequence[Mapping[str, str]]], Awaitable[str | Non
 class Player(Conversation):
     """Asks turn by turn, with messages that a model makes up. Scripts and plain samples are asked as they are."""
 
-    def __init__(self, say: Say, *, is_stateful: bool) -> None:
-        super().__init__(is_stateful=is_stateful)
+    def __init__(self, say: Say, *, is_stateful: bool, max_retries: int) -> None:
+        super().__init__(is_stateful=is_stateful, max_retries=max_retries)
         self._say = say
 
     async def perform(self, sample: Sample, context: AttemptContext) -> AgentReply:

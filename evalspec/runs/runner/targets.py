@@ -128,14 +128,14 @@ def _open_performer(
     plan: Plan, is_stateful: bool, retries: int, progress: ProgressListener
 ) -> tuple[Performer, Callable[[JobTarget[Job]], Awaitable[None]] | None]:
     """Return what makes attempts, and what surrounds all of them: the environment and the simulated user, if any."""
-    performer: Performer = Conversation(is_stateful=is_stateful)
+    performer: Performer = Conversation(is_stateful=is_stateful, max_retries=retries)
     closing: list[Callable[[], Awaitable[None]]] = []
     if plan.user is not None:
         from evalspec.runs.runner.playing import Player, open_client, speak_through
 
         client = open_client(plan, progress.judge_waits)
         closing.append(client.aclose)
-        performer = Player(speak_through(client), is_stateful=is_stateful)
+        performer = Player(speak_through(client), is_stateful=is_stateful, max_retries=retries)
     config = plan.environment
     if config is not None:
         from evalspec.runs.runner.conversing import Acting
