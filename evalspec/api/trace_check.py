@@ -82,8 +82,10 @@ async def _check(plan: Plan, config: TracesConfig, dataset: PlannedDataset) -> l
     try:
         async with (
             open_tracing(plan, config, stored.append, None) as (tracing, environment),
-            agent_process(plan, None, needed=True, environment=environment),
+            agent_process(plan, None, needed=True, environment=environment) as reused_url,
         ):
+            if reused_url is not None:
+                tracing.note_running()
             jobs = Jobs([key], lambda _: sample)
             target = open_agent(plan, jobs, receive, ProgressCallback(1, None), lambda _: NoTurnLog(), tracing.begin)
             await target.ask_all()
@@ -112,7 +114,7 @@ def _check_arrival(steps: tuple[TraceStep, ...], tracing: Tracing) -> Iterator[C
     if steps:
         yield CheckupFinding("spans", CheckupStatus.OK, f"{counted(len(steps), 'span')} of the request arrived")
     else:
-        fix = f"let the agent export OTLP over HTTP to {tracing.source}, and sample every trace"
+        fix = f"let the agent continue `traceparent`, sample every trace, and export it to {tracing.source}"
         yield CheckupFinding("spans", CheckupStatus.FAILED, "no span of the request arrived", fix)
     if tracing.counts["other"]:
         message = f"{counted(tracing.counts['other'], 'span')} of other traces arrived"

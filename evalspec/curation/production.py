@@ -151,7 +151,7 @@ def read_production(batches: Iterable[Batch], source: Source, notes: ReadingNote
 
 def _tell_losses(lost: Mapping[str, int], unasked: Mapping[str, int], warn: Callable[..., None]) -> None:
     for why, count in unasked.items():
-        warn(f"{counted(count, 'trace has', 'traces have')} no question, so no sample", f"what is missing: {why}")
+        warn(f"{counted(count, 'trace has', 'traces have')} no question, so no sample", why)
     if unanswered := lost.get("answers"):
         whose = pluralize(unanswered, "its sample has", "their samples have")
         message = f"{counted(unanswered, 'trace has', 'traces have')} a question and no recorded answer"
@@ -201,7 +201,7 @@ def _read_recording(spans: Sequence[Span], unasked: Counter[str]) -> Recording |
     asks = (*(_find_text(one.asked, _ASKED) for one in whole), *(last_text(one.prompt) for one in models))
     asked = next(filter(None, asks), None)
     if asked is None:
-        switch = next((step.hidden for step in steps if step.hidden), "it is in no vocabulary that evalspec knows")
+        switch = next((step.hidden for step in steps if step.hidden), "no known vocabulary has one in their spans")
         unasked[switch] += 1
         return None
     said = (*(_find_text(one.answered, _SAID) for one in whole[:1]), *(one.answer for one in reversed(models)))

@@ -9,6 +9,8 @@ from msgspec import UNSET, UnsetType
 from evalspec.base.foreign_text import cut
 from evalspec.model.base import Record
 
+UNKNOWN_ARGUMENTS = "the trace does not record the arguments"
+"""The problem of a call whose arguments may have been any."""
 _LONGEST = 100
 _LONGEST_VALUE = 60
 

@@ -122,6 +122,8 @@ class TraceReceiver:
                 connection.start_next_cycle()
         except (h11.RemoteProtocolError, OSError, TimeoutError):
             pass  # a broken connection brought nothing; the exporter sends again
+        except asyncio.CancelledError:
+            pass  # the receiver ends while an exporter keeps its connection; asyncio would print a cancelled handler
         finally:
             writer.close()
 

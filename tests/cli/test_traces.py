@@ -119,7 +119,7 @@ def test_no_retrieval_is_an_empty_list_if_others_of_the_run_have_one(watched, tr
 @pytest.mark.parametrize(
     ("steps", "settings", "said"),
     [
-        (None, {}, "no span of its trace arrived within 1 s of the reply: is the agent instrumented"),
+        (None, {}, "no span of its trace arrived within 1 s of the reply: the agent has to be instrumented"),
         ([retrieval("d1")], {"has_root": False}, "its trace is not complete: 1 span arrived within 1 s"),
         ([retrieval("d1")], {"foreign": True}, "no span of its trace arrived within 1 s"),
         (
@@ -127,7 +127,7 @@ def test_no_retrieval_is_an_empty_list_if_others_of_the_run_have_one(watched, tr
             {},
             "2 retrievals: a, b; set spec.api.traces.retrieval",
         ),
-        ([{"name": "r", "attributes": {"openinference.span.kind": "RETRIEVER"}}], {}, "have no documents"),
+        ([{"name": "r", "attributes": {"openinference.span.kind": "RETRIEVER"}}], {}, "lists no documents"),
     ],
 )
 def test_what_a_trace_does_not_say_fails_with_its_cause(watched, traced, steps, settings, said):

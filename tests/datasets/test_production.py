@@ -341,7 +341,7 @@ def test_what_is_left_out_is_said(project, monkeypatch):
     done = project("convert", "traces", "prod.jsonl", "--to", "jsonl")
     assert done.out == "wrote 1 sample to prod.jsonl\n"
     assert f"{1:032x}: 23 spans; only the first 5 are read" in done.err
-    assert "1 trace has no question, so no sample. what is missing: OTEL_INSTRUMENTATION_GENAI_CAPTURE" in done.err
+    assert "1 trace has no question, so no sample. set OTEL_INSTRUMENTATION_GENAI_CAPTURE" in done.err
     (project.folder / "traces" / "t.jsonl").write_text(otlp(hidden)[0] + "\n")
     done = project("convert", "traces", "none.jsonl", "--to", "jsonl")
     assert done.code == 2 and "traces: no trace has a question" in done.err

@@ -212,9 +212,9 @@ def _choose(retrievals: Sequence[TraceStep], rerankers: Sequence[TraceStep], cho
 
 def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep], passages: Mapping[str, str]) -> None:
     """Add the ids and the texts of the retrieved documents, each document once."""
-    hidden = next((step.hidden for step in chosen if step.hidden), None)
-    if any(step.documents is None for step in chosen):
-        reason = f"the spans of the retrieval have no documents{f'; {hidden}' if hidden else ''}"
+    silent = next((step for step in chosen if step.documents is None), None)
+    if silent is not None:
+        reason = f"span {silent.name} lists no documents: {silent.hidden}; if it found none, record an empty list"
         found.untraced |= dict.fromkeys(OF_RETRIEVAL, reason)
         return
     documents = list({(one.id, one.text): one for step in chosen for one in step.documents or ()}.values())
@@ -226,7 +226,7 @@ def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep], passages: Map
         found.reply = replace(found.reply, retrieved_context_ids=tuple(map(str, ids)))
     if None in texts:
         reason = "the retrieved documents of the trace have ids and no texts, so only rankings are measured"
-        found.untraced["retrieved_contexts"] = f"{reason}{f'; {hidden}' if hidden else ''}"
+        found.untraced["retrieved_contexts"] = reason
     else:
         found.reply = replace(found.reply, retrieved_contexts=tuple(map(str, texts)))
 

@@ -278,11 +278,13 @@ def _check_expectations(draft: Draft, dataset: PlannedDataset) -> None:
     shows_calls = (
         wire is None or ToolPart.CALLS in wire.shows or (mapping is not None and mapping.tool_calls is not None)
     )
-    if draft.needs_url and blind and not shows_calls:
+    is_traced = choose_traces(draft.loaded, draft.options) is not None
+    if draft.needs_url and blind and not shows_calls and not is_traced:
         verb = pluralize(len(blind), "needs", "need")
         message = f"{', '.join(blind)} of dataset '{dataset.name}' {verb} the calls of tools, which no reply shows"
         place = (*ENDPOINT_PLACE, "response", "toolCalls")
-        draft.warn(place, message, "map toolCalls, for example: toolCalls: $.messages")
+        fix = "map toolCalls, for example: toolCalls: $.messages, or receive its traces (spec.api.traces)"
+        draft.warn(place, message, fix)
 
 
 def _check_users(draft: Draft, dataset: PlannedDataset) -> None:

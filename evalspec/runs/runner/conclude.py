@@ -317,7 +317,7 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
         after = f", {not_asked[reason]:,} of them not asked" if not_asked[reason] else ""
         told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
     rest = len(reasons) - len(told)
-    return [*told, f"and {rest} other reasons (see the report)"] if rest > 0 else told
+    return [*told, f"and {counted(rest, 'other reason')} (see the report)"] if rest > 0 else told
 
 
 def _stop_notes(datasets: Sequence[DatasetResult]) -> list[str]:

@@ -132,8 +132,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             plan, _find_log(session), needed=execution.needs_agent(), environment=execution.environment
         ) as reused_url:
             if reused_url is not None:
-                fingerprint = keep_reuse(session, reused_url)
-                execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
+                _note_reuse(session, execution, reused_url)
             if is_resumed and (unknown := explain_unknown(plan, execution.run_metadata.fingerprint)):
                 progress.say(unknown)
             await execution.measure()
@@ -160,6 +159,13 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
             for notice in notices:
                 progress.say(notice)
     return structs.replace(run, notes=(*run.notes, *notices))
+
+
+def _note_reuse(session: Session, execution: Execution, url: str) -> None:
+    fingerprint = keep_reuse(session, url)
+    execution.run_metadata = structs.replace(execution.run_metadata, fingerprint=fingerprint)
+    if execution.tracing is not None:
+        execution.tracing.note_running()
 
 
 @asynccontextmanager

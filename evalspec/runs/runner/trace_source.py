@@ -34,7 +34,7 @@ async def open_tracing(
     async with AsyncExitStack() as opened:
         environment: Mapping[str, str] = {}
         if config.file is not None:
-            tracing.source = config.file
+            tracing.source = f"the collector that writes {config.file}"
             path = plan.loaded.references.path(config.file)
             follow = asyncio.create_task(follow_file(path, tracing))
             opened.push_async_callback(partial(_end, follow))
@@ -44,12 +44,13 @@ async def open_tracing(
             receiver = TraceReceiver(tracing.add, config.receive if isinstance(config.receive, int) else 0)
             await receiver.start()
             opened.push_async_callback(receiver.aclose)
-            tracing.source, environment = receiver.source, receiver.environment
+            tracing.source, environment = f"{receiver.source} (OTLP over HTTP)", receiver.environment
             tracing.refusals = receiver.refusals
         if plan.agent is not None:
             from evalspec.targets.agents.own_spans import listen_to_sdk
 
             opened.enter_context(listen_to_sdk(tracing.add))
+            tracing.source = "a TracerProvider of the OpenTelemetry SDK, set in its module"
         yield tracing, environment
 
 

@@ -217,12 +217,17 @@ class Tracing:
                 async with asyncio.timeout(waits_until - now):
                     await trace.arrived.wait()
 
+    def note_running(self) -> None:
+        """Let reasons say that the agent ran already, so that it has not been told where to export."""
+        if self._config.file is None and not isinstance(self._config.receive, int):
+            self.source += "; it ran already and was not told, so stop it, or set spec.api.traces.receive to a port"
+
     def _explain_open(self, trace: OpenTrace) -> str:
         within = f"within {self._config.grace:g} s of the reply"
         if trace.spans:
             return f"its trace is not complete: {counted(len(trace.spans), 'span')} arrived {within}, but not its root"
-        asked = f"is the agent instrumented, does it sample every trace, and does it export to {self.source}?"
-        return f"no span of its trace arrived {within}: {asked}"
+        asked = "the agent has to be instrumented, continue `traceparent`, sample every trace, and export it"
+        return f"no span of its trace arrived {within}: {asked} to {self.source}"
 
     def _learn(self, seen: Collection[StepKind]) -> None:
         for kind in self._seen.keys() & set(seen):

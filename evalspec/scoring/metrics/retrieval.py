@@ -11,6 +11,7 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, MetricError
+from evalspec.base.plural import counted
 from evalspec.inputs.datasets.base import CompatFormulas, find_system
 from evalspec.model import Cause, Exchange, Need, Sample, Score
 from evalspec.scoring.metrics.base import Bounds, BuildContext, MetricDefinition, RelevanceRules
@@ -252,4 +253,6 @@ def no_answer(exchange: Exchange, context: BuildContext) -> Score:
     ranking, qrels = _given(exchange)
     if any(grade >= context.rules.min_grade for grade in qrels.values()):
         return Score.not_applicable("the query has relevant documents", Cause.DATASET)
-    return Score.scored(0.0, f"{len(ranking)} documents were returned") if ranking else Score.scored(1.0)
+    if not ranking:
+        return Score.scored(1.0)
+    return Score.scored(0.0, f"{counted(len(ranking), 'document was', 'documents were')} returned")

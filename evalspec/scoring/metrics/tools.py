@@ -5,7 +5,7 @@ times overlap, have no order among themselves. An agent whose reply does not sho
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import wraps
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from msgspec import to_builtins
 from evalspec.base.json_matching import compute_value_digest, list_differences
 from evalspec.base.plural import counted
 from evalspec.model import Cause, Direction, Exchange, ExpectedCall, Need, Score, ToolCall
+from evalspec.model.tool_calls import UNKNOWN_ARGUMENTS
 from evalspec.scoring.metrics.base import BuildContext
 from evalspec.scoring.metrics.functions import metric
 from evalspec.scoring.tool_matching import (
@@ -40,14 +41,17 @@ _DIFFERENCES_READ = 100
 
 
 def _compares(
-    *, is_binary: bool = False, nothing: Score = _NOTHING_EXPECTED
+    *, is_binary: bool = False, nothing: Score = _NOTHING_EXPECTED, reads_arguments: bool = True
 ) -> Callable[[Callable[[CallComparison], float | None]], Callable[[Exchange], Score]]:
-    """Define a metric by a function of made and expected calls. `nothing`: the score where its result is None."""
+    """Define a metric by a function of made and expected calls.
+
+    `nothing`: the score where its result is None. `reads_arguments`: whether it depends on more than names.
+    """
 
     def define(score: Callable[[CallComparison], float | None]) -> Callable[[Exchange], Score]:
         @wraps(score)
         def compare(exchange: Exchange) -> Score:
-            return _compare(exchange, score, nothing)
+            return (reads_arguments and _find_unrecorded(exchange)) or _compare(exchange, score, nothing)
 
         return metric(**_COMPARES_CALLS, is_binary=is_binary)(compare)
 
@@ -73,6 +77,20 @@ def _compare(exchange: Exchange, score: Callable[[CallComparison], float | None]
         "extra": compared.list_extra(),
     }
     return Score.scored(value, _explain(compared, value), evidence)
+
+
+def _find_unrecorded(exchange: Exchange) -> Score | None:
+    """Return a failed score if it is unknown whether a call is an expected one; otherwise None."""
+    return _fail_unrecorded(exchange, {call.name for call in exchange.sample.expected_tools or ()})
+
+
+def _fail_unrecorded(exchange: Exchange, names: Collection[str]) -> Score | None:
+    """Return a failed score if the arguments of a call of one of these tools are unknown; otherwise None."""
+    unknown = [call.name for call in _calls(exchange) or () if call.problem == UNKNOWN_ARGUMENTS and call.name in names]
+    if not unknown:
+        return None
+    fix = "`evalspec traces check` says how to record them"
+    return Score.failed(f"{UNKNOWN_ARGUMENTS} of {_list_names(unknown)}; {fix}", Cause.TRACES)
 
 
 def _calls(exchange: Exchange) -> tuple[ToolCall, ...] | None:
@@ -146,7 +164,7 @@ def tool_call_f1(compared: CallComparison) -> float | None:
     return _divide(2 * compared.right, len(compared.expected) + len(compared.made))
 
 
-@_compares()
+@_compares(reads_arguments=False)
 def tool_name_f1(compared: CallComparison) -> float | None:
     """F1 as in tool_call_f1, of the names of the calls alone."""
     expected, made = (Counter(call.name for call in calls) for calls in (compared.expected, compared.made))
@@ -179,6 +197,9 @@ def forbidden_tool_calls(exchange: Exchange) -> Score:
 @metric(**_READS_ALL_CALLS, direction=Direction.LOWER, bounds=(0.0, None))
 def redundant_tool_calls(exchange: Exchange) -> Score:
     """Number of calls that repeat an earlier one, with the same arguments, that did not fail."""
+    repeated = [name for name, count in Counter(call.name for call in _calls(exchange) or ()).items() if count > 1]
+    if unknown := _fail_unrecorded(exchange, repeated):
+        return unknown
     seen: set[tuple[str, str]] = set()
     flags = []
     for call in _calls(exchange) or ():
@@ -206,8 +227,10 @@ def tool_error_rate(exchange: Exchange) -> Score:
         return _UNSEEN
     answered = [call for call in made if call.is_answered]
     failed = [call.name for call in answered if call.error is not None]
+    if not made:
+        return Score.not_applicable("the agent called no tool", Cause.OTHER)
     if not answered:
-        return Score.not_applicable("the reply shows no results of tools", Cause.REPLY if made else Cause.OTHER)
+        return Score.not_applicable("the reply shows no results of tools", Cause.REPLY)
     reason = f"{counted(len(failed), 'call')} failed: {_list_names(failed)}" if failed else None
     return Score.scored(len(failed) / len(answered), reason)
 
@@ -242,6 +265,8 @@ def tool_schema_valid(exchange: Exchange, context: BuildContext) -> Score:
     checked = [(place, call) for place, call in enumerate(made) if call.name in declared]
     if not checked:
         return Score.not_applicable("the agent called no declared tool", Cause.OTHER)
+    if unknown := _fail_unrecorded(exchange, declared):
+        return unknown
     wrong = {
         place: problem for place, call in checked if (problem := declared[call.name].explain_invalid(call)) is not None
     }

@@ -24,9 +24,10 @@ from evalspec.base.errors import AgentDown, ServiceError
 from evalspec.base.text import one_line
 from evalspec.base.trust import Act, require
 from evalspec.targets.agents.http import AGENT
-from evalspec.targets.http.client import OutgoingRequest, open_client, send
+from evalspec.targets.http.client import OutgoingRequest, encode_headers, open_client, send
 from evalspec.targets.http.failures import shown_url
 from evalspec.targets.http.routes import choose_route
+from evalspec.targets.tracing import unsampled_headers
 
 if sys.platform == "win32":
     NEW_GROUP: Mapping[str, Any] = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -193,7 +194,8 @@ class AgentProcess:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def _answers(self, client: httpx.AsyncClient) -> bool:
-        probe = OutgoingRequest(self._ready_url, _PROBE_SECONDS, method="GET")
+        headers = encode_headers(unsampled_headers())
+        probe = OutgoingRequest(self._ready_url, _PROBE_SECONDS, method="GET", headers=headers)
         try:
             async with send(client, probe, AGENT) as response:
                 self._status = response.status_code
@@ -214,7 +216,7 @@ class AgentProcess:
     def _explain(self, what: str) -> str:
         message = f"the agent's command {self._shown} {what}"
         if self._log_path is None:
-            return message
+            return f"{message}; its output is not kept here, so run it yourself to see why"
         tail = _read_tail(self._log_path)
         said = f"its output: '{tail}'" if tail else "it had no output"
         return f"{message}; {said} (log: {self._log_path})"

@@ -10,8 +10,8 @@ from msgspec.json import decode
 from evalspec.inputs.tool_calls import read_tool_calls
 from evalspec.model import Message, ToolCall
 from evalspec.model.spans import Span, StepKind, TracedDocument
+from evalspec.model.tool_calls import UNKNOWN_ARGUMENTS
 
-UNKNOWN_ARGUMENTS = "the trace does not record the arguments"
 _TEXTS = ("content", "text", "page_content")
 _SCORES = ("score", "relevance_score")
 _RESULTS = ("response", "result")

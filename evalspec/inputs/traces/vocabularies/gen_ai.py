@@ -19,7 +19,7 @@ from evalspec.model import Message
 from evalspec.model.spans import Span, StepKind
 
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_SWITCH = f"{CAPTURE}=span_and_event with OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
+_SWITCH = f"set {CAPTURE}=span_and_event with OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental"
 _RESULT = "gen_ai.tool.call.result"
 _DETAILS = "gen_ai.client.inference.operation.details"
 KINDS = {

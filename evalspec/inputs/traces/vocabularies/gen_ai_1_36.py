@@ -7,7 +7,7 @@ from evalspec.inputs.traces.vocabularies.facts import Facts, Vocabulary, as_json
 from evalspec.inputs.traces.vocabularies.gen_ai import CAPTURE, read_attributes
 from evalspec.model.spans import Span, SpanEvent
 
-_SWITCH = f"{CAPTURE}=true"
+_SWITCH = f"set {CAPTURE}=true"
 _ROLES = {f"gen_ai.{role}.message": role for role in ("system", "user", "assistant", "tool")}
 _ANSWER = "gen_ai.choice"
 _WHOLE = {

@@ -20,7 +20,7 @@ from evalspec.model.spans import Span, StepKind, TracedDocument
 _KIND = "openinference.span.kind"
 _JSON = "application/json"
 _REDACTED = "__REDACTED__"
-_SWITCH = "no OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS or other OPENINFERENCE_HIDE_… set to true"
+_SWITCH = "unset OPENINFERENCE_HIDE_INPUTS, OPENINFERENCE_HIDE_OUTPUTS and other OPENINFERENCE_HIDE_…"
 _KINDS = {
     "LLM": StepKind.MODEL,
     "RETRIEVER": StepKind.RETRIEVAL,

@@ -15,7 +15,7 @@ from evalspec.inputs.traces.vocabularies.facts import (
 from evalspec.inputs.traces.vocabularies.gen_ai import read_attributes
 from evalspec.model.spans import Span
 
-_SWITCH = "TRACELOOP_TRACE_CONTENT=true"
+_SWITCH = "set TRACELOOP_TRACE_CONTENT=true"
 _KIND, _INPUT, _OUTPUT = "traceloop.span.kind", "traceloop.entity.input", "traceloop.entity.output"
 _MARKS = (_KIND, "traceloop.workflow.name", "traceloop.entity.name", "llm.request.type", "gen_ai.prompt.0.role")
 _OPERATIONS = {"tool": "execute_tool", "agent": "invoke_agent", "workflow": "invoke_workflow"}
