@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ SERVER = """
     print("python is", sys.executable, flush=True)
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            print("traceparent", self.headers["traceparent"], flush=True)
             self.send_response(status if self.path == "/health" else 500)
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -105,7 +107,9 @@ def test_started_and_stopped_with_all_that_it_started(start, tmp_path, status):
     agent.stop()
     assert died(child)
     agent.stop()
-    assert f"python is {sys.executable}" in (tmp_path / "logs" / "agent.log").read_text()
+    logged = (tmp_path / "logs" / "agent.log").read_text()
+    assert f"python is {sys.executable}" in logged
+    assert re.search("traceparent 00-[0-9a-f]{32}-[0-9a-f]{16}-00\n", logged)
 
 
 def test_what_ignores_sigterm_is_killed(start, tmp_path, monkeypatch):

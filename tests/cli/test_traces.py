@@ -1,10 +1,12 @@
 """Spans of an agent: received, joined with its replies, scored, stored and shown."""
 
+import asyncio
 import gzip
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pyarrow.parquet
@@ -16,6 +18,7 @@ from evalspec.runs.runner.reread import conclude_stored
 from evalspec.runs.store.erasing import Wanted, erase_samples
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
+from evalspec.targets.trace_receiver import TraceReceiver
 from servers.ports import find_free_port
 from servers.traced_agent import (
     TracedAgent,
@@ -447,6 +450,42 @@ def test_a_body_that_cannot_be_read_is_refused_and_told(watched, traced, body, h
     assert traced.export_statuses[0] == status
     assert values(document, "Recall@2") == [1.0]
     assert "spans could not be read, 1 time: " in str(document["notes"])
+
+
+def test_arguments_that_are_not_recorded_are_unknown_not_wrong(watched, traced):
+    hidden = tool("book", {})
+    hidden["attributes"]["input.value"] = "__REDACTED__"
+    traced.steps = [hidden, hidden, tool("find", {})]
+    names = ["tool_calls_any_order", "tool_call_f1", "redundant_tool_calls", "tool_name_f1", "tool_error_rate"]
+    ask(watched, names, expected_tools=[{"name": "book", "arguments": {"seats": 2}}])
+    document = measure(watched)
+    for metric in names[:3]:
+        assert "does not record the arguments of book ×2" in reasons(document, metric)[0]
+    assert [values(document, metric) for metric in names[3:]] == [[0.5], [0.0]]
+    ask(watched, ["tool_call_f1"], expected_tools=[{"name": "pay"}])
+    assert values(measure(watched), "tool_call_f1") == [0.0]
+
+
+def test_calls_that_traces_show_need_no_mapping(watched):
+    ask(watched, ["tool_call_f1"], expected_tools=[])
+    checked = watched.validate()
+    assert checked.code == 0 and "toolCalls" not in checked.out + checked.err
+
+
+def test_an_exporter_that_keeps_its_connection_leaves_no_traceback(caplog):
+    async def receive() -> int:
+        receiver = TraceReceiver(lambda _: None, 0)
+        await receiver.start()
+        connection = HTTPConnection(receiver.endpoint.split("/")[2])
+        await asyncio.to_thread(connection.request, "POST", "/nowhere", b"{}")
+        response = await asyncio.to_thread(connection.getresponse)
+        await asyncio.to_thread(response.read)
+        await receiver.aclose()
+        connection.close()
+        return response.status
+
+    assert asyncio.run(receive()) == 404
+    assert not caplog.records
 
 
 def test_check_shows_what_arrives_and_what_is_missing(watched, traced):
