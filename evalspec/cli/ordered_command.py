@@ -33,7 +33,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Limits": ("--max-cost", "--max-judge-calls", "--max-tokens", "--max-time", "--fail-fast"),
     "Stored runs": ("--resume", "--retry-errors", "--no-content"),
     "Output": ("--output", "--export", "--force", "--json", "--verbose", "--quiet"),
-    "Server": ("--push", "--to", "--allow-http"),
+    "Server": ("--push", "--to URL", "--allow-http"),
     "Retrievers": (
         "--retriever",
         "--best-by",
@@ -51,7 +51,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     ),
     "Untrusted projects": ("--untrusted", "--allow-env", "--allow-host"),
 }
-"""The options of all commands that have a place of their own; the others of a command come first."""
+"""The options of all commands that have a place of their own; the others of a command come first. A name that means
+something else in other commands has its metavar."""
 
 _LEAST_GROUPED = 16
 """Number of options from which their groups have titles."""
@@ -83,10 +84,16 @@ def _find_long(option: click.Option) -> str:
     return next((name for name in option.opts if name.startswith("--")), option.opts[0])
 
 
-def _find_place(option: click.Option) -> int:
+def _look_up(option: click.Option) -> tuple[int, str]:
     name = _find_long(option)
-    return len(_PLACES) if name == "--help" else _PLACES.get(name, (-1, ""))[0]
+    if name == "--help":
+        return len(_PLACES), "Help"
+    return _PLACES.get(name) or _PLACES.get(f"{name} {option.metavar}") or (-1, "Options")
+
+
+def _find_place(option: click.Option) -> int:
+    return _look_up(option)[0]
 
 
 def _find_group(option: click.Option) -> str:
-    return "Help" if _find_long(option) == "--help" else _PLACES.get(_find_long(option), (0, "Options"))[1]
+    return _look_up(option)[1]

@@ -136,6 +136,7 @@ def read_production(batches: Iterable[Batch], source: Source, notes: ReadingNote
         lost["cut"] += sum(span.cut is not None for span in found)
         if recording is not None:
             lost["answers"] += recording.reply is None
+            lost["prompts"] += _is_prompt(recording)
             sessions.add([(recording.session or recording.trace_id, recording.begin_ns, recording)])
     for _, recordings in sessions.list_groups(warn):
         sample, reply = _make_sample(recordings, tokens)
@@ -156,6 +157,9 @@ def _tell_losses(lost: Mapping[str, int], unasked: Mapping[str, int], warn: Call
         whose = pluralize(unanswered, "its sample has", "their samples have")
         message = f"{counted(unanswered, 'trace has', 'traces have')} a question and no recorded answer"
         warn(f"{message}, so {whose} no reply", "record content, or leave them out")
+    if prompts := lost.get("prompts"):
+        fix = "record the question as the input of the first span, or edit the samples"
+        warn(f"{counted(prompts, 'question is a prompt', 'questions are prompts')} with retrieved documents in it", fix)
     if cut := lost.get("cut"):
         warn(f"{counted(cut, 'span')} had texts over {LONGEST_TEXT:,} characters, which are cut")
 
@@ -218,6 +222,12 @@ def _read_recording(spans: Sequence[Span], unasked: Counter[str]) -> Recording |
         None if answer is None else replace(found, response=answer, latency_ms=max(0, end - begin) / _MS),
         {**_list_metadata(spans[0]), **_list_feedback(spans)},
     )
+
+
+def _is_prompt(recording: Recording) -> bool:
+    """Return whether what a model was asked has a retrieved document, so that it is no question of a user."""
+    texts = recording.reply.retrieved_contexts if recording.reply else None
+    return any(text in recording.asked for text in filter(None, texts or ()))
 
 
 def _find_text(value: str | None, keys: Sequence[str]) -> str | None:

@@ -347,6 +347,13 @@ def test_what_is_left_out_is_said(project, monkeypatch):
     assert done.code == 2 and "traces: no trace has a question" in done.err
 
 
+@pytest.mark.parametrize("begin", [0, 1])
+def test_a_prompt_with_documents_is_no_question_of_a_user(project, begin):
+    write(project, *otlp(talk(1, "Can I return it?")[begin:]))
+    done = project("convert", "traces", "prod.jsonl", "--to", "jsonl")
+    assert ("1 question is a prompt with retrieved documents in it" in done.err) == bool(begin)
+
+
 def test_a_question_without_a_recorded_answer_is_told(project):
     root, search, chat = talk(1, "Can I return it?")
     for one in (root, search, chat):

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import ExitCode
-from evalspec.base.plural import counted, pluralize
+from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
     NOT_ASKED,
@@ -299,9 +299,9 @@ def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult], *, is_comple
 
 
 def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """Return why scores failed, most frequent reason first. A failed reply is reported once, not for every metric."""
-    reasons: Counter[str] = Counter()
-    not_asked: Counter[str] = Counter()
+    """Return why scores failed, most frequent reason first. A reason is reported once, not for every metric."""
+    reasons, not_asked = Counter[str](), Counter[str]()
+    failed = Counter[tuple[str, str | None, str]]()
     for dataset in datasets:
         for sample in dataset.samples:
             if sample.error is not None:
@@ -311,7 +311,11 @@ def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
                 continue
             for metric, score in sample.scores.items():
                 if score.status is ScoreStatus.FAILED:
-                    reasons[f"{dataset.name}: {metric} failed: {score.reason}"] += 1
+                    failed[dataset.name, score.reason, metric] += 1
+    alike: dict[tuple[str, str | None, int], list[str]] = {}
+    for (name, why, metric), count in failed.items():
+        alike.setdefault((name, why, count), []).append(metric)
+    reasons.update({f"{name}: {name_some(names)} failed: {why}": count for (name, why, count), names in alike.items()})
     told = []
     for reason, count in reasons.most_common(_NOTES_SHOWN):
         after = f", {not_asked[reason]:,} of them not asked" if not_asked[reason] else ""

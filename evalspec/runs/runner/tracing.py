@@ -218,9 +218,9 @@ class Tracing:
                     await trace.arrived.wait()
 
     def note_running(self) -> None:
-        """Let reasons say that the agent ran already, so that it has not been told where to export."""
+        """Let reasons say that the agent ran already, so that it does not know where to export."""
         if self._config.file is None and not isinstance(self._config.receive, int):
-            self.source += "; it ran already and was not told, so stop it, or set spec.api.traces.receive to a port"
+            self.source += "; it ran already and does not know that: stop it, or set spec.api.traces.receive to a port"
 
     def _explain_open(self, trace: OpenTrace) -> str:
         within = f"within {self._config.grace:g} s of the reply"

@@ -73,7 +73,7 @@ def _read_text(message: Mapping[str, Any]) -> str:
 def _read_tool(span: Span, attributes: Mapping[str, Any]) -> Any:
     entered = as_json(attributes.get("input.value"))
     parameters = as_json(attributes.get("tool.parameters"))
-    arguments = entered if isinstance(entered, dict) or not isinstance(parameters, dict) else parameters
+    arguments = next((one for one in (entered, parameters) if isinstance(one, dict)), None)  # a value has no name
     output = attributes.get("output.value")
     result = unwrap_message(as_json(output)) if attributes.get("output.mime_type") == _JSON else output
     call_id = first_of(attributes, ("tool_call.id", "tool.id"))
