@@ -27,6 +27,7 @@ from evalspec.inputs.traces.steps import order_spans, read_facts, read_steps
 from evalspec.inputs.traces.vocabularies.facts import as_json, first_of, last_text, read_messages
 from evalspec.model import AgentReply, Message, Sample
 from evalspec.model.base import built
+from evalspec.model.exchanges import TracedRequest
 from evalspec.model.spans import Span, SpanEvent, StepKind
 
 MOST_SPANS = 10_000
@@ -46,8 +47,6 @@ _SHINGLE, _ALIKE = 4, 0.7
 _LOOKED_UP, _MOST_COMPARED = 12, 100
 """Shingles of a question that are looked up, and questions with one of them that are compared."""
 _OF_WHOLE = (StepKind.AGENT, StepKind.OTHER)
-_ABOVE = "above"
-"""The parent of spans without one."""
 _KEPT = frozenset({"id", "retrievedContextIds"})
 """Fields of sample and reply that other files refer to, which stay as they are."""
 _Stored = TypeVar("_Stored")
@@ -207,8 +206,7 @@ def _read_recording(spans: Sequence[Span], unasked: Counter[str]) -> Recording |
     said = (*(_find_text(one.answered, _SAID) for one in whole[:1]), *(one.answer for one in reversed(models)))
     answer = next(filter(None, said), None)
     begin, end = spans[0].start_ns, max(span.end_ns for span in spans)
-    rooted = [span if span.parent_id else replace(span, parent_id=_ABOVE) for span in spans]
-    found = describe_reply(rooted, {str(span.parent_id) for span in rooted}, answer or "", TraceRules(LAST)).reply
+    found = describe_reply(spans, TracedRequest(spans[0].trace_id), answer or "", TraceRules(LAST)).reply
     attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
     return Recording(
         spans[0].trace_id,
