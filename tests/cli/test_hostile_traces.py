@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -241,14 +242,19 @@ def test_broken_requests_to_the_receiver_print_nothing(capfd):
         receiver = TraceReceiver(lambda _: None)
         await receiver.start()
         port, path = receiver._port, receiver.endpoint.split("/", 3)[3]
-        answers = []
+        answers, writers = [], []
         for method, kind in (("HEAD", "x"), ("CONNECT", "x"), ("POST", "Application/JSON"), *[("POST", "x")] * 30):
             target = f"/{path}/v1/traces" if method != "POST" or kind != "x" else f"/{len(answers)}"
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             head = f"{method} {target} HTTP/1.1\r\nhost: x\r\ncontent-type: {kind}\r\ncontent-length: 2\r\n\r\n"
+            writers.append(writer)
             writer.write(head.encode() + b"{}")
             answers.append(int((await reader.readline()).split()[1]))
         await receiver.aclose()
+        for writer in writers:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
         return answers, receiver.refusals
 
     answers, refusals = asyncio.run(attack())
