@@ -49,6 +49,8 @@ _LOOKED_UP, _MOST_COMPARED = 12, 100
 _OF_WHOLE = (StepKind.AGENT, StepKind.OTHER)
 _KEPT = frozenset({"id", "retrievedContextIds"})
 """Fields of sample and reply that other files refer to, which stay as they are."""
+_OF_USERS, _LEAST_NUMBER = ("metadata", "toolCalls", "tool_calls"), 10**8
+"""Fields with values of users, in which a card or a phone may be a number. Others have counts and times."""
 _Stored = TypeVar("_Stored")
 
 
@@ -258,15 +260,19 @@ def _make_sample(recordings: Sequence[Recording], tokens: Tokens) -> tuple[Sampl
 def _hide(record: _Stored, tokens: Tokens) -> _Stored:
     """Return a record with tokens in place of personal data."""
     given = to_builtins(record)
-    hidden = {key: value if key in _KEPT else _replace_texts(value, tokens) for key, value in given.items()}
+    hidden = {key: value if key in _KEPT else _replace_texts(value, tokens, key) for key, value in given.items()}
     return convert(hidden, built(type(record)))
 
 
-def _replace_texts(value: Any, tokens: Tokens) -> Any:
+def _replace_texts(value: Any, tokens: Tokens, field: str) -> Any:
+    """Return a value with tokens in its texts, and for long numbers of users. `field`: of the record that has it."""
     if isinstance(value, dict):
-        return {tokens.replace(key): _replace_texts(one, tokens) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_replace_texts(one, tokens) for one in value]
+        return {tokens.replace(key): _replace_texts(one, tokens, field) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_texts(one, tokens, field) for one in value]
+    if isinstance(value, int) and value >= _LEAST_NUMBER and field in _OF_USERS:
+        replaced = tokens.replace(str(value))
+        return value if replaced == str(value) else replaced
     return tokens.replace(value) if isinstance(value, str) else value
 
 
