@@ -23,6 +23,8 @@ from evalspec.targets.tracing import count_refusal
 _HOST = "127.0.0.1"
 _CHUNK = 1 << 16
 _IDLE_SECONDS = 120.0
+_LAST_TURNS = 5
+"""Turns of the event loop in which connections that were accepted begin, because only those are closed."""
 _GZIP = zlib.MAX_WBITS | 16
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
@@ -62,6 +64,11 @@ class TraceReceiver:
     def endpoint(self) -> str:
         """The URL that an exporter sends to."""
         return f"http://{_HOST}:{self._port}{self._prefix}"
+
+    @property
+    def token(self) -> str:
+        """The secret in the path; empty without one."""
+        return self._prefix.removeprefix("/")
 
     @property
     def source(self) -> str:
@@ -111,6 +118,8 @@ class TraceReceiver:
         self._listening.set_result(server.sockets[0].getsockname()[1])
         await stopped.wait()
         server.close()
+        for _ in range(_LAST_TURNS):
+            await asyncio.sleep(0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11
@@ -122,7 +131,7 @@ class TraceReceiver:
         except (h11.ProtocolError, OSError, TimeoutError):
             pass  # a broken connection brought nothing; the exporter sends again
         except asyncio.CancelledError:
-            return  # the run has ended; asyncio of Python 3.11 would print that this task was cancelled
+            writer.transport.abort()  # the run has ended, and the exporter must not wait for an answer
         finally:
             writer.close()
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -11,6 +12,7 @@ import pytest
 from cli.test_traces import CAPITALS, ask, measure, reasons, scores, traced, values, watched  # noqa: F401
 from evalspec.inputs.traces.otlp import read_traces
 from evalspec.targets.trace_receiver import TraceReceiver
+from servers.ports import find_free_port
 from servers.traced_agent import model, reranking, retrieval, tool
 
 
@@ -151,6 +153,7 @@ def test_baggage_of_the_manifest_goes_along(watched, traced):  # noqa: F811
 
 BROKEN_AGENT = """
 import json
+import sys
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -267,3 +270,64 @@ def test_a_body_of_empty_objects_is_refused_before_it_takes_memory():
     body = b'{"resourceSpans": [' + b"{}," * 2_000_000 + b"{}]}"
     with pytest.raises(ValueError, match="more than 2,000,000 objects"):
         read_traces(body, is_json=True)
+
+
+def test_a_check_shows_no_secret(watched, traced, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("AGENT_TOKEN", "s3cr3t-token-value")
+    watched.api["chatEndpoint"] = {"headers": {"authorization": "Bearer ${env:AGENT_TOKEN}"}}
+    traced.steps = [{"name": "s3cr3t-token-value", "attributes": {"s3cr3t-token-value": "x"}}]
+    watched.write()
+    for options in ([], ["--json"]):
+        shown = watched("traces", "check", "agent.yaml", *options)
+        assert "s3cr3t" not in shown.out + shown.err and "1 span" not in shown.out
+
+
+ECHOING_AGENT = """
+import json, os, sys, urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+endpoint = os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"]
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"")
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        _, trace, parent, _ = self.headers["traceparent"].split("-")
+        span = {"traceId": trace, "spanId": "ab" * 8, "parentSpanId": parent, "name": "POST " + endpoint}
+        body = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}).encode()
+        for path in ("/v1/traces", "/v2" + endpoint[endpoint.rindex("/"):]):
+            try:
+                sent = urllib.request.Request(endpoint + path, body, {"content-type": "application/json"})
+                urllib.request.urlopen(sent).close()
+            except urllib.error.HTTPError as error:
+                error.close()
+        open("token", "w").write(endpoint[endpoint.rindex("/") + 1:])
+        self.answer(b'{"response": "Paris"}')
+
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"""
+
+
+def test_the_path_of_the_receiver_is_a_secret(project):
+    (project.folder / "agent.py").write_text(ECHOING_AGENT)
+    port = find_free_port()
+    command = [sys.executable, "agent.py", str(port)]
+    project.api = {"url": f"http://127.0.0.1:{port}", "command": command, "chatEndpoint": {"path": "/chat"}}
+    ask(project)
+    document = measure(project, "--traces")
+    token = (project.folder / "token").read_text()
+    assert len(token) > 20 and "nothing is received at" in str(document["notes"])
+    stored = {path.name for path in project.folder.rglob("*") if path.is_file() and token in path.read_text("latin-1")}
+    assert stored == {"token"} and token not in json.dumps(document)
+    assert measure(project, "--traces", "--resume")["runId"] == document["runId"]

@@ -48,6 +48,8 @@ async def open_tracing(
             from evalspec.targets.trace_receiver import TraceReceiver
 
             receiver = TraceReceiver(tracing.add, config.receive if isinstance(config.receive, int) else 0)
+            if receiver.token:
+                plan.loaded.references.redaction.add_printed(receiver.token)
             await receiver.start()
             opened.push_async_callback(receiver.aclose)
             tracing.source, environment = receiver.source, receiver.environment
