@@ -24,7 +24,8 @@ _HOST = "127.0.0.1"
 _CHUNK = 1 << 16
 _IDLE_SECONDS = 120.0
 _LAST_TURNS = 5
-"""Turns of the event loop in which connections that were accepted begin, because only those are closed."""
+"""Turns of the event loop in which connections that were accepted begin. Those that have not begun when asyncio's
+server closes stay open, and an exporter waits for an answer."""
 _GZIP = zlib.MAX_WBITS | 16
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
@@ -117,9 +118,11 @@ class TraceReceiver:
             return
         self._listening.set_result(server.sockets[0].getsockname()[1])
         await stopped.wait()
-        server.close()
+        for listening in server.sockets:
+            loop.remove_reader(listening.fileno())
         for _ in range(_LAST_TURNS):
             await asyncio.sleep(0)
+        server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         import h11
