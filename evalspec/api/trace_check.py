@@ -62,7 +62,10 @@ def check_traces(manifest: AnyPath, *, agent: AgentFunction | None = None, **opt
         raise InvalidInput("no dataset asks the agent, so there are no traces", "add a dataset without a retriever")
     findings = run_coroutine(lambda: _check(plan, config, asked[0]))
     redact = loaded.references.redact
-    shown = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in findings)
+    shown = tuple(
+        replace(one, name=redact(one.name), message=redact(one.message), fix=one.fix and redact(one.fix))
+        for one in findings
+    )
     return Checkup(exit_code=3 if any(one.status is CheckupStatus.FAILED for one in shown) else 0, findings=shown)
 
 

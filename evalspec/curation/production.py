@@ -27,6 +27,7 @@ from evalspec.inputs.traces.steps import order_spans, read_facts, read_steps
 from evalspec.inputs.traces.vocabularies.facts import as_json, first_of, last_text, read_messages
 from evalspec.model import AgentReply, Message, Sample
 from evalspec.model.base import built
+from evalspec.model.exchanges import TracedRequest
 from evalspec.model.spans import Span, SpanEvent, StepKind
 
 MOST_SPANS = 10_000
@@ -46,10 +47,10 @@ _SHINGLE, _ALIKE = 4, 0.7
 _LOOKED_UP, _MOST_COMPARED = 12, 100
 """Shingles of a question that are looked up, and questions with one of them that are compared."""
 _OF_WHOLE = (StepKind.AGENT, StepKind.OTHER)
-_ABOVE = "above"
-"""The parent of spans without one."""
 _KEPT = frozenset({"id", "retrievedContextIds"})
 """Fields of sample and reply that other files refer to, which stay as they are."""
+_OF_USERS, _LEAST_NUMBER = ("metadata", "toolCalls", "tool_calls"), 10**8
+"""Fields with values of users, in which a card or a phone may be a number. Others have counts and times."""
 _Stored = TypeVar("_Stored")
 
 
@@ -211,8 +212,7 @@ def _read_recording(spans: Sequence[Span], unasked: Counter[str]) -> Recording |
     said = (*(_find_text(one.answered, _SAID) for one in whole[:1]), *(one.answer for one in reversed(models)))
     answer = next(filter(None, said), None)
     begin, end = spans[0].start_ns, max(span.end_ns for span in spans)
-    rooted = [span if span.parent_id else replace(span, parent_id=_ABOVE) for span in spans]
-    found = describe_reply(rooted, {str(span.parent_id) for span in rooted}, answer or "", TraceRules(LAST)).reply
+    found = describe_reply(spans, TracedRequest(spans[0].trace_id), answer or "", TraceRules(LAST)).reply
     attributes = {key: value for span in reversed(spans) for key, value in span.attributes.items()}
     return Recording(
         spans[0].trace_id,
@@ -270,15 +270,19 @@ def _make_sample(recordings: Sequence[Recording], tokens: Tokens) -> tuple[Sampl
 def _hide(record: _Stored, tokens: Tokens) -> _Stored:
     """Return a record with tokens in place of personal data."""
     given = to_builtins(record)
-    hidden = {key: value if key in _KEPT else _replace_texts(value, tokens) for key, value in given.items()}
+    hidden = {key: value if key in _KEPT else _replace_texts(value, tokens, key) for key, value in given.items()}
     return convert(hidden, built(type(record)))
 
 
-def _replace_texts(value: Any, tokens: Tokens) -> Any:
+def _replace_texts(value: Any, tokens: Tokens, field: str) -> Any:
+    """Return a value with tokens in its texts, and for long numbers of users. `field`: of the record that has it."""
     if isinstance(value, dict):
-        return {tokens.replace(key): _replace_texts(one, tokens) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_replace_texts(one, tokens) for one in value]
+        return {tokens.replace(key): _replace_texts(one, tokens, field) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_replace_texts(one, tokens, field) for one in value]
+    if isinstance(value, int) and value >= _LEAST_NUMBER and field in _OF_USERS:
+        replaced = tokens.replace(str(value))
+        return value if replaced == str(value) else replaced
     return tokens.replace(value) if isinstance(value, str) else value
 
 

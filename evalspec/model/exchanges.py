@@ -1,7 +1,7 @@
 """Replies of agents, and the usage of agent and judge."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -99,10 +99,16 @@ class TracedRequest(Record, frozen=True, omit_defaults=True):
     """The OpenTelemetry trace of a request. Ids are lowercase hex.
 
     `answered`: the spans that evalspec named as parents when it sent what was answered, not the tries before.
+    `failed`: those of the tries before, whose spans have the same trace id.
     """
 
     trace_id: str
     answered: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def is_whole(self, parents: Collection[str | None]) -> bool:
+        """Return whether each answered part has a span right below it. `parents`: of the spans that arrived."""
+        return bool(self.answered) and all(one in parents for one in self.answered)
 
 
 class ModelCall(Record, frozen=True, omit_defaults=True):

@@ -201,7 +201,7 @@ class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):
 
     `found`: what each request shows, as a reply without an answer. `untraced`: why fields are unknown, by field.
     `seen`: what the spans show at all. `contradicts`: fields that the reply itself states otherwise, which
-    counts.
+    counts. `is_complete`: false for traces that were given up, whatever spans of theirs are stored.
     """
 
     dataset: str
@@ -211,6 +211,7 @@ class TraceRecord(StoredRecord, frozen=True, tag_field="kind", tag="trace"):
     untraced: Mapping[str, str] = {}
     seen: tuple[StepKind, ...] = ()
     contradicts: tuple[str, ...] = ()
+    is_complete: bool = True
 
     @property
     def doubtful(self) -> Iterable[Any]:

@@ -16,14 +16,16 @@ from threading import Thread
 from typing import Any
 
 from evalspec.base.errors import EvalspecError, InvalidInput
-from evalspec.inputs.traces.otlp import Batch, read_logs, read_traces
-
-MOST_BYTES = 64 * 1024 * 1024
-"""How large a body may be, as it is sent and unpacked."""
+from evalspec.base.text import excerpt
+from evalspec.inputs.traces.otlp import MOST_BYTES, Batch, read_logs, read_traces
+from evalspec.targets.tracing import count_refusal
 
 _HOST = "127.0.0.1"
 _CHUNK = 1 << 16
 _IDLE_SECONDS = 120.0
+_LAST_TURNS = 5
+"""Turns of the event loop in which connections that were accepted begin. Those that have not begun when asyncio's
+server closes stay open, and an exporter waits for an answer."""
 _GZIP = zlib.MAX_WBITS | 16
 _JSON = "application/json"
 _PROTOBUF = "application/x-protobuf"
@@ -63,6 +65,11 @@ class TraceReceiver:
     def endpoint(self) -> str:
         """The URL that an exporter sends to."""
         return f"http://{_HOST}:{self._port}{self._prefix}"
+
+    @property
+    def token(self) -> str:
+        """The secret in the path; empty without one."""
+        return self._prefix.removeprefix("/")
 
     @property
     def source(self) -> str:
@@ -111,6 +118,10 @@ class TraceReceiver:
             return
         self._listening.set_result(server.sockets[0].getsockname()[1])
         await stopped.wait()
+        for listening in server.sockets:
+            loop.remove_reader(listening.fileno())
+        for _ in range(_LAST_TURNS):
+            await asyncio.sleep(0)
         server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,10 +131,10 @@ class TraceReceiver:
         try:
             while await self._answer(connection, reader, writer):
                 connection.start_next_cycle()
-        except (h11.RemoteProtocolError, OSError, TimeoutError):
+        except (h11.ProtocolError, OSError, TimeoutError):
             pass  # a broken connection brought nothing; the exporter sends again
         except asyncio.CancelledError:
-            pass  # the receiver ends while an exporter keeps its connection; asyncio would print a cancelled handler
+            writer.transport.abort()  # the run has ended, and the exporter must not wait for an answer
         finally:
             writer.close()
 
@@ -135,30 +146,34 @@ class TraceReceiver:
         if not isinstance(request, h11.Request):
             return False
         headers = {name.decode(): value.decode("latin-1") for name, value in request.headers}
-        kind = _JSON if headers.get("content-type", "").startswith(_JSON) else _PROTOBUF
+        kind = _JSON if headers.get("content-type", "").lower().startswith(_JSON) else _PROTOBUF
         try:
             if connection.they_are_waiting_for_100_continue:
                 writer.write(connection.send(h11.InformationalResponse(status_code=100, headers=[])))
             body = await _read_body(connection, reader)
-            self._receive(request.target.decode("latin-1"), headers, body, is_json=kind == _JSON)
+            self._receive(request, headers, body, is_json=kind == _JSON)
             status, content = 200, _EMPTY[kind]
         except _Refused as refused:
-            self.refusals[str(refused)] += 1
+            count_refusal(self.refusals, str(refused))
             status, kind, content = refused.status, "text/plain", str(refused).encode()
         shown = [("content-type", kind), ("content-length", str(len(content)))]
-        events = (h11.Response(status_code=status, headers=shown), h11.Data(data=content), h11.EndOfMessage())
+        data = () if request.method == b"HEAD" else (h11.Data(data=content),)
+        events = (h11.Response(status_code=status, headers=shown), *data, h11.EndOfMessage())
         writer.write(b"".join(connection.send(event) for event in events))
         await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    def _receive(self, path: str, headers: Mapping[str, str], body: bytes, *, is_json: bool) -> None:
+    def _receive(self, request: Any, headers: Mapping[str, str], body: bytes, *, is_json: bool) -> None:
+        if request.method != b"POST":
+            raise _Refused(405, "spans are received by POST only")
+        path = request.target.decode("latin-1")
         read = (
             _READERS.get(path.removeprefix(f"{self._prefix}/v1/")) if path.startswith(f"{self._prefix}/v1/") else None
         )
         if read is None:
-            raise _Refused(404, f"nothing is received at {path.removeprefix(self._prefix)}")
+            raise _Refused(404, f"nothing is received at {excerpt(path.removeprefix(self._prefix))}")
         try:
-            arrived = read(_unpack(body, headers.get("content-encoding", "identity")), is_json)
+            arrived = read(_unpack(body, headers.get("content-encoding", "identity").lower()), is_json)
         except (ValueError, RecursionError, EvalspecError) as error:
             raise _Refused(400, str(error)) from error
         if self._home is not None and (arrived.spans or arrived.events):

@@ -125,6 +125,16 @@ def test_documents_after_each_filter():
     assert any("no failed requests" in note for note in texts.notes)
 
 
+@pytest.mark.parametrize("value", ["NaN", [0, 1], {"a": 1}, None], ids=str)
+def test_a_document_without_a_number_has_failed_if_others_have_one(value, tmp_path):
+    """Otherwise it would leave the denominator, as if the metric were one of the corpus."""
+    first, *others = [json.loads(line) for line in CHOICES.read_text().splitlines()]
+    path = tmp_path / CHOICES.name
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in (first | {"acc": value}, *others)))
+    summary = read_run_file(path).run.datasets[0].metrics["acc"]
+    assert (summary.scored, summary.failed, summary.not_applicable) == (5, 1, 0)
+
+
 def own_run(project, name, question="Question {}?"):
     """A run with the samples and the scorer of a log."""
     (project.folder / "scorers.py").write_text("def includes(reply):\n    return float('Paris' in reply.response)\n")

@@ -158,6 +158,28 @@ def test_personal_data_become_tokens_and_are_counted(project):
     assert done.err == "".join(told.format(kind) for kind in ("email", "card", "phone"))
 
 
+def test_personal_data_become_tokens_in_every_part_of_a_sample(project):
+    """Also in passages, arguments, results, errors and what was said before; and as numbers."""
+    private = ["ada@example.org", "4111111111111111", "+1 650 253 0000", "DE89370400440532013000"]
+    said = f"{', '.join(private)}."
+    asked = {"openinference.span.kind": "TOOL", "tool.name": "pay", "output.value": said}
+    asked["input.value"] = json.dumps({"texts": [said], private[0]: said, "card": 4111111111111111})
+    root = f"{1:016x}"
+    found = {"openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": said}
+    first = [
+        *talk(1, f"First: {said}", said, **{"session.id": "s", "card": 4111111111111111}),
+        span(1, "pay", 1, root, **asked),
+        span(1, "more", 3, root, **found),
+    ]
+    again = [*talk(2, f"Then: {said}", said, **{"session.id": "s"})]
+    again += [dict(one, traceId=f"{2:032x}") for one in first[3:]]
+    write(project, *otlp(first, again))
+    assert project("convert", "traces", "out.jsonl", "--from", "otlp", "--to", "jsonl").code == 0
+    written = (project.folder / "out.jsonl").read_text()
+    assert [one for one in private if one in written] == [] and "[email-1]" in written
+    assert all(name in written for name in ("retrieved_contexts", "tool_calls", "First: ", "[card-1]"))
+
+
 def test_without_the_extra_nothing_is_written(project, monkeypatch):
     write(project, *otlp(talk(1, PRIVATE)))
     scrubbing._load_detectors.cache_clear()

@@ -3,6 +3,8 @@
 with TracedAgent(port) as agent:
     agent.steps = [retrieval("d1", "d2"), model(10, 3)]      # the spans below the one of each request
     agent.traces["other question"] = [...]                   # for one question; None: no span at all
+    agent.steps[1] |= {"inside": 0, "took": 5, "at": 2}      # below the step 0, for 5 ms, after 2 ms
+    agent.steps[1] |= {"inside": None, "scope": "other"}     # its parent is lost; of another instrumentation
     agent.wait = 0.5                                         # seconds from the reply to the export
     agent.has_root = False                                   # without the span of the request
     agent.foreign = True                                     # in traces of its own
@@ -144,13 +146,25 @@ class TracedAgent:
 
     def _describe(self, trace: str, parent: str, steps: list[Step]) -> bytes:
         now, root = time.time_ns(), token_hex(8)
-        spans = [_make_span(trace, token_hex(8), root, now + place + 1, **step) for place, step in enumerate(steps)]
+        names = [token_hex(8) for _ in steps]
+        scopes: dict[str, list[Step]] = {}
+        for place, step in enumerate(steps):
+            inside = step.get("inside", ...)
+            above = root if inside is ... else token_hex(8) if inside is None else names[inside]
+            start = now + place + 1 + step.get("at", 0) * 1_000_000
+            said = (step["name"], step["attributes"], step.get("took", 1))
+            scopes.setdefault(step.get("scope", "agent"), []).append(
+                _make_span(trace, names[place], above, start, *said)
+            )
         if self.has_root:
-            spans.append(_make_span(trace, root, parent, now, "POST /v1/chat", {}))
-        return json.dumps({"resourceSpans": [{"scopeSpans": [{"scope": {"name": "agent"}, "spans": spans}]}]}).encode()
+            scopes.setdefault("agent", []).append(_make_span(trace, root, parent, now, "POST /v1/chat", {}))
+        parts = [{"scope": {"name": name}, "spans": spans} for name, spans in scopes.items()]
+        return json.dumps({"resourceSpans": [{"scopeSpans": parts}]}).encode()
 
 
-def _make_span(trace: str, span: str, parent: str, start: int, name: str, attributes: dict[str, Any]) -> Step:
+def _make_span(
+    trace: str, span: str, parent: str, start: int, name: str, attributes: dict[str, Any], took: int = 1
+) -> Step:
     return {
         "traceId": trace,
         "spanId": span,
@@ -158,7 +172,7 @@ def _make_span(trace: str, span: str, parent: str, start: int, name: str, attrib
         "name": name,
         "kind": 1,
         "startTimeUnixNano": str(start),
-        "endTimeUnixNano": str(start + 1_000_000),
+        "endTimeUnixNano": str(start + took * 1_000_000),
         "attributes": [{"key": key, "value": _wrap(value)} for key, value in attributes.items()],
         "status": {},
     }

@@ -6,7 +6,7 @@ scores after one filter. Each metric after each filter is a metric of its own, n
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,8 @@ def _build(task: str, lines: Sequence[_Scored], results: _Results) -> ForeignRun
         )
         for name, metric in names.items()
     }
+    given = [(_name(metric, line), value) for line, values in lines for metric, value in values.items()]
+    of_corpus = metrics.keys() - {name for name, value in given if not isinstance(value, list | dict | str)}
     by_document: dict[int, list[_Scored]] = {}
     for line, values in lines:
         by_document.setdefault(line.doc_id, []).append((line, values))
@@ -115,7 +117,7 @@ def _build(task: str, lines: Sequence[_Scored], results: _Results) -> ForeignRun
     missing = counts.effective - len(by_document)
     return ForeignRun(
         task,
-        [_to_stored_exchange(task, found, metrics) for found in by_document.values()],
+        [_to_stored_exchange(task, found, metrics, of_corpus) for found in by_document.values()],
         fingerprint=_describe(task, results, counts),
         notes=[
             *([] if results.config.model else ["no results_DATE.json beside it: the model and its prompt are unknown"]),
@@ -146,8 +148,13 @@ def _name(metric: str, line: _Line) -> str:
     return metric if line.filter == "none" else f"{metric},{line.filter}"
 
 
-def _to_stored_exchange(task: str, found: Sequence[_Scored], metrics: Mapping[str, ForeignMetric]) -> StoredExchange:
-    """Return a document with its scores after each filter. The reply is that after the first filter."""
+def _to_stored_exchange(
+    task: str, found: Sequence[_Scored], metrics: Mapping[str, ForeignMetric], of_corpus: Collection[str]
+) -> StoredExchange:
+    """Return a document with its scores after each filter. The reply is that after the first filter.
+
+    `of_corpus`: metrics that no document has a value of.
+    """
     first = found[0][0]
     asked = first.arguments.get("gen_args_0", {}).get("arg_0", "") if isinstance(first.arguments, dict) else ""
     digest = compute_digest([first.doc_hash, first.target])[:16]
@@ -156,12 +163,15 @@ def _to_stored_exchange(task: str, found: Sequence[_Scored], metrics: Mapping[st
     exchange = Exchange(sample, AgentReply("\n".join(answers)), question_digest=compute_question_digest(sample))
     known = {_name(name, line): value for line, values in found for name, value in values.items()}
     absent = Score.failed("the log has no value of it for this document")
-    scores = {name: _score(known[name], metric) if name in known else absent for name, metric in metrics.items()}
+    scores = {
+        name: _score(known[name], metric, is_of_corpus=name in of_corpus) if name in known else absent
+        for name, metric in metrics.items()
+    }
     return StoredExchange(task, 1, exchange, scores)
 
 
-def _score(value: Any, metric: ForeignMetric) -> Score:
-    if isinstance(value, list | dict | str):
+def _score(value: Any, metric: ForeignMetric, *, is_of_corpus: bool) -> Score:
+    if is_of_corpus:
         return Score.not_applicable("the harness computes it over all documents together", Cause.OTHER)
     return score_number(value, metric)
 

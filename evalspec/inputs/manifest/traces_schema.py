@@ -38,3 +38,9 @@ class TracesConfig(ManifestModel):
         if self.receive is not None and self.file is not None:
             raise ValueError("receive and file are two ways for spans to arrive; write one of them")
         return self
+
+    @model_validator(mode="after")
+    def _time_to_be_quiet(self) -> "TracesConfig":
+        if self.quiet > self.grace:
+            raise ValueError("quiet is longer than grace, so no trace would be complete; make it shorter")
+        return self

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import permutations
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -9,7 +11,7 @@ from msgspec.structs import replace
 from evalspec.base.plural import name_some
 from evalspec.inputs.traces.steps import read_steps
 from evalspec.model import AgentReply, Exchange, SearchTrace
-from evalspec.model.exchanges import OF_RETRIEVAL, TRACED_FIELDS, list_traced
+from evalspec.model.exchanges import OF_RETRIEVAL, TRACED_FIELDS, TracedRequest, list_traced
 from evalspec.model.log import TraceRecord
 from evalspec.model.spans import Span, StepKind, TraceStep
 from evalspec.model.tool_calls import ToolCall
@@ -43,6 +45,7 @@ class TraceFacts(Struct):
     reply: AgentReply
     untraced: dict[str, str] = field(default_factory=dict)
     seen: frozenset[StepKind] = frozenset()
+    is_complete: bool = True
 
 
 class TraceRules(Struct, frozen=True):
@@ -53,13 +56,15 @@ class TraceRules(Struct, frozen=True):
     passages: Mapping[str, str] = {}
 
 
-def read_facts(spans: Sequence[Span], answered: Collection[str], response: str, rules: TraceRules) -> TraceFacts:
+def read_facts(spans: Sequence[Span], request: TracedRequest, response: str, rules: TraceRules) -> TraceFacts:
     """Return what the spans of a request say.
 
-    `answered`: the parents of the answered try, whose steps count; tokens count for all tries. `response`: the answer.
+    Only steps of its answered try count; tokens count for all tries. `response`: the answer.
     """
     everything = read_steps(spans)
-    steps = _list_below(everything, spans, answered)
+    scopes = {span.span_id: span.scope for span in spans}
+    everything = _without_twins(everything, scopes)
+    steps, lost = _list_below(everything, spans, request)
     models = _without_inner(steps, StepKind.MODEL, outer=False)
     found = TraceFacts(AgentReply(""), seen=frozenset(step.kind for step in steps))
     _add_retrieval(found, steps, rules)
@@ -70,12 +75,24 @@ def read_facts(spans: Sequence[Span], answered: Collection[str], response: str, 
     if usages and known["usage"] is None:
         found.untraced["usage"] = "a span of a model call has no token counts"
     found.reply = replace(found.reply, **known)
+    for kind in {StepKind.RETRIEVAL if step.kind is StepKind.RERANK else step.kind for step in lost} & FIELDS_OF.keys():
+        _forget(found, kind)
     return found
+
+
+def _forget(found: TraceFacts, kind: StepKind) -> None:
+    """Make what steps of a kind give unknown, because some of them may be of a try that failed."""
+    names = [name for name in (*FIELDS_OF[kind], "prompt_contexts") if name != "usage"]
+    found.reply = replace(found.reply, **dict.fromkeys(names))
+    found.untraced |= dict.fromkeys(names, f"the parent of a span of a {kind} is not in the trace, {_MAY_BE_FAILED}")
+
+
+_MAY_BE_FAILED = "so it may be of a try of the request that failed"
 
 
 def mark_incomplete(reason: str) -> TraceFacts:
     """Return what a trace says that is not complete: nothing."""
-    return TraceFacts(AgentReply(""), dict.fromkeys(TRACED_FIELDS, reason))
+    return TraceFacts(AgentReply(""), dict.fromkeys(TRACED_FIELDS, reason), is_complete=False)
 
 
 def settle_absent(facts: TraceFacts, seen: Collection[StepKind]) -> TraceFacts:
@@ -93,7 +110,7 @@ def settle_absent(facts: TraceFacts, seen: Collection[StepKind]) -> TraceFacts:
             reply = replace(reply, **{name: 0 if name == "steps" else () for name in absent if name not in _OPEN})
         else:
             untraced |= dict.fromkeys(absent, _NOT_SEEN[kind])
-    return TraceFacts(reply, untraced, facts.seen)
+    return TraceFacts(reply, untraced, facts.seen, facts.is_complete)
 
 
 _OPEN = ("candidate_ids", "trace", "usage")
@@ -111,7 +128,8 @@ def describe_trace(key: tuple[str, str, int], exchange: Exchange, facts: Sequenc
     pairs = list(zip(list_traced(exchange.reply), facts, strict=True))
     contradicts = [name for name in _COMPARED if any(_differ(name, reply, one.reply) for reply, one in pairs)]
     seen = sorted({kind for one in facts for kind in one.seen})
-    return TraceRecord(*key, tuple(one.reply for one in facts), untraced, tuple(seen), tuple(contradicts))
+    is_complete = all(one.is_complete for one in facts)
+    return TraceRecord(*key, tuple(one.reply for one in facts), untraced, tuple(seen), tuple(contradicts), is_complete)
 
 
 def _differ(name: str, reply: AgentReply, found: AgentReply) -> bool:
@@ -123,25 +141,66 @@ def _differ(name: str, reply: AgentReply, found: AgentReply) -> bool:
     return bool(stated != seen)
 
 
-def _list_below(steps: Sequence[TraceStep], spans: Sequence[Span], answered: Collection[str]) -> list[TraceStep]:
-    """Return the steps of the answered try: those below a parent that it named."""
+def _list_below(
+    steps: Sequence[TraceStep], spans: Sequence[Span], request: TracedRequest
+) -> tuple[list[TraceStep], list[TraceStep]]:
+    """Return the steps of the answered try, and those that may be of another one because their parent is lost.
+
+    They are below a parent that evalspec named for the try. If no try failed, all steps are of the answered one.
+    """
     parents = {span.span_id: span.parent_id for span in spans}
-    below: dict[str | None, bool] = {None: False, **dict.fromkeys(answered, True)}
+    below: dict[str | None, bool | None] = {None: None}
+    below |= {**dict.fromkeys(request.answered, True), **dict.fromkeys(request.failed, False)}
     for start in parents:
         path: list[str] = []
         at: str | None = start
         while at not in below:
-            below[at] = False  # until it is known, so that a circle of parents ends
+            below[at] = None  # until it is known, so that a circle of parents ends
             path.append(str(at))
             at = parents.get(str(at))
         below |= dict.fromkeys(path, below[at])
-    return [step for step in steps if below[step.span_id]]
+    lost = [step for step in steps if below[step.span_id] is None]
+    if not request.failed:
+        return list(steps), []
+    return [step for step in steps if below[step.span_id]], lost
+
+
+def _without_twins(steps: Sequence[TraceStep], scopes: Mapping[str, str]) -> tuple[TraceStep, ...]:
+    """Return the steps without those that another instrumentation describes beside them, not inside.
+
+    It does if it did not make its own span current: then both have the same parent, one happened while the other did,
+    and they say the same.
+    """
+    twins: set[str] = set()
+    beside: dict[Any, list[TraceStep]] = {}
+    for step in steps:
+        said = (step.usage, step.documents, step.call and (step.call.name, repr(step.call.arguments)))
+        if step.kind in _TWICE and any(said):
+            beside.setdefault((step.parent_id, step.kind, *said), []).append(step)
+    for same in beside.values():
+        outers: set[str] = set()
+        for inner, outer in permutations(same, 2) if 1 < len(same) <= _MOST_ALIKE else ():
+            is_within = outer.start_ms <= inner.start_ms and _end(inner) <= _end(outer)
+            is_free = inner.span_id not in twins | outers and outer.span_id not in twins | outers
+            if is_within and is_free and scopes[outer.span_id] != scopes[inner.span_id]:
+                twins.add(inner.span_id)
+                outers.add(outer.span_id)
+    return tuple(step for step in steps if step.span_id not in twins)
+
+
+_MOST_ALIKE = 50
+_TWICE = (StepKind.MODEL, StepKind.TOOL, StepKind.RETRIEVAL, StepKind.RERANK)
+
+
+def _end(step: TraceStep) -> float:
+    return step.start_ms + step.duration_ms
 
 
 def _without_inner(steps: Sequence[TraceStep], kind: StepKind, *, outer: bool = True) -> list[TraceStep]:
     """Return the steps of a kind, one for each that two instrumentations describe, one inside the other.
 
-    `outer`: keep the outer one, else the inner one.
+    `outer`: keep the outer one, else the inner one. If there is a step of another kind between them, they are two: a
+    tool may be an agent that calls a model and tools.
     """
     by_id = {step.span_id: step for step in steps}
     inner: set[str] = set()
@@ -153,10 +212,19 @@ def _without_inner(steps: Sequence[TraceStep], kind: StepKind, *, outer: bool = 
             if by_id[parent].kind is kind:
                 inner.add(step.span_id)
                 enclosing.add(parent)
+            if by_id[parent].kind is not StepKind.OTHER:
                 break
             parent = by_id[parent].parent_id
     dropped = inner if outer else enclosing
     return [step for step in steps if step.kind is kind and step.span_id not in dropped]
+
+
+def _list_above(step: TraceStep, steps: Sequence[TraceStep]) -> set[str]:
+    parents, above, at = {one.span_id: one.parent_id for one in steps}, set[str](), step.parent_id
+    while at in parents and at not in above:
+        above.add(at)
+        at = parents[at]
+    return above
 
 
 def _number(calls: Sequence[ToolCall]) -> list[ToolCall]:
@@ -181,7 +249,8 @@ def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], rules: TraceRu
     if chosen:
         _add_documents(found, chosen, rules.passages)
     if len(chosen) == 1 and chosen[0].kind is StepKind.RERANK:
-        before = [step for step in retrievals if step.start_ms <= chosen[0].start_ms]
+        begun = [step for step in steps if step.kind is StepKind.RETRIEVAL and step.start_ms <= chosen[0].start_ms]
+        before = [step for step in begun if step.span_id not in _list_above(chosen[0], steps)]
         candidates = [document.id for document in (before[-1].documents or ())] if before else []
         if candidates and None not in candidates:
             found.reply = replace(found.reply, candidate_ids=tuple(map(str, candidates)))
@@ -193,7 +262,7 @@ def _choose(retrievals: Sequence[TraceStep], rerankers: Sequence[TraceStep], cho
     Raises:
         ValueError: nothing says which of several.
     """
-    every = sorted((*retrievals, *rerankers), key=lambda step: step.start_ms + step.duration_ms)
+    every = sorted((*retrievals, *rerankers), key=_end)
     if choice == UNION:
         return retrievals
     if choice == LAST:
@@ -234,7 +303,7 @@ def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep], passages: Map
 def _add_prompt(found: TraceFacts, models: Sequence[TraceStep], response: str) -> None:
     """Add the contexts that were in the prompt of the call that made the answer, if its prompt is recorded."""
     answering = [step for step in models if step.answer is not None and _squeeze(step.answer) == _squeeze(response)]
-    made = max(answering or models, key=lambda step: step.start_ms + step.duration_ms, default=None)
+    made = max(answering or _guess_maker(models, response), key=_end, default=None)
     contexts = found.reply.retrieved_contexts
     if made is None or made.prompt is None or contexts is None:
         return
@@ -242,6 +311,14 @@ def _add_prompt(found: TraceFacts, models: Sequence[TraceStep], response: str) -
     shingles = _list_shingles(prompt)
     kept = tuple(context for context in contexts if _is_in(context, prompt, shingles))
     found.reply = replace(found.reply, prompt_contexts=kept)
+
+
+def _guess_maker(models: Sequence[TraceStep], response: str) -> Sequence[TraceStep]:
+    """Return the calls that may have made an answer that none has word for word; none, if all said something else."""
+    said = [(step, _squeeze(step.answer)) for step in models if step.answer]
+    alike = [(step, text) for step, text in said if text and (text in _squeeze(response) or _squeeze(response) in text)]
+    longest = max((len(text) for _, text in alike), default=0)
+    return [step for step, text in alike if len(text) == longest] or ([] if said and len(models) > 1 else models)
 
 
 def _is_in(context: str, prompt: str, shingles: Collection[tuple[str, ...]]) -> bool:

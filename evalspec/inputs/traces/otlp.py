@@ -21,6 +21,10 @@ NOT_STATED = "not stated"
 """The error of a span that failed without a message."""
 LONGEST_TEXT = 1_000_000
 """Characters of a text in a span. Longer ones are cut, and the span says so."""
+MOST_BYTES = 64 * 1024 * 1024
+"""How large a body may be, as it is sent and unpacked."""
+_MOST_OBJECTS = 2_000_000
+"""Objects and lists of a body. Empty ones take 3 bytes as JSON, and many times as much in memory."""
 _OF_RESOURCE = ("service.name", "deployment.environment.name", "openinference.project.name")
 """Attributes of a resource that its spans get."""
 _LARGEST = 2**63
@@ -130,7 +134,7 @@ class _Item(Struct, rename="camel", gc=False):
 
     trace_id: str = ""
     span_id: str = ""
-    parent_span_id: str = ""
+    parent_span_id: str | None = None
     name: str = ""
     event_name: str = ""
     start_time_unix_nano: int | str = 0
@@ -180,6 +184,10 @@ class _Form(NamedTuple):
 
 
 def _decode_json(body: bytes) -> _Content:
+    if len(body) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES >> 20} MiB")
+    if body.count(b"{") + body.count(b"[") > _MOST_OBJECTS:
+        raise ValueError(f"it has more than {_MOST_OBJECTS:,} objects and lists")
     try:
         content = _decoder.decode(body)
     except (DecodeError, UnicodeDecodeError) as error:
@@ -254,7 +262,7 @@ def _make_span(span: Any, scope: str, shared: Mapping[str, Any], form: _Form) ->
         ),
         (status.message or NOT_STATED) if status.code in _ERROR_CODES else None,
         scope,
-        _cut_texts(attributes),
+        cut_texts(attributes),
     )
 
 
@@ -273,7 +281,7 @@ def _read_pairs(pairs: Iterable[Any], read_value: Callable[[Any], Any]) -> dict[
     return {pair.key: read_value(pair.value) for pair in pairs}
 
 
-def _cut_texts(attributes: dict[str, Any]) -> str | None:
+def cut_texts(attributes: dict[str, Any]) -> str | None:
     """Cut texts that are too long, and return which ones; None if there are none."""
     long = {key: text for key, text in attributes.items() if isinstance(text, str) and len(text) > LONGEST_TEXT}
     attributes |= {key: text[:LONGEST_TEXT] for key, text in long.items()}

@@ -23,7 +23,7 @@ from evalspec.inputs.traces.joining import (
 )
 from evalspec.inputs.traces.otlp import Batch, SpanEvents, add_events
 from evalspec.model import AgentReply, Exchange, Sample
-from evalspec.model.exchanges import NEVER_COMPLETED, add_trace, list_traced
+from evalspec.model.exchanges import NEVER_COMPLETED, TracedRequest, add_trace, list_traced
 from evalspec.model.log import LogRecord, SpansRecord, TraceRecord, add_stored_trace
 from evalspec.model.spans import Span, StepKind
 from evalspec.runs.planning.build import Plan
@@ -193,25 +193,29 @@ class Tracing:
         if request is None or trace is None:
             earlier = self._known.read_traced(self._known.spans.get(key, ())) if self._known else ()
             return read_stored(reply, earlier, rules)
-        answered = frozenset(request.answered)
-        problem = await self._await_end(trace, answered, ends_at)
+        problem = await self._await_end(trace, request, ends_at)
         if problem is not None:
             return mark_incomplete(problem)
         spans = add_events(trace.spans, trace.events)
-        return read_facts(spans, answered, reply.response, rules)
+        return read_facts(spans, request, reply.response, rules)
 
-    async def _await_end(self, trace: OpenTrace, answered: frozenset[str], ends_at: float) -> str | None:
+    async def _await_end(self, trace: OpenTrace, request: TracedRequest, ends_at: float) -> str | None:
         """Wait until a trace is complete, and return why it is not.
 
-        It is if it has a span below the one that evalspec named as parent, and nothing came for a while.
+        It is if it has a span below each one that evalspec named as parent, and nothing came for a while, also after
+        the reply: an agent without a span of the request exports what it did first long before.
         """
+        replied_at = ends_at - self._config.grace
         while True:
             if trace.is_cut:
                 return f"its trace has more than {MOST_SPANS:,} spans"
-            has_root, now = not answered.isdisjoint(trace.parents), monotonic()
-            waits_until = min(ends_at, trace.last + self._config.quiet) if has_root else ends_at
-            if now >= waits_until:
-                return None if has_root else self._explain_open(trace)
+            has_root, now = request.is_whole(trace.parents), monotonic()
+            quiet_at = max(trace.last, replied_at) + self._config.quiet
+            if has_root and now >= quiet_at:
+                return None
+            if now >= ends_at:
+                return self._explain_open(trace, has_root)
+            waits_until = min(ends_at, quiet_at) if has_root else ends_at
             trace.arrived.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(waits_until - now):
@@ -222,8 +226,10 @@ class Tracing:
         if self._config.file is None and not isinstance(self._config.receive, int):
             self.source += "; it ran already and does not know that: stop it, or set spec.api.traces.receive to a port"
 
-    def _explain_open(self, trace: OpenTrace) -> str:
+    def _explain_open(self, trace: OpenTrace, has_root: bool) -> str:
         within = f"within {self._config.grace:g} s of the reply"
+        if has_root:
+            return f"its trace is not complete: spans still arrived {self._config.grace:g} s after the reply"
         if trace.spans:
             return f"its trace is not complete: {counted(len(trace.spans), 'span')} arrived {within}, but not its root"
         asked = "the agent has to be instrumented, continue `traceparent`, sample every trace, and export it"
@@ -264,10 +270,10 @@ def read_stored(reply: AgentReply, records: Iterable[LogRecord], rules: TraceRul
     """Return what the stored spans of a request say. Without its root, the trace was never complete."""
     request, stored = reply.traced, [one for one in records if isinstance(one, SpansRecord)]
     spans = [span for one in stored for span in one.spans if request and span.trace_id == request.trace_id]
-    if request is None or not any(span.parent_id in request.answered for span in spans):
+    if request is None or not request.is_whole({span.parent_id for span in spans}):
         return mark_incomplete(NEVER_COMPLETED)
     events = [event for one in stored for event in one.events]
-    return read_facts(add_events(spans, events), request.answered, reply.response, rules)
+    return read_facts(add_events(spans, events), request, reply.response, rules)
 
 
 def carry_traces(
@@ -287,7 +293,7 @@ def carry_traces(
         return known.read_exchange(sample), False
     bare = known.read_reply(sample)
     facts = [settle_absent(read_stored(reply, records, rules), known.index.seen) for reply in list_traced(bare.reply)]
-    is_complete = not any(NEVER_COMPLETED in one.untraced.values() for one in facts)
+    is_complete = stored.is_complete and all(one.is_complete for one in facts)
     record = describe_trace(key, bare, facts) if is_complete else stored
     log.append(record)
     return add_stored_trace(bare, [*records, record]), (record.found, record.untraced) != (

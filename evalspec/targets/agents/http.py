@@ -38,7 +38,7 @@ from evalspec.targets.http.client import (
 from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.template import list_placeholders
-from evalspec.targets.tracing import trace_headers
+from evalspec.targets.tracing import add_trace_headers
 
 if TYPE_CHECKING:
     from httpx_sse import ServerSentEvent
@@ -96,7 +96,7 @@ class HttpAgent:
     async def _send(self, question: str, url: str, headers: Mapping[str, str], body: Any) -> AgentReply:
         """Return the reply to one request."""
         endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
-        encoded = encode_headers({**headers, **trace_headers()})
+        encoded = encode_headers(add_trace_headers(headers, self._target.headers))
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encoded)
         started = perf_counter()
         async with send(self._client, request, AGENT) as response:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from msgspec import MsgspecError
 from msgspec.json import decode, encode
 
 from evalspec.model.spans import Span, SpanEvent
@@ -88,23 +89,37 @@ def _hear(provider: Any) -> None:
 
 
 def _read(span: Any) -> Span:
-    from evalspec.inputs.traces.otlp import NOT_STATED
+    from evalspec.base.foreign_text import encodable
+    from evalspec.inputs.traces.otlp import NOT_STATED, cut_texts
 
     own, parent, status = span.get_span_context(), span.parent, span.status
+    attributes = _as_json(span.attributes)
     return Span(
         format(own.trace_id, _HEX_TRACE),
         format(own.span_id, _HEX_SPAN),
-        span.name,
+        encodable(str(span.name)),
         span.start_time or 0,
         span.end_time or 0,
         None if parent is None else format(parent.span_id, _HEX_SPAN),
-        _as_json(span.attributes),
-        tuple(SpanEvent(event.name, event.timestamp, _as_json(event.attributes)) for event in span.events),
-        None if status.is_ok or status.is_unset else (status.description or NOT_STATED),
+        attributes,
+        tuple(SpanEvent(encodable(event.name), event.timestamp, _as_json(event.attributes)) for event in span.events),
+        None if status.is_ok or status.is_unset else encodable(status.description or NOT_STATED),
         "" if span.instrumentation_scope is None else span.instrumentation_scope.name,
+        cut_texts(attributes),
     )
 
 
 def _as_json(attributes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = decode(encode(dict(attributes or {})))
-    return found
+    from evalspec.base.foreign_text import encodable
+
+    return {encodable(str(key)): _as_value(value) for key, value in (attributes or {}).items()}
+
+
+def _as_value(value: Any) -> Any:
+    """Return a value of JSON. The SDK accepts more, such as larger numbers; those are texts."""
+    from evalspec.base.foreign_text import encodable
+
+    try:
+        return decode(encode(value))
+    except (ArithmeticError, MsgspecError, TypeError, ValueError):
+        return encodable(str(value))
