@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from evalspec.api.checking import CheckFailed, acheck, check
+    from evalspec.api.merging import merge
     from evalspec.api.public import (
         aevaluate,
         compare,
@@ -67,6 +68,7 @@ __all__ = [
     "convert",
     "evaluate",
     "load_run",
+    "merge",
     "metric",
     "plan",
     "rescore",
@@ -75,6 +77,7 @@ __all__ = [
 ]
 _ELSEWHERE = {
     "METRICS": "evalspec.scoring.metrics.base",
+    "merge": "evalspec.api.merging",
     "metric": "evalspec.scoring.metrics.functions",
     **dict.fromkeys(("Cause", "Direction", "Exchange", "Need", "Run", "Score"), "evalspec.model"),
     "check_traces": "evalspec.api.trace_check",

@@ -1,5 +1,6 @@
 """The arguments of the library's functions: their types, and the checks that the command line makes too."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ from evalspec.base.registry import near_miss
 from evalspec.model.fingerprints import Cleanup, RetrieverMode
 from evalspec.model.runs import MAX_REPEATS
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.sharding import read_shard
 from evalspec.targets.agents.function import AgentFunction
 from evalspec.targets.agents.user_agent import is_agent
 
@@ -51,6 +53,7 @@ class Options(LimitOptions, total=False):
     concurrency: Positive
     timeout: Annotated[float, Field(gt=0)] | None
     no_judge: bool
+    shard: str | None
     responses: AnyPath | None
     repeat: Repeats
     judge_repeat: Repeats
@@ -134,6 +137,8 @@ def to_options(options: Options, agent: AgentFunction | None = None) -> RunOptio
             given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
     if given.get("responses") is not None:
         given["responses"] = Path(given["responses"])
+    if given.get("shard") is not None:
+        given["shard"], _ = read_shard(given["shard"], os.environ)
     for name, kind in _KINDS.items():
         if given.get(name) is not None:
             given[name] = kind(given[name])

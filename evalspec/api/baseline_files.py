@@ -141,7 +141,8 @@ def _find_alike(store: RunStore, stored: StoredRun) -> Iterator[StoredRun]:
             alike = other.report.is_file() and _describe_evaluation(other.fingerprint) == wanted
         except StoreError:
             continue  # `runs list` reports the error
-        if alike and other.id != stored.id and other.fingerprint.rescored_from is None:
+        is_whole = other.fingerprint.rescored_from is None and other.fingerprint.shard is None
+        if alike and other.id != stored.id and is_whole:
             yield other
 
 

@@ -13,9 +13,11 @@ from msgspec.structs import asdict, replace
 
 from evalspec.api.arguments import LimitOptions
 from evalspec.base.errors import Problem
+from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model import PeopleScores, Run
 from evalspec.model.corrections import JudgeCorrection
+from evalspec.model.shards import refuse_shard
 from evalspec.reports.json_report import iterate_json
 from evalspec.runs.planning.build import Plan, build_plan
 from evalspec.runs.planning.options import RETRIEVER_OPTIONS, RunOptions
@@ -139,14 +141,11 @@ class Evaluation(Struct, frozen=True):
 
     def _find_people(self) -> Callable[[str], tuple[PeopleScores, ...]] | None:
         """Return a function of a run's id that collects what people say about its scores; None without labels."""
-        policy = self.plan.loaded.manifest.spec.evaluation.ci_gate.judge
-        is_used = self.plan.judged and policy.correct is not JudgeCorrection.OFF
-        if not is_used or not (policy.labels or (self.store.root / VERDICTS).is_dir()):
+        if self.plan.options.shard is not None:
             return None
-        from evalspec.curation.labels.opinions import find_people
-
-        given = self.plan.loaded.path.parent / policy.labels if policy.labels else None
-        return find_people(self.store, given)
+        loaded = self.plan.loaded
+        policy = loaded.manifest.spec.evaluation.ci_gate
+        return find_people(self.store, policy, loaded.path, is_judged=self.plan.judged)
 
     def _begin(self) -> Session:
         plan, now = self.plan, datetime.now(UTC)
@@ -166,6 +165,24 @@ class Evaluation(Struct, frozen=True):
         counts = {"rescored_from": self.rescored.id, "replies": known_attempts.origin}
         described = replace(fingerprint, **origin, **reused, **counts)
         return replace(begin_run(self.store, plan, outline, described, now), known_attempts=known_attempts)
+
+
+def find_people(
+    store: RunStore, policy: CiGate, manifest: Path, *, is_judged: bool
+) -> Callable[[str], tuple[PeopleScores, ...]] | None:
+    """Return a function of a run's id that collects what people say about its scores; None without labels.
+
+    Raises:
+        InvalidInput: The file of labels is invalid.
+        StoreError: The folder of labels cannot be read.
+    """
+    named = policy.judge.labels
+    is_used = is_judged and policy.judge.correct is not JudgeCorrection.OFF
+    if not is_used or not (named or (store.root / VERDICTS).is_dir()):
+        return None
+    from evalspec.curation.labels import opinions
+
+    return opinions.find_people(store, manifest.parent / named if named else None)
 
 
 def prepare(
@@ -207,6 +224,7 @@ def prepare_rescore(
         StoreError: The stored run is damaged.
     """
     given: dict[str, Any] = {**limits}
+    refuse_shard(stored.id, stored.fingerprint, "scored again")
     refuse_pushed(stored.folder, "scored again")
     refuse_damage(stored)
     refuse_erased(stored, stored.read_index(), "scored again", datasets)
@@ -255,6 +273,7 @@ def options_of(stored: StoredRun) -> dict[str, Any]:
         "no_judge": stored.fingerprint.no_judge,
         "no_content": not stored.outline.has_texts,
         "no_cache": stored.fingerprint.no_cache,
+        "shard": stored.fingerprint.shard,
         "fresh": stored.fingerprint.fresh,
         "responses": Path(responses.path) if responses else None,
         "batch": is_batched(stored.folder),

@@ -21,6 +21,7 @@ from evalspec.base.errors import InvalidInput, Problem, ServiceError, Unmeasurab
 from evalspec.base.text import one_line
 from evalspec.inputs.manifest.redaction import hide_all
 from evalspec.model.base import built
+from evalspec.model.shards import refuse_shard
 from evalspec.runs.runner.ci_variables import detect_ci_build
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.pushed_runs import PushedFile, list_pushed_files
@@ -122,6 +123,7 @@ def check_pushable(folder: Path) -> None:
         StoreError: The run is damaged.
     """
     stored = open_run(folder)
+    refuse_shard(stored.id, stored.fingerprint, "pushed")
     if is_being_written(folder):
         raise InvalidInput(f"run {stored.id} is being written", "wait for its end, then push it")
     if not stored.report.is_file() or stored.read_index().report is None:

@@ -9,6 +9,7 @@ COMMANDS = {
     "plan": "Show a run's calls and the drop that it can detect; call nothing.",
     "doctor": "Ask agent, judge and embeddings one question, and check disk.",
     "evaluate": "Query the agent, score its replies, and check the gate.",
+    "merge": "Join the shards of a run, and check the gate once over all.",
     "traces": "Check which OpenTelemetry spans of the agent arrive.",
     "rescore": "Score stored replies with other metrics, thresholds or judge.",
     "show": "Show one sample of a stored run: texts, scores and reasons.",

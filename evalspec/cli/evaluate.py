@@ -1,5 +1,6 @@
 """`evalspec evaluate`: query the agent, score its replies, and check the gate."""
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -130,6 +131,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @request_options
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Maximum concurrent requests.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Timeout per reply, in seconds.")
+@option("--shard", metavar="N/SHARDS", help="Evaluate only this part, for `evalspec merge`; auto: ask GitLab or SLURM.")
 @no_judge_option
 @no_cache_option
 @option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")
@@ -192,6 +194,7 @@ def command(
       evalspec evaluate agent.yaml --repeat 5 -o report.html
       evalspec evaluate agent.yaml --max-cost 2 --fail-fast
       evalspec evaluate agent.yaml --batch
+      evalspec evaluate agent.yaml --shard 3/8
       evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --export mlflow --export otel
       evalspec evaluate agent.yaml --resume --retry-errors
@@ -201,6 +204,7 @@ def command(
     from evalspec.api.evaluation import options_of
 
     is_named = context.get_parameter_source("to") is ParameterSource.COMMANDLINE
+    _read_shard(options)
     server = choose_push_server(to, is_wanted=push, is_named=is_named, allow_http=allow_http)
     store = RunStore(STORE)
     wanted = LATEST_NAME if resume is None and retry_errors else resume
@@ -209,6 +213,8 @@ def command(
     if stored is not None:
         given = {name for name in options if context.get_parameter_source(name) is not ParameterSource.DEFAULT}
         options |= {name: value for name, value in options_of(stored).items() if name not in given}
+    if push and options["shard"] is not None:
+        raise InvalidInput(Problem("a shard is not pushed", "push the merged run: evalspec runs push", field="--push"))
     options["dry_run"] = dry_run
     loaded = load_manifest(manifest)
     with redacting(loaded.references.redact):
@@ -253,6 +259,16 @@ def command(
         return finish_session(session, reporters, shape=shape, server=server, exports=planned_exports)
 
 
+def _read_shard(options: dict[str, Any]) -> None:
+    """Read the shard of the options, and say what the environment says about it."""
+    if options["shard"] is not None:
+        from evalspec.runs.planning.sharding import read_shard
+
+        options["shard"], said = read_shard(options["shard"], os.environ)
+        if said is not None:
+            notify(said)
+
+
 def _check_choice(
     names: Sequence[str | None], stored: StoredRun | None, best_by: str | None, max_latency: float | None
 ) -> None:
@@ -278,9 +294,10 @@ def _prepare(
     """Return an evaluation per retriever. All are checked before the first one starts."""
     from evalspec.api.evaluation import prepare
 
-    if len(names) > 1 and options["batch"]:
-        message = f"{len(names)} retrievers are selected, but only one run can be continued"
-        raise InvalidInput(Problem(message, "choose one retriever, or remove the option", field="--batch"))
+    for given, can in ("batch", "continued"), ("shard", "merged"):
+        if len(names) > 1 and options[given]:
+            message = f"{len(names)} retrievers are selected, but only one run can be {can}"
+            raise InvalidInput(Problem(message, "choose one retriever, or remove the option", field=f"--{given}"))
     known: KnownVectors = {}
     evaluations = {
         name: prepare(

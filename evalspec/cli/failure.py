@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
-from evalspec.base.errors import EvalspecError, ExitCode, InvalidInput, Problem
+from evalspec.base.errors import EvalspecError, ExitCode, Problem
 from evalspec.cli.documents import problem_document, render_document
 from evalspec.cli.streams import notify
 
@@ -44,8 +44,8 @@ class CommandFailed(Exception):
 
 def describe(error: Exception) -> CommandFailed:
     """Return the failure to print for an error. An unexpected exception is reported as a bug, with a debugging hint."""
-    if isinstance(error, InvalidInput):
-        return CommandFailed(error.exit_code, [problem.render() for problem in error.problems], error.problems)
+    if isinstance(error, EvalspecError) and (problems := getattr(error, "problems", ())):
+        return CommandFailed(error.exit_code, [problem.render() for problem in problems], problems)
     if isinstance(error, EvalspecError):
         return CommandFailed(error.exit_code, [str(error)])
     path = explain_path_error(error)

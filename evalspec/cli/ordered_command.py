@@ -15,6 +15,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--sample-size",
         "--seed",
         "--stratify",
+        "--shard",
     ),
     "Agent and judge": (
         "--url",

@@ -14,6 +14,7 @@ from evalspec.cli.options import option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.run_output import Shape, deliver_run, output_option, resolve_reporters, shape_options
 from evalspec.cli.trust_options import trust_options
+from evalspec.model.shards import refuse_shard
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.run_log import LATEST_NAME
 from evalspec.runs.store.run_store import OWN_INPUTS, STORE, RunStore
@@ -65,6 +66,7 @@ def command(
         fix = f"score the replies of a stored run again: evalspec rescore {run} {manifest}"
         raise InvalidInput(Problem(f"'{run}' is not a log of another harness", fix, field="--manifest"))
     stored = open_run(RunStore(STORE).find(run))
+    refuse_shard(stored.id, stored.fingerprint, "reported")
     refuse_damage(stored)
     if outputs:
         from evalspec.runs.planning.inputs import list_stored_inputs
@@ -97,6 +99,7 @@ def _report_file(
     if log is None and loaded is not None:
         raise InvalidInput(Problem(f"'{path}' is not a log of another harness", "remove it", field="--manifest"))
     run, exchanges = conclude_log(log, path, loaded) if log else (read_report(path), ())
+    refuse_shard(run.id, run.fingerprint, "reported")
     if run.exit_code not in _OF_REPORTS:
         raise InvalidInput(Problem(f"{run.exit_code} is no exit code of a run", "", str(path), field="exitCode"))
     return ExitCode(deliver_run(run, path, lambda: exchanges, reporters, shape=shape).exit_code)

@@ -53,6 +53,8 @@ def finish_session(
     read_exchanges = open_run(place).read_exchanges
     if has_failures(run):
         hints.append(session.plan.loaded.references.redact(_say_way_on(session, run)))
+    if run.fingerprint.shard is not None:
+        hints.append(f"to merge all {run.fingerprint.shard.of} shards: evalspec merge RUN…")
     delivered = deliver_run(
         run,
         session.log.folder,
@@ -63,12 +65,17 @@ def finish_session(
         failures=[*push_finished(place, server), *export_finished(run, read_exchanges, exports)],
         hints=hints,
     )
+    show_on_github(delivered)
+    return ExitCode(delivered.exit_code)
+
+
+def show_on_github(run: Run) -> None:
+    """Write the summary and annotations of a run in a job of GitHub Actions."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
         from evalspec.reports.github import write_github
 
-        for line in write_github(delivered, os.environ):
+        for line in write_github(run, os.environ):
             notify_github(line)
-    return ExitCode(delivered.exit_code)
 
 
 def _say_way_on(session: Session, run: Run) -> str:

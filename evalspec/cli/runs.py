@@ -134,6 +134,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
       evalspec runs promote latest --as main --anchor "the new corpus is harder"
     """
     from evalspec.api.baseline_files import count_outdone
+    from evalspec.model.shards import refuse_shard
     from evalspec.runs.planning.inputs import list_stored_inputs
     from evalspec.runs.runner.reread import conclude_stored
     from evalspec.runs.store.damage import refuse_damage
@@ -151,6 +152,7 @@ def promote(run: str, name: str, add: bool, reason: str | None) -> ExitCode:
         raise click.UsageError("--anchor needs a reason")
     stored = open_run(RunStore(STORE).find(run))
     refuse_pushed(stored.folder, "promoted")
+    refuse_shard(stored.id, stored.fingerprint, "promoted")
     if not stored.report.is_file():
         raise InvalidInput(f"run {stored.id} is not finished", f"resume it: evalspec evaluate … --resume {stored.id}")
     refuse_damage(stored)

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from evalspec.model.base import Record
 from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.exchanges import SIMULATED_USER
+from evalspec.model.shards import Shard
 from evalspec.model.usage import JudgePrice, JudgeUsage
 
 Digests = Mapping[str, str]
@@ -197,9 +198,10 @@ class ScoreDigest(Record, frozen=True):
 class Fingerprint(Record, frozen=True, omit_defaults=True):
     """What a run measured, and with what. A baseline has a part of it.
 
-    `recorded`: no agent was asked. `judge_refused`: parameters that the judge's endpoint refused, with what it got
-    instead. `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest.
-    `judge_cached_models`: those of cached results; `judge_cached`: since when these were asked, by metric.
+    `recorded`: no agent was asked. `shard`: the part of the run that this is; None: all of it.
+    `judge_refused`: parameters that the judge's endpoint refused, with what it got instead.
+    `judge_models`, `judge_system_fingerprints`: what the judge's replies state, by digest. `judge_cached_models`: those
+    of cached results; `judge_cached`: since when these were asked, by metric.
     `judge_drifts`: whether the judge has changed since its calibration, by dataset and metric.
     `user`: the model that plays the users. `judge_price`, `user_price`: what the models cost; `limits`: options that
     limit what the run may use; `no_cache`, `fresh`: how the judge's cache is used. These change no
@@ -214,6 +216,7 @@ class Fingerprint(Record, frozen=True, omit_defaults=True):
     responses: RepliesFile | None = None
     recorded: bool = False
     replies: ReplyCounts | None = None
+    shard: Shard | None = None
     datasets: tuple[DatasetDigest, ...] = ()
     selection: SelectionDigest | None = None
     retrievers: Mapping[str, RetrieverDigest] = {}

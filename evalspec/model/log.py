@@ -279,14 +279,16 @@ LOG_RECORD: type[LogRecord] = LogRecord  # type: ignore[assignment]
 """The type of any line of the log, for its decoder."""
 
 
-class InputRecord(StoredRecord, frozen=True):
+class InputRecord(StoredRecord, frozen=True, omit_defaults=True):
     """A selected sample of a run, so that its reports need no dataset files.
 
-    Its digest, and its slices with thresholds, are computed before redaction.
+    Its digest, and its slices with thresholds, are computed before redaction. `position`: of a shard's sample among all
+    that the run selects from its dataset, from 0.
     """
 
     dataset: str
     sample: Sample
+    position: int | None = None
 
     @property
     def doubtful(self) -> Iterable[Any]:
@@ -295,7 +297,7 @@ class InputRecord(StoredRecord, frozen=True):
 
     def without_texts(self, metadata_kept: Collection[str]) -> "InputRecord":
         """Return the record without texts, and with these metadata keys only."""
-        return InputRecord(self.dataset, self.sample.without_texts(metadata_kept))
+        return replace(self, sample=self.sample.without_texts(metadata_kept))
 
 
 def add_stored_trace(exchange: Exchange, records: Iterable[LogRecord]) -> Exchange:
@@ -333,6 +335,7 @@ NEVER_HIDDEN = frozenset(
         "retrieved_texts",
         "session",
         "place",
+        "position",
         "answer_digest",
         "question_digest",
         "request_digest",

@@ -176,7 +176,10 @@ class Run(Record, frozen=True, kw_only=True):
     )
     verdict: Annotated[
         VerdictStatus,
-        Meta(description="The gate's verdict on the whole run. NOT_GATED: the gate is off, or no limit applies."),
+        Meta(
+            description="The gate's verdict on the whole run. NOT_GATED: the gate is off, or no limit applies. SHARD: "
+            "this is a part of a run; the gate checks the merged run."
+        ),
     ] = VerdictStatus.NOT_GATED
     partial: Annotated[bool, Meta(description="Whether declared metrics or thresholds were deliberately skipped.")] = (
         False

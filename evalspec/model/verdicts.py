@@ -21,12 +21,13 @@ class RegressionRule(StrEnum):
 
 
 class VerdictStatus(StrEnum):
-    """The outcome of a gate. INCOMPLETE: the data do not decide it."""
+    """The outcome of a gate. INCOMPLETE: the data do not decide it. SHARD: a part of a run, which has no gate."""
 
     PASS = "PASS"  # noqa: S105 - a verdict, not a password
     FAIL = "FAIL"
     INCOMPLETE = "INCOMPLETE"
     NOT_GATED = "NOT_GATED"
+    SHARD = "SHARD"
 
 
 class ConfirmationStatus(StrEnum):

@@ -32,6 +32,7 @@ _OF_STATUS = {
     VerdictStatus.FAIL: _FAILURE,
     VerdictStatus.INCOMPLETE: _ERROR,
     VerdictStatus.NOT_GATED: _SKIPPED,
+    VerdictStatus.SHARD: _SKIPPED,
 }
 
 
@@ -98,7 +99,8 @@ def _outcome(sample: SampleResult, score: Score, broken: Threshold | None) -> _O
 def _gate_cases(run: Run) -> Iterator[_Case]:
     """Yield the verdict, then each limit, then each regression."""
     verdict = run.verdict
-    status = VerdictStatus.INCOMPLETE if verdict is VerdictStatus.NOT_GATED and run.exit_code else verdict
+    is_undecided = verdict in (VerdictStatus.NOT_GATED, VerdictStatus.SHARD) and run.exit_code
+    status = VerdictStatus.INCOMPLETE if is_undecided else verdict
     yield _Case(_GATE, "verdict", _tolerated(_gate_outcome(status, "\n".join(run.reasons)), run))
     for dataset in run.datasets:
         for limit in dataset.thresholds:

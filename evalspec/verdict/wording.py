@@ -27,6 +27,7 @@ MARKS = {
     VerdictStatus.FAIL: "✗",
     VerdictStatus.INCOMPLETE: "?",
     VerdictStatus.NOT_GATED: "–",
+    VerdictStatus.SHARD: "–",
 }
 UNKNOWN = "–"
 DEMONSTRATION = "demonstration, not reviewed by people"

@@ -55,6 +55,17 @@ def test_the_same_judge_is_called_the_same_and_nothing_is_from_a_cache(anchored)
     assert drift is None
 
 
+def test_shards_test_the_judge_once(anchored):
+    anchored.judge.reads = grade_more_strictly
+    found = [evaluate(anchored, "--shard", f"{number}/2") for number in (1, 2)]
+    assert [drift is not None for _, drift in found] == [True, False]
+    merged = anchored.project("merge", *(outcome.document["runId"] for outcome, _ in found), "--json")
+    drift = merged.document["fingerprint"]["judgeDrifts"]["talk"]["tone"]
+    assert (drift["state"], drift["anchors"]) == ("drifted", 40), "as in a run of all"
+    assert len(anchored.judge.chats) >= 40 + 2 * 40
+    assert (merged.code, merged.document["verdict"]) == (3, "INCOMPLETE")
+
+
 def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_again(anchored):
     anchored.judge.reads = grade_more_strictly
     found, drift = evaluate(anchored)

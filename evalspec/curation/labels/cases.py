@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evalspec.curation.labels.files import LabelFiles
 from evalspec.curation.labels.judged_run import NO_TEXTS, JudgedRun
 from evalspec.model import Exchange, Sample, SampleStatus, Score
+from evalspec.model.shards import refuse_shard
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_store import RunStore
 from evalspec.runs.store.stored_run import open_run
@@ -17,10 +18,11 @@ class LabelledRun(JudgedRun):
         """`name`: an id, its beginning, a name of the run, or `latest`; no path, because labels are kept in the store.
 
         Raises:
-            InvalidInput: There is no such run.
+            InvalidInput: There is no such run, or it is a shard.
             StoreError: The run is damaged.
         """
         super().__init__(open_run(store.find_own(name)), LabelFiles(store.root))
+        refuse_shard(self.stored.id, self.stored.fingerprint, "labelled")
         self.index = self.stored.read_whole_index()
         self._samples = {(dataset, sample.id): sample for dataset, sample in self.stored.read_samples()}
 

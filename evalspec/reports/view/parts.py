@@ -51,6 +51,7 @@ TONES = {
     VerdictStatus.FAIL: Tone.FAIL,
     VerdictStatus.INCOMPLETE: Tone.WARN,
     VerdictStatus.NOT_GATED: Tone.QUIET,
+    VerdictStatus.SHARD: Tone.QUIET,
 }
 
 

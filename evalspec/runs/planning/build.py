@@ -16,6 +16,7 @@ from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import list_destructive
 from evalspec.inputs.manifest.traces_schema import TracesConfig
+from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
 from evalspec.model import JudgePrice, Need
@@ -50,6 +51,7 @@ from evalspec.runs.planning.services import (
     resolve_url,
     resolve_user,
 )
+from evalspec.runs.planning.shares import Config, share_pace
 from evalspec.scoring.judge.budget import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
@@ -213,7 +215,7 @@ def build_plan(
         own_agent=draft.own_agent if asks_agent or options.dry_run else None,
         owns_agent=owns_agent,
         warnings=tuple(draft.warnings),
-        partial=len(datasets) < len(wanted) or any(len(one.samples) < one.available for one in datasets),
+        partial=len(datasets) < len(wanted) or any(len(one.selected) < one.available for one in datasets),
         baseline=baseline,
         unchecked=unchecked,
         environment=_resolve_environment(draft) if asks_agent else None,
@@ -227,7 +229,13 @@ def _resolve_user(draft: Draft, datasets: Sequence[PlannedDataset]) -> UserConfi
     config = resolve_user(draft.loaded.manifest.spec.evaluation.user)
     if config is None or draft.options.has_replies or not any(one.survey.users.count for one in datasets):
         return None
-    return resolve_config(config, USER_PLACE, draft.loaded, draft.problems)
+    return _resolve_model(draft, config, USER_PLACE)
+
+
+def _resolve_model(draft: Draft, config: Config, place: Place) -> Config:
+    """Return a model with its references resolved, and with this shard's part of its pace."""
+    resolved = resolve_config(config, place, draft.loaded, draft.problems)
+    return share_pace(resolved, place, draft.options.shard, draft.loaded, draft.problems)
 
 
 def _resolve_environment(draft: Draft) -> EnvironmentConfig | None:
@@ -353,7 +361,7 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
     evaluation = draft.loaded.manifest.spec.evaluation
     judge = resolve_judge(evaluation.judge) if Need.JUDGE in needs else None
     if judge is not None:
-        judge = resolve_config(judge, JUDGE_PLACE, draft.loaded, draft.problems)
+        judge = _resolve_model(draft, judge, JUDGE_PLACE)
     check_batch(judge, draft.options, draft.problems)
     embeddings = resolve_embeddings(evaluation.embeddings)
     if Need.EMBEDDINGS in needs:

@@ -104,6 +104,17 @@ class Decision(Struct):
     is_used: bool = False
 
 
+class WholeSelection(Struct, frozen=True):
+    """The samples of a whole run. `own`: the positions of those of this shard.
+
+    `is_first`: no lower shard has samples of the dataset, so this one tests the judge, once for all shards.
+    """
+
+    samples: Sequence[Sample]
+    own: tuple[int, ...]
+    is_first: bool
+
+
 class PlannedDataset(Struct):
     """A dataset from the check of its manifest to its last score. The check completes it; then it stays as it is.
 
@@ -112,7 +123,8 @@ class PlannedDataset(Struct):
     adds. `passes`: the metrics over attempts that a threshold limits, by name. `limits`: each one stated for it.
     `decided`: what overrides or lifts limits. `files`: additional files that are read. `part`: the slice or held-out
     share of a gold set that the run uses, None for the whole dataset. `removed`: samples of the gate's baseline that
-    are gone from the file. `passages`: texts of its corpus by id, if spans of the agent are received.
+    are gone from the file. `passages`: texts of its corpus by id, if spans of the agent are received. `whole`: what a
+    shard is a part of; None: the run is no shard.
     """
 
     config: DatasetConfig
@@ -130,6 +142,7 @@ class PlannedDataset(Struct):
     part: PartDigest | None = None
     removed: tuple[str, ...] = ()
     passages: Mapping[str, str] = field(default_factory=dict)
+    whole: WholeSelection | None = None
 
     @property
     def name(self) -> str:
@@ -145,6 +158,16 @@ class PlannedDataset(Struct):
     def samples(self) -> Sequence[Sample]:
         """The samples of the run: all of the file until some are selected."""
         return self.data.samples
+
+    @property
+    def selected(self) -> Sequence[Sample]:
+        """The samples of the run, of all its shards."""
+        return self.data.samples if self.whole is None else self.whole.samples
+
+    @property
+    def tests_judge(self) -> bool:
+        """Whether this run tests the judge of the dataset. Of several shards, one does."""
+        return self.whole is None or self.whole.is_first
 
     @property
     def available(self) -> int:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from evalspec.inputs.datasets.selection import Selection, parse_selection
 from evalspec.model.fingerprints import Cleanup, RetrieverMode, SelectionDigest
+from evalspec.model.shards import Shard
 
 RETRIEVER_OPTIONS = (
     "retriever",
@@ -50,6 +51,8 @@ class RunOptions(Struct, frozen=True):
 
     `dry_run`: the plan is only shown, so the project's code is not imported.
 
+    `shard`: evaluate only this part of the selected samples.
+
     `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
 
     `retriever`: the variant for all datasets, which overrides their own; `mode` to `depth`: its settings. `no_ingest`:
@@ -67,6 +70,7 @@ class RunOptions(Struct, frozen=True):
     stratify: tuple[str, ...] = ()
     slice: str | None = None
     held_out: bool = False
+    shard: Shard | None = None
     concurrency: int = 10
     timeout: float | None = None
     no_judge: bool = False

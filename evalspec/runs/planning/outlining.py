@@ -84,7 +84,7 @@ def _leave_out_slices(plan: Plan, dataset: PlannedDataset) -> tuple[Threshold, .
     sought = {limit.slice for limit in dataset.thresholds if limit.slice is not None}
     if not sought or not (selection.tags or selection.exclude_tags or selection.where):
         return tuple(dataset.thresholds)
-    found = {name for sample in dataset.samples for name in sought if in_slice(sample, name)}
+    found = {name for sample in dataset.selected for name in sought if in_slice(sample, name)}
     return tuple(
         limit if limit.slice is None or limit.slice in found else replace(limit, reason=LEFT_OUT)
         for limit in dataset.thresholds

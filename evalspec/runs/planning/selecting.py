@@ -15,6 +15,7 @@ from evalspec.inputs.datasets.spooling import spool
 from evalspec.model import Sample
 from evalspec.runs.planning.draft import Draft, PlannedDataset
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.sharding import check_shard, take_shard
 from evalspec.runs.planning.survey import Conversations, describe_others, find_conversations
 from evalspec.targets.agents.request_template import drops_messages
 
@@ -94,8 +95,9 @@ def select_datasets(draft: Draft, chosen: Sequence[PlannedDataset]) -> tuple[Pla
         hint = f"tags of the datasets: {', '.join(tags) or 'none'}" if tags or not draft.warnings else ""
         raise InvalidInput([Problem("no sample is selected", hint), *draft.warnings])
     draft.warnings.extend(emptied)
+    check_shard(draft, selected)
     draft.raise_problems()
-    return tuple(selected)
+    return take_shard(selected, options.shard)
 
 
 def refuse_dropped(draft: Draft, conversations: Conversations, total: int, file: str) -> None:

@@ -30,6 +30,7 @@ from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import check_target
 from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.shares import share_limits
 from evalspec.scoring.judge.budget import SpendingLimits, name_option
 from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.wire import JUDGE_WIRES
@@ -118,11 +119,12 @@ def check_batch(judge: JudgeConfig | None, options: RunOptions, problems: list[P
 
 
 def choose_limits(loaded: LoadedManifest, options: RunOptions) -> SpendingLimits:
-    """Return what a run may use at most. Options take the place of the manifest's limits."""
+    """Return what a run, or its shard, may use at most. Options take the place of the manifest's limits."""
     stated = loaded.manifest.spec.evaluation.limits
     names = SpendingLimits.__struct_fields__
     given = {name: getattr(options, name) for name in names}
-    return SpendingLimits(**{name: getattr(stated, name) if given[name] is None else given[name] for name in names})
+    whole = SpendingLimits(**{name: getattr(stated, name) if given[name] is None else given[name] for name in names})
+    return share_limits(whole, options.shard)
 
 
 def name_limit(name: str, options: RunOptions) -> str:

@@ -56,7 +56,7 @@ async def check_drift(session: Session, progress: ProgressListener) -> Drifts:
     asked = {name for name, used in plan.services.usage.by_metric.items() if used.calls}
     found: dict[str, dict[str, JudgeDrift]] = {}
     changed, tests = _list_changed(session, anchors.run), [*_list_tests(plan, anchors)]
-    for own, dataset, metric in tests:
+    for own, dataset, metric in (one for one in tests if one[1].tests_judge):
         drift = JudgeDrift(calibration=anchors.run, then=anchors.models)
         if (dataset.name, metric.name) in changed:
             drift = changed[dataset.name, metric.name]
@@ -118,7 +118,7 @@ class _DriftTest(Struct):
         reason = self._explain_void()
         cases = [] if reason else self._deal()
         plan = self.session.plan
-        grades = len(self.dataset.samples) * plan.options.repeat * plan.options.judge_repeat
+        grades = len(self.dataset.selected) * plan.options.repeat * plan.options.judge_repeat
         share = plan.policy.judge.anchor_share
         first = count_first_anchors(grades, share, len(cases))
         if reason is None and first < FEWEST_ANCHORS:
@@ -151,7 +151,7 @@ class _DriftTest(Struct):
 
     def _deal(self) -> list[_Case]:
         """Return the anchors whose samples are unchanged, in an order of their own for each run."""
-        samples = {sample.id: sample for sample in self.dataset.samples}
+        samples = {sample.id: sample for sample in self.dataset.selected}
         known = [
             (one, samples[one.sample])
             for one in self.kept.anchors

@@ -1,6 +1,5 @@
 """Conclude a run: summaries, thresholds, verdict and exit code from the results of its samples."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,10 +7,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import ExitCode
-from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import (
-    NOT_ASKED,
     Cause,
     Controls,
     DatasetResult,
@@ -22,24 +19,22 @@ from evalspec.model import (
     RegressionOutcome,
     Run,
     SampleResult,
-    SampleStatus,
     Score,
     ScoreStatus,
     SliceResult,
     Verdict,
     VerdictStatus,
     describe_reuse,
-    is_cut_off,
     list_unenforced,
 )
 from evalspec.model.exchanges import QUESTION_CHANGED
 from evalspec.model.fingerprints import Fingerprint, list_judge_notes, list_part_notes, list_reply_notes
 from evalspec.runs.runner.fingerprint import public_part
+from evalspec.runs.runner.open_gate import leave_gate_open
 from evalspec.runs.runner.replies import (
     compute_stages,
-    describe_oddities,
-    list_attempts,
     list_doubtful_measurements,
+    list_result_notes,
     reports_stages,
 )
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
@@ -49,16 +44,11 @@ from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
-from evalspec.verdict.validity.estimates import FEW
-from evalspec.verdict.wording import is_latency, list_opinion_notes
+from evalspec.verdict.wording import list_opinion_notes
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
     from evalspec.verdict.correction.people import People
-
-_NOTES_SHOWN = 5
-_LAG_SHARE = 0.1
-"""Share of a failed latency threshold's value above which the lag of this process is reported."""
 
 
 class RunMetadata(Struct, frozen=True):
@@ -89,6 +79,8 @@ def conclude(
     outline: RunOutline, run_id: str, results: Sequence[Sequence[SampleResult]], run_metadata: RunMetadata
 ) -> Run:
     """Return the finished Run. `results`: the results of all samples, for each dataset of the outline."""
+    if run_metadata.fingerprint.shard is not None:
+        outline, run_metadata = leave_gate_open(outline), replace(run_metadata, baseline=None)
     second = () if isinstance(run_metadata.second, str) else run_metadata.second[1]
     run_metadata = replace(run_metadata, unfinished=run_metadata.unfinished or _find_end([*results, *second]))
     lost = {
@@ -106,6 +98,8 @@ def conclude(
     verdict = compute_verdict(
         datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
     )
+    if run_metadata.fingerprint.shard is not None:
+        verdict = verdict._replace(status=VerdictStatus.SHARD, reasons=tuple(filter(None, [run_metadata.unfinished])))
     if run_metadata.unfinished is not None and verdict.status is VerdictStatus.PASS:
         verdict = verdict._replace(status=VerdictStatus.INCOMPLETE, reasons=(run_metadata.unfinished,))
     reuse = describe_reuse(run_metadata.fingerprint)
@@ -118,13 +112,7 @@ def conclude(
         *list_panel_notes(run_metadata.fingerprint.judge, datasets),
         *_baseline_notes(run_metadata, regressions),
         *list_second_notes(run_metadata.second),
-        *_oddity_notes(datasets),
-        *_cut_off_notes(datasets),
-        *_failure_notes(datasets),
-        *_stop_notes(datasets),
-        *_lag_notes(datasets, run_metadata.own_lag_ms),
-        *_copy_notes(datasets),
-        *_few_notes(datasets),
+        *list_result_notes(datasets, run_metadata.own_lag_ms),
         *list_control_notes(run_metadata.controls),
         *list_opinion_notes(datasets, outline.policy, run_id),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
@@ -295,53 +283,7 @@ def _exit_code(verdict: Verdict, datasets: Sequence[DatasetResult], *, is_comple
     if verdict.status is VerdictStatus.INCOMPLETE or not is_complete:
         return ExitCode.UNMEASURED
     measured = any(summary.scored for d in datasets if d.answered for summary in d.metrics.values())
-    return ExitCode.OK if measured else ExitCode.UNMEASURED
-
-
-def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """Return why scores failed, most frequent reason first. A reason is reported once, not for every metric."""
-    reasons, not_asked = Counter[str](), Counter[str]()
-    failed = Counter[tuple[str, str | None, str]]()
-    for dataset in datasets:
-        for sample in dataset.samples:
-            if sample.error is not None:
-                reason = f"{dataset.name}: no usable reply: {sample.error.removeprefix(NOT_ASKED)}"
-                reasons[reason] += 1
-                not_asked[reason] += sample.error.startswith(NOT_ASKED)
-                continue
-            for metric, score in sample.scores.items():
-                if score.status is ScoreStatus.FAILED:
-                    failed[dataset.name, score.reason, metric] += 1
-    alike: dict[tuple[str, str | None, int], list[str]] = {}
-    for (name, why, metric), count in failed.items():
-        alike.setdefault((name, why, count), []).append(metric)
-    reasons.update({f"{name}: {name_some(names)} failed: {why}": count for (name, why, count), names in alike.items()})
-    told = []
-    for reason, count in reasons.most_common(_NOTES_SHOWN):
-        after = f", {not_asked[reason]:,} of them not asked" if not_asked[reason] else ""
-        told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
-    rest = len(reasons) - len(told)
-    return [*told, f"and {counted(rest, 'other reason')} (see the report)"] if rest > 0 else told
-
-
-def _stop_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """Return why the judge was not asked for scores that cannot change the verdict, with their number."""
-    scores = (score for dataset in datasets for sample in dataset.samples for score in sample.scores.values())
-    skipped = [one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.SKIPPED]
-    return [f"{skipped[0]} ({counted(len(skipped), 'score')} not computed)"] if skipped else []
-
-
-def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """Return for each dataset how many replies were cut off, according to their finish reason."""
-    notes = []
-    for dataset in datasets:
-        replies = [attempt for attempt in list_attempts(dataset.samples) if attempt.status is SampleStatus.ANSWERED]
-        reasons = Counter(reply.finish_reason for reply in replies if is_cut_off(reply.finish_reason or ""))
-        if reasons:
-            counts = [f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()]
-            of = f"{reasons.total()} of {len(replies)} replies {pluralize(reasons.total(), 'was', 'were')}"
-            notes.append(f"{dataset.name}: {of} cut off (finish_reason {', '.join(counts)})")
-    return notes
+    return ExitCode.OK if measured or verdict.status is VerdictStatus.SHARD else ExitCode.UNMEASURED
 
 
 def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionOutcome]) -> list[str]:
@@ -352,49 +294,3 @@ def _baseline_notes(run_metadata: RunMetadata, regressions: Sequence[RegressionO
 
     note = describe_choice(run_metadata.baseline.run)
     return [*([note] if note else []), *list_advice(regressions, run_metadata.baseline)]
-
-
-def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    """Return a caution for every report format: results of so few samples are mostly luck."""
-    notes = []
-    for dataset in datasets:
-        scored = {name: summary.units for name, summary in dataset.metrics.items() if summary.scored}
-        units = min(scored.values(), default=FEW)
-        if units < FEW:
-            fewest = [name for name, number in scored.items() if number == units]
-            others = f" and {len(fewest) - 1} more" if len(fewest) > 1 else ""
-            of = f" of {fewest[0]}{others}" if len(fewest) < len(scored) else ""
-            said = f"{counted(units, 'independent sample')}{of} {pluralize(units, 'says', 'say')} little"
-            notes.append(f"{dataset.name}: {said}: see the intervals")
-    return notes
-
-
-def _copy_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    units = {d.name: [sample.unit for sample in d.samples if sample.unit is not None] for d in datasets}
-    return [
-        f"{name}: {len(found)} samples are copies of each other and count as {counted(len(set(found)), 'observation')}"
-        for name, found in units.items()
-        if len(found) > len(set(found))
-    ]
-
-
-def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:
-    return [
-        f"{dataset.name}: {oddity}"
-        for dataset in datasets
-        if dataset.retriever is not None
-        for oddity in describe_oddities(dataset.samples, dataset.retriever.top_k)
-    ]
-
-
-def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
-    """Return a note for each failed latency threshold if much of the time was this process's own lag."""
-    return [
-        f"{dataset.name}: {outcome.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
-        "busy; rerun with a lower --concurrency before blaming the agent"
-        for dataset in datasets
-        for outcome in dataset.thresholds
-        if is_latency(outcome.metric)
-        and outcome.status is VerdictStatus.FAIL
-        and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
-    ]

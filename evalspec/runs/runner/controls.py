@@ -44,7 +44,8 @@ async def check_judge(session: Session, progress: ProgressListener) -> tuple[Con
         return ()
     plan.services.budget.go_on()
     examiner = _Examiner(session, progress)
-    found = [one for dataset in plan.datasets for one in await examiner.examine(dataset)]
+    tested = [dataset for dataset in plan.datasets if dataset.tests_judge]
+    found = [one for dataset in tested for one in await examiner.examine(dataset)]
     if known is None or not known.is_own or tuple(found) != known.index.controls:
         used = plan.services.usage.take_new(), plan.services.budget.take_milliseconds()
         session.log.conclude_with(ControlsRecord(tuple(found), *used))
@@ -113,12 +114,14 @@ class _Examiner:
 
     def _is_due(self, metric: Metric) -> bool:
         """Return whether the judge has scored a reply on a metric, or will in a batch. A judge that is down has not."""
+        if self._plan.options.shard is not None:  # another shard may be asked on the metric
+            return bool(self._asked)
         return self._plan.services.batches is not None or is_among(self._asked, metric)
 
     async def _test(
         self, dataset: PlannedDataset, metrics: Sequence[Metric], kind: ControlKind | None
     ) -> dict[str, Controls]:
-        pairs = make_controls(kind, dataset.samples) if kind else []
+        pairs = make_controls(kind, dataset.selected) if kind else []
         rounds = plan_rounds(len(pairs))
         if not rounds:
             reason = TOO_FEW if kind else NO_KIND

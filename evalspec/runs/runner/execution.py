@@ -26,6 +26,7 @@ from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.conversing import TurnLog
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
+from evalspec.runs.runner.open_gate import explain_unreached
 from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
@@ -53,6 +54,7 @@ class _Counts(Struct):
     asked: int = 0
     scored: int = 0
     failed: int = 0
+    unreached: int = 0
 
 
 _DIGESTS = ("answer_digest", "question_digest", "request_digest")
@@ -165,7 +167,8 @@ class Execution(Struct):
         services = self.plan.services
         earlier = self.known_attempts.index.judge_usage if self.known_attempts and self.known_attempts.is_own else {}
         usage = add_usage(services.usage.by_metric, earlier, services.batches.usage if services.batches else {})
-        run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=services.budget.end)
+        unfinished = services.budget.end or explain_unreached(self.run_metadata.fingerprint, self.counts.unreached)
+        run_metadata = structs.replace(self.run_metadata, judge_usage=usage, unfinished=unfinished)
         if isinstance(second, Execution):
             notes = (*run_metadata.notes, *(f"second attempts: {note}" for note in second.run_metadata.notes))
             run_metadata = structs.replace(run_metadata, notes=notes, second=(second.outline, second.results.list()))
@@ -270,6 +273,7 @@ class Execution(Struct):
         self.log.append(ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
+        self.counts.unreached += exchange.unreachable
         self._tell()
         self.first_exchange.set()
 

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +26,7 @@ from evalspec.model.fingerprints import (
     RepliesFile,
     ReplyCounts,
 )
+from evalspec.model.shards import Shard
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
@@ -62,6 +63,7 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         responses=_describe_responses(plan),
         recorded=options.responses is not None,
         replies=ReplyCounts(unchecked=plan.unchecked),
+        shard=_describe_shard(plan),
         datasets=tuple(_describe_dataset(plan, dataset) for dataset in plan.datasets),
         selection=options.describe_selection(),
         retrievers=retrievers,
@@ -82,6 +84,29 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         versions={"evalspec": __version__, "python": platform.python_version(), **_engines()},
         ci=detect_ci_build(os.environ),
     )
+
+
+def _describe_shard(plan: Plan) -> Shard | None:
+    shard = plan.options.shard
+    if shard is None:
+        return None
+    whole = {one.name: digest_selection((sample.id, sample.digest) for sample in one.selected) for one in plan.datasets}
+    return replace(shard, selection_sha256=digest_whole(whole))
+
+
+def digest_whole(selections: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the digest of all samples of a run. `selections`: of its datasets, by name."""
+    return compute_digest([(name, found["samples_sha256"]) for name, found in selections.items()])
+
+
+def digest_selection(samples: Iterable[tuple[str, str | None]]) -> dict[str, Any]:
+    """Return what a DatasetDigest says about its selected samples. `samples`: their ids, with their digests."""
+    contents = dict(samples)
+    return {
+        "selected": len(contents),
+        "selection_sha256": compute_digest(list(contents)),
+        "samples_sha256": compute_digest(list(contents.items())),
+    }
 
 
 def describe_limits(options: RunOptions) -> dict[str, float]:
@@ -106,15 +131,12 @@ def _describe_agent(plan: Plan) -> AgentDigest:
 
 
 def _describe_dataset(plan: Plan, dataset: PlannedDataset) -> DatasetDigest:
-    contents = {sample.id: sample.digest for sample in dataset.samples}
     return DatasetDigest(
         name=dataset.name,
         file=dataset.file,
         sha256=dataset.data.sha256,
         available=dataset.available,
-        selected=len(dataset.samples),
-        selection_sha256=compute_digest(list(contents)),
-        samples_sha256=compute_digest(list(contents.items())),
+        **digest_selection((sample.id, sample.digest) for sample in dataset.samples),
         metrics=tuple(dataset.metrics),
         metric_identities={
             **{name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()},
@@ -172,6 +194,8 @@ def _dataset_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
 
 
 def _other_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
+    if stored.shard != now.shard:
+        yield f"selection: the run was {_name_shard(stored)} and is now {_name_shard(now)}"
     yield from _agent_changes(stored.agent or AgentDigest(), now.agent or AgentDigest())
     before, after = ((one.responses and one.responses.sha256) for one in (stored, now))
     if before != after:
@@ -185,6 +209,10 @@ def _other_changes(stored: Fingerprint, now: Fingerprint) -> Iterator[str]:
     if stored.embeddings_sha256 != now.embeddings_sha256:
         yield "embeddings: provider, model or address changed"
     yield from _option_changes(stored, now)
+
+
+def _name_shard(fingerprint: Fingerprint) -> str:
+    return f"shard {fingerprint.shard}" if fingerprint.shard else "no shard"
 
 
 def _agent_changes(stored: AgentDigest, now: AgentDigest) -> Iterator[str]:

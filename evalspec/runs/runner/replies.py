@@ -1,21 +1,33 @@
-"""What replies show besides their scores: latencies, irregularities, and what makes the numbers of a run doubtful."""
+"""What replies show besides their scores: latencies, irregularities, failures, and what makes numbers doubtful."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalspec.base.plural import counted, pluralize
+from evalspec.base.plural import counted, name_some, pluralize
 from evalspec.model import (
     FIRST_TOKEN,
+    NOT_ASKED,
     STAGES,
     TOTAL,
     Attempt,
+    Cause,
     DatasetResult,
     MeasurementChange,
     SampleResult,
+    SampleStatus,
+    ScoreStatus,
     StageLatency,
+    VerdictStatus,
+    is_cut_off,
 )
 from evalspec.verdict.outline import RunOutline
 from evalspec.verdict.stats.descriptive import compute_statistic
+from evalspec.verdict.validity.estimates import FEW
+from evalspec.verdict.wording import is_latency
+
+_NOTES_SHOWN = 5
+_LAG_SHARE = 0.1
+"""Share of a failed latency threshold's value above which the lag of this process is reported."""
 
 _ODDITIES = {
     "duplicates": "{count} hits with a duplicate id, in {queries}; the first rank counts",
@@ -128,3 +140,108 @@ def _list_one_value(datasets: Sequence[DatasetResult], outline: RunOutline) -> I
 def _list_values(dataset: DatasetResult, metric: str) -> list[float]:
     values = (sample.scores[metric].value for sample in dataset.samples)
     return [value for value in values if value is not None]
+
+
+def list_result_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
+    """Return the notes on the results of a run. `own_lag_ms`: p95 of this process's own lag during requests."""
+    return [
+        *_oddity_notes(datasets),
+        *_cut_off_notes(datasets),
+        *_failure_notes(datasets),
+        *_stop_notes(datasets),
+        *_lag_notes(datasets, own_lag_ms),
+        *_copy_notes(datasets),
+        *_few_notes(datasets),
+    ]
+
+
+def _oddity_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    return [
+        f"{dataset.name}: {oddity}"
+        for dataset in datasets
+        if dataset.retriever is not None
+        for oddity in describe_oddities(dataset.samples, dataset.retriever.top_k)
+    ]
+
+
+def _cut_off_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return for each dataset how many replies were cut off, according to their finish reason."""
+    notes = []
+    for dataset in datasets:
+        replies = [attempt for attempt in list_attempts(dataset.samples) if attempt.status is SampleStatus.ANSWERED]
+        reasons = Counter(reply.finish_reason for reply in replies if is_cut_off(reply.finish_reason or ""))
+        if reasons:
+            counts = [f"{reason} {n}" if len(reasons) > 1 else f"{reason}" for reason, n in reasons.most_common()]
+            of = f"{reasons.total()} of {len(replies)} replies {pluralize(reasons.total(), 'was', 'were')}"
+            notes.append(f"{dataset.name}: {of} cut off (finish_reason {', '.join(counts)})")
+    return notes
+
+
+def _failure_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return why scores failed, most frequent reason first. A reason is reported once, not for every metric."""
+    reasons, not_asked = Counter[str](), Counter[str]()
+    failed = Counter[tuple[str, str | None, str]]()
+    for dataset in datasets:
+        for sample in dataset.samples:
+            if sample.error is not None:
+                reason = f"{dataset.name}: no usable reply: {sample.error.removeprefix(NOT_ASKED)}"
+                reasons[reason] += 1
+                not_asked[reason] += sample.error.startswith(NOT_ASKED)
+                continue
+            for metric, score in sample.scores.items():
+                if score.status is ScoreStatus.FAILED:
+                    failed[dataset.name, score.reason, metric] += 1
+    alike: dict[tuple[str, str | None, int], list[str]] = {}
+    for (name, why, metric), count in failed.items():
+        alike.setdefault((name, why, count), []).append(metric)
+    reasons.update({f"{name}: {name_some(names)} failed: {why}": count for (name, why, count), names in alike.items()})
+    told = []
+    for reason, count in reasons.most_common(_NOTES_SHOWN):
+        after = f", {not_asked[reason]:,} of them not asked" if not_asked[reason] else ""
+        told.append(f"{reason} ({counted(count, 'sample')}{after})" if count > 1 else reason)
+    rest = len(reasons) - len(told)
+    return [*told, f"and {counted(rest, 'other reason')} (see the report)"] if rest > 0 else told
+
+
+def _stop_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return why the judge was not asked for scores that cannot change the verdict, with their number."""
+    scores = (score for dataset in datasets for sample in dataset.samples for score in sample.scores.values())
+    skipped = [one.reason for one in scores if one.cause is Cause.STOPPED and one.status is ScoreStatus.SKIPPED]
+    return [f"{skipped[0]} ({counted(len(skipped), 'score')} not computed)"] if skipped else []
+
+
+def _lag_notes(datasets: Sequence[DatasetResult], own_lag_ms: float) -> list[str]:
+    """Return a note for each failed latency threshold if much of the time was this process's own lag."""
+    return [
+        f"{dataset.name}: {outcome.metric} includes up to {own_lag_ms:,.0f} ms in which this machine was "
+        "busy; rerun with a lower --concurrency before blaming the agent"
+        for dataset in datasets
+        for outcome in dataset.thresholds
+        if is_latency(outcome.metric)
+        and outcome.status is VerdictStatus.FAIL
+        and own_lag_ms > _LAG_SHARE * (outcome.value or 0.0)
+    ]
+
+
+def _copy_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    units = {d.name: [sample.unit for sample in d.samples if sample.unit is not None] for d in datasets}
+    return [
+        f"{name}: {len(found)} samples are copies of each other and count as {counted(len(set(found)), 'observation')}"
+        for name, found in units.items()
+        if len(found) > len(set(found))
+    ]
+
+
+def _few_notes(datasets: Sequence[DatasetResult]) -> list[str]:
+    """Return a caution for every report format: results of so few samples are mostly luck."""
+    notes = []
+    for dataset in datasets:
+        scored = {name: summary.units for name, summary in dataset.metrics.items() if summary.scored}
+        units = min(scored.values(), default=FEW)
+        if units < FEW:
+            fewest = [name for name, number in scored.items() if number == units]
+            others = f" and {len(fewest) - 1} more" if len(fewest) > 1 else ""
+            of = f" of {fewest[0]}{others}" if len(fewest) < len(scored) else ""
+            said = f"{counted(units, 'independent sample')}{of} {pluralize(units, 'says', 'say')} little"
+            notes.append(f"{dataset.name}: {said}: see the intervals")
+    return notes

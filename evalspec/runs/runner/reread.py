@@ -9,6 +9,7 @@ from evalspec.inputs.manifest.redaction import FOR_READERS
 from evalspec.model import Attempt, Run, Sample, SampleResult, SampleStatus, Score, add_usage
 from evalspec.runs.runner.conclude import RunMetadata, conclude
 from evalspec.runs.runner.diagnosing import diagnose
+from evalspec.runs.runner.open_gate import explain_unreached
 from evalspec.runs.runner.results import find_reply_limits
 from evalspec.runs.runner.second_attempts import SecondAttempts, explain_no_second, outline_second
 from evalspec.runs.store.batch_log import read_batch_usage
@@ -23,19 +24,21 @@ if TYPE_CHECKING:
 
 _NOT_ASKED = "not asked: the run is not finished"
 _NOT_SCORED = "not scored: the run is not finished"
-_UNCONFIRMED = "the second attempts that confirm a drop are not finished: resume the run"
+UNCONFIRMED = "the second attempts that confirm a drop are not finished: resume the run"
 
 
-def conclude_stored(stored: StoredRun) -> Run:
+def conclude_stored(stored: StoredRun, more_notes: Sequence[str] = ()) -> Run:
     """Return the Run of a folder, with the thresholds that it was started with.
 
-    Missing attempts and scores of an unfinished run count as failed, and a note says so.
+    Missing attempts and scores of an unfinished run count as failed, and a note says so. `more_notes`: what the
+    log does not say.
 
     Raises:
         StoreError: The run cannot be read.
     """
     outline, index = stored.outline, stored.read_whole_index()
     known = sum(key.attempt <= outline.repeats for key in index.attempts)
+    unreached = sum(found.attempt.unreachable for found in index.attempts.values())
     results = _combine_all(stored, index, outline)
     attempts = sum(map(len, results)) * outline.repeats
     missing = attempts - known
@@ -44,8 +47,8 @@ def conclude_stored(stored: StoredRun) -> Run:
         stored.fingerprint,
         read_stored_baseline(stored),
         judge_usage=add_usage(index.judge_usage, read_batch_usage(stored.folder)),
-        notes=notes,
-        unfinished=notes[0] if notes else None,
+        notes=(*notes, *more_notes),
+        unfinished=notes[0] if notes else explain_unreached(stored.fingerprint, unreached),
         people=index.people,
         controls=index.controls,
     )
@@ -54,7 +57,7 @@ def conclude_stored(stored: StoredRun) -> Run:
     if second is not None:
         found, can_go_on = _find_second(stored, index, second), explain_no_second(stored.fingerprint) is None
         if can_go_on and not stored.report.exists():
-            run_metadata = replace(run_metadata, unfinished=_UNCONFIRMED)
+            run_metadata = replace(run_metadata, unfinished=UNCONFIRMED)
         run = conclude(outline, stored.id, results, replace(run_metadata, second=found))
     return diagnose(redact_run(run, FOR_READERS.mask_data, FOR_READERS.is_readable), stored)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import datetime
 from hashlib import sha256
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,9 @@ def _read_baseline(plan: Plan) -> bytes | None:
 def _describe_inputs(plan: Plan, outline: RunOutline) -> Iterator[InputRecord]:
     for dataset, outlined in zip(plan.datasets, outline.datasets, strict=True):
         limited = limited_slices(outlined.thresholds)
-        for sample in dataset.samples:
-            yield InputRecord(dataset.name, add_slices(sample, limited))
+        positions = repeat(None) if dataset.whole is None else dataset.whole.own
+        for sample, position in zip(dataset.samples, positions, strict=False):
+            yield InputRecord(dataset.name, add_slices(sample, limited), position)
 
 
 class InputsChanged(InvalidInput):

@@ -204,6 +204,11 @@ _SPANS_HEAD = b'{"kind":"spans"'
 _REPORT_HEAD = re.compile(rb'\{\s*"kind"\s*:\s*"report"')
 
 
+def is_end(line: bytes) -> bool:
+    """Return whether a line of a log says that the run is finished."""
+    return bool(_REPORT_HEAD.match(line))
+
+
 def read_log_index(path: Path, restore: Change = FOR_READERS.mask_data) -> LogIndex:
     """Read a log in one pass. A torn line after the last newline is ignored.
 

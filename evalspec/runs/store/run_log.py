@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from hashlib import sha256
 from itertools import count
@@ -261,7 +261,7 @@ class RunLog:
             os.link(self._path, aside)
         self.replace_lines(lines)
 
-    def replace_lines(self, lines: Sequence[bytes]) -> None:
+    def replace_lines(self, lines: Iterable[bytes]) -> None:
         """Replace the whole log in one step. `lines`: encoded records, numbered from 1.
 
         Raises:
@@ -273,9 +273,9 @@ class RunLog:
             self._file.close()  # Windows replaces no open file
             try:
                 write_atomically(self._path, lines)
-                self._number = len(lines)
             finally:
                 self._file = self._path.open("ab+", buffering=0)
+                self._number = parse_number(read_last_line(self._file)) or 0
                 self._sync = GroupSync(self._file.fileno())
 
     def replace_inputs(self, lines: Iterable[bytes]) -> None:

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from evalspec.model import PeopleScores, Run, StoredExchange
 from evalspec.model.comparisons import ComparedRun
+from evalspec.model.shards import refuse_shard
 
 Texts = Callable[[Collection[tuple[str, str]]], Iterable[StoredExchange]]
 """Reads the exchanges of the given samples, as (dataset, id)."""
@@ -25,6 +26,10 @@ class NamedRun(Struct, frozen=True):
     texts: Texts | None = None
     anchor: Run | None = None
     people: tuple[PeopleScores, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a shard, which has a part of the samples."""
+        refuse_shard(self.run.id, self.run.fingerprint, "compared")
 
     def describe(self) -> ComparedRun:
         """Return what a comparison says about the run."""
