@@ -247,6 +247,7 @@ PAGES = {
             2: "cd ../thirty; sed -i 1,10d questions.jsonl; evalspec plan agent.yaml",
         },
     ),
+    "docs/how-to/shards.md": Page(SHOP, stand_ins=("agent",)),
     "docs/how-to/untrusted.md": Page({"theirs": SHOP["."]}, stand_ins=("agent",)),
 }
 
