@@ -29,8 +29,10 @@ NOT_RUN = (
     "evaluate agent.yaml --export",
     "report latest --export",
     "traces check",
+    "evaluate agent.yaml --shard",
+    "merge",
 )
-"""A second gold set, sessions, servers, what speaks to one, and an agent that exports spans."""
+"""A second gold set, sessions, servers, what speaks to one, an agent that exports spans, and shards."""
 ABSENT = re.compile(
     r"no such (file|calibration)|cannot be read|there is no module|no (run|slice|label|triple|retriever|person)\b"
     r"|not a log of another harness|has no|already|is taken|are unchanged|no accepted triple|cannot (hold|resolve)"

@@ -104,7 +104,7 @@ def test_partial_is_beside_the_verdict_and_lines_join_only_what_is_comparable(cl
     ("path", "said"),
     [
         ("/runs?verdit=FAIL", "query.verdit: unknown parameter. did you mean 'verdict'?"),
-        ("/runs?verdict=FOO", "query.verdict: Input should be 'PASS', 'FAIL', 'INCOMPLETE' or 'NOT_GATED'"),
+        ("/runs?verdict=FOO", "query.verdict: Input should be 'PASS', 'FAIL', 'INCOMPLETE', 'NOT_GATED' or 'SHARD'"),
         ("/runs?status=xyz", "query.status: Input should be 'running', 'finished', 'interrupted' or 'damaged'"),
         ("/runs/RUN?x=1", "query.x: unknown parameter"),
         ("/runs/RUN/samples?stat=failed", "query.stat: unknown parameter. did you mean 'state'?"),
