@@ -59,18 +59,23 @@ def read_named(name: str, store: RunStore) -> NamedRun:
     return name_stored(stored, name)
 
 
-def name_stored(stored: StoredRun, name: str) -> NamedRun:
-    """Return a stored run from its report. An unfinished run is reconstructed from its log, with a note."""
+def read_stored(stored: StoredRun) -> "Run":
+    """Return a stored run from its report. An unfinished run is reconstructed from its log."""
     refuse_damage(stored)
     if stored.report.is_file():
         from evalspec.model.report_reading import read_report
 
-        run, notes = read_report(stored.report), []
-    else:
-        from evalspec.runs.runner.reread import conclude_stored
+        return read_report(stored.report)
+    from evalspec.runs.runner.reread import conclude_stored
 
-        run = conclude_stored(stored)
-        notes = [f"{name}: {note}" for note in run.notes if "not finished" in note]
+    return conclude_stored(stored)
+
+
+def name_stored(stored: StoredRun, name: str) -> NamedRun:
+    """Return a stored run to compare, with a note if it is not finished."""
+    run = read_stored(stored)
+    is_finished = stored.report.is_file()
+    notes = [] if is_finished else [f"{name}: {note}" for note in run.notes if "not finished" in note]
 
     def read(wanted: Collection[tuple[str, str]]) -> Iterable["StoredExchange"]:
         kept = ((name, sample) for name, sample in stored.read_samples() if (name, sample.id) in wanted)

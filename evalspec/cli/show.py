@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import click
 
-from evalspec.api.runs import name_stored
+from evalspec.api.runs import read_stored
 from evalspec.base.errors import ExitCode, InvalidInput
 from evalspec.base.foreign_text import inert
 from evalspec.base.registry import near_miss
@@ -46,7 +46,7 @@ def command(names: Sequence[str], dataset: str | None, shape: Shape) -> ExitCode
     if len(names) > 2:
         raise click.UsageError("at most a run and a sample can be named")
     stored = open_run(RunStore(STORE).find(names[0] if len(names) > 1 else LATEST_NAME))
-    run = name_stored(stored, stored.id).run
+    run = read_stored(stored)
     found, result = _find(run, names[-1], dataset)
     attempts = _read(run, stored, found, result)
     emit_sample(run, found, result, attempts, shape)

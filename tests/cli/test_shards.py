@@ -93,6 +93,9 @@ def test_a_shard_shows_no_gate(sharded):
     assert "<failure" not in (sharded.folder / "cases.junit.xml").read_text()
     results = json.loads((sharded.folder / "found.sarif").read_text())["runs"][0]["results"]
     assert {one["level"] for one in results} <= {"note"}
+    stored = next(sharded.folder.glob(".evalspec/runs/2*")) / "inputs.jsonl"
+    one = json.loads(stored.read_text().splitlines()[0])["sample"]["id"]
+    assert sharded("show", one).out.startswith(one)
 
 
 @pytest.mark.parametrize(
