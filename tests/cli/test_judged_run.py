@@ -73,7 +73,9 @@ def test_a_judge_that_fails_is_incomplete_never_a_score(guide, mode):
     assert (outcome.code, outcome.document["verdict"]) == (3, "INCOMPLETE")
     metric = outcome.document["datasets"][0]["metrics"]["faithfulness"]
     assert (metric["value"], metric["scored"], metric["failed"]) == (None, 0, 3)
-    notes = [line for line in outcome.err.splitlines() if line.startswith("note: rag-quality: ") and " failed: " in line]
+    notes = [
+        line for line in outcome.err.splitlines() if line.startswith("note: rag-quality: ") and " failed: " in line
+    ]
     assert any("faithfulness" in line.partition(" failed: ")[0] for line in notes)
     assert "Traceback" not in outcome.err
     assert KEY not in outcome.err
