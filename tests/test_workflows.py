@@ -306,18 +306,29 @@ def own_steps(tmp_path):
 
 
 def test_the_comment_has_the_run_and_the_changes_and_is_updated(own_steps, tmp_path):
-    given = {"GITHUB_REPOSITORY": "o/r", "NUMBER": "7", "RUN_URL": "https://evals.example.com/runs/1"}
+    given = {"GITHUB_REPOSITORY": "o/r", "NUMBER": "7", "COMMIT": "abc", "RUN_URL": "https://evals.example.com/runs/1"}
     (tmp_path / "evalspec" / "changes.md").write_text("## 1 degraded\n")
     own_steps("Comment on the pull request", **given)
     assert (tmp_path / "told").read_text().startswith("pr comment 7 --repo o/r ")
     link = "The run on the server: <https://evals.example.com/runs/1>\n"
-    assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\n{link}\n# FAIL\n\n## 1 degraded\n"
+    assert (
+        tmp_path / "comment.md"
+    ).read_text() == f"<!-- evalspec -->\n{link}\nCommit abc\n\n# FAIL\n\n## 1 degraded\n"
     (tmp_path / "before").write_text("12\n99\n")
     (tmp_path / "evalspec" / "changes.md").write_text("x\n" * 40_000)
     own_steps("Comment on the pull request", **given | {"RUN_URL": ""})
     assert "--method PATCH repos/o/r/issues/comments/99 " in (tmp_path / "told").read_text()
     said = "What changed since the baseline is in changes.md of the artifact."
-    assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\n# FAIL\n\n{said}\n"
+    assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\nCommit abc\n\n# FAIL\n\n{said}\n"
+
+
+def test_the_comment_on_an_earlier_commit_does_not_stay_without_a_report(own_steps, tmp_path):
+    (tmp_path / "evalspec" / "report.md").unlink()
+    (tmp_path / "before").write_text("99\n")
+    own_steps("Comment on the pull request", GITHUB_REPOSITORY="o/r", NUMBER="7", COMMIT="abc", RUN_URL="")
+    assert "--method PATCH repos/o/r/issues/comments/99 " in (tmp_path / "told").read_text()
+    said = "evalspec has no report for abc. The log of the run says why."
+    assert (tmp_path / "comment.md").read_text() == f"<!-- evalspec -->\n{said}\n"
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
