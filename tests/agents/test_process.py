@@ -155,7 +155,7 @@ def test_a_command_that_is_killed_and_one_that_says_nothing(start):
 def test_a_command_that_is_never_ready_is_stopped(start, url, tmp_path):
     said = failure(start(status=503, timeout=1.5))
     assert f"was not ready at {url}/health after 1.5 s: GET {url}/health answered 503; evalspec waits" in said
-    assert "set readyPath to one that has it; its output: 'python is" in said
+    assert "set readyPath to one that has it; its output: 'traceparent 00-" in said
     assert died(grandchild(tmp_path))
 
 

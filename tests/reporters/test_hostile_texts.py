@@ -28,7 +28,7 @@ from reporters.test_sarif import parsed as parsed_sarif
 
 RUNS = (run_full_of, retrieval_full_of)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-READ_BACK = {"json", "jsonl", "csv", "parquet", "html", "junit", "markdown", "sarif"}
+READ_BACK = {"json", "jsonl", "csv", "parquet", "parquet-spans", "html", "junit", "markdown", "sarif"}
 """Forms with a test of their own in here."""
 
 pytestmark = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
