@@ -99,9 +99,9 @@ async def _check(plan: Plan, config: TracesConfig, dataset: PlannedDataset) -> l
         await close_agent(plan)
     if joined[0].reply is None:
         return [CheckupFinding("reply", CheckupStatus.FAILED, f"there is none: {joined[0].error}", "repair the agent")]
-    if not any(isinstance(one, SpansRecord) for one in stored):
-        return list(_check_arrival((), tracing))
     records = [one for one in stored if isinstance(one, SpansRecord)]
+    if not records:
+        return list(_check_arrival((), tracing))
     steps = read_steps([span for one in records for span in one.spans])
     attributes = {span.span_id: list(span.attributes) for one in records for span in one.spans}
     metrics = [metric for one in plan.datasets if one.retriever is None for metric in one.metrics.values()]

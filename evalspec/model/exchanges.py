@@ -342,8 +342,8 @@ def list_traced(reply: AgentReply | None) -> list[AgentReply]:
 
 
 def _merge(reply: AgentReply, found: AgentReply) -> AgentReply:
-    names = ("retrieved_context_ids", "retrieved_contexts", "candidate_ids", "tool_calls", "usage", "steps")
-    added: dict[str, Any] = {name: getattr(found, name) for name in names if getattr(reply, name) is None}
+    names = (name for name in TRACED_FIELDS if name != "trace" and getattr(reply, name) is None)
+    added: dict[str, Any] = {name: getattr(found, name) for name in names}
     if "retrieved_contexts" in added:
         added["prompt_contexts"] = found.prompt_contexts
     if found.trace is not None:

@@ -167,9 +167,8 @@ class TraceReceiver:
         if request.method != b"POST":
             raise _Refused(405, "spans are received by POST only")
         path = request.target.decode("latin-1")
-        read = (
-            _READERS.get(path.removeprefix(f"{self._prefix}/v1/")) if path.startswith(f"{self._prefix}/v1/") else None
-        )
+        prefix, _, signal = path.rpartition("/v1/")
+        read = _READERS.get(signal) if prefix == self._prefix else None
         if read is None:
             raise _Refused(404, f"nothing is received at {excerpt(path.removeprefix(self._prefix))}")
         try:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from cli.test_traces import CAPITALS, ask, measure, reasons, scores, traced, values, watched  # noqa: F401
+from cli.test_traces import CAPITALS, OWN_AGENT, ask, measure, reasons, scores, traced, values, watched  # noqa: F401
 from evalspec.inputs.traces.otlp import read_traces
 from evalspec.targets.trace_receiver import TraceReceiver
 from servers.ports import find_free_port
@@ -151,25 +151,14 @@ def test_baggage_of_the_manifest_goes_along(watched, traced):  # noqa: F811
     assert headers["baggage"].startswith("tenant=north,evalspec.attempt=")
 
 
-BROKEN_AGENT = """
-import json
-import sys
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-
-trace.set_tracer_provider(TracerProvider())
-tracer = trace.get_tracer("agent")
-
-
-def answer(question):
-    with tracer.start_as_current_span("search") as span:
-        documents = json.dumps([{"id": "d1", "score": 0.5}])
-        span.set_attributes({"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.documents": documents})
+BROKEN_AGENT = OWN_AGENT.replace(
+    '    return "Paris"',
+    """\
         span.set_attribute("large", 2**70)
         span.set_attribute("lone", "\\ud800")
         span.set_attribute("long", "x" * 1_000_001)
-    return "Paris"
-"""
+    return "Paris\"""",
+)
 
 
 def test_attributes_that_are_no_json_cost_no_reply(project):

@@ -7,6 +7,7 @@ import re
 import pytest
 
 import evalspec
+from cli.test_controls import ANSWERS
 
 AGENT = """
 import hashlib
@@ -275,17 +276,6 @@ def read_bare(path, outcome):
     """The bytes of a baseline without what names its run: id, start and checksum."""
     found = path.read_text().partition('"sha256":')[0].replace(outcome.document["runId"], "RUN")
     return found.replace(outcome.document["fingerprint"]["startedAt"], "START")
-
-
-ANSWERS = {
-    "visa": "Travellers from Norway need no visa for ninety days.",
-    "bread": "Knead the dough until it stretches without tearing.",
-    "tides": "The moon pulls the ocean, which causes two tides daily.",
-    "chess": "A bishop moves diagonally across any number of squares.",
-    "loans": "Repayment begins six months after graduation.",
-    "bees": "Worker insects gather nectar and store honey in combs.",
-    "rail": "Reservations open sixty-one weeks ahead of departure.",
-}
 
 
 @pytest.mark.usefixtures("with_controls")

@@ -13,13 +13,13 @@ import threading
 import time
 from collections import defaultdict
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from servers.hanging_up import HangingUpServer
+from servers.hanging_up import Served
 
 
-class BookingDesk:
+class BookingDesk(Served):
     """Holds the worlds by session; "" is the one that all share."""
 
     def __init__(self) -> None:
@@ -30,22 +30,7 @@ class BookingDesk:
         self.events: list[tuple[str, str]] = []
         self.most_at_once = self._at_once = 0
         self._lock = threading.Lock()
-        self._server: HangingUpServer = HangingUpServer(0, _make_handler(self))
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.hang_up()
-        self._thread.join()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        super().__init__(_make_handler(self))
 
     def count(self, kind: str) -> int:
         """Return how many requests of a kind arrived."""

@@ -1,8 +1,9 @@
 """A threaded HTTP server that can hang up on all of its clients."""
 
 import socket
+import threading
 from http.server import ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 
 class HangingUpServer(ThreadingHTTPServer):
@@ -31,3 +32,25 @@ class HangingUpServer(ThreadingHTTPServer):
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue  # its client went first
+
+
+class Served:
+    """What a server serves within a `with` block."""
+
+    def __init__(self, handler: Any) -> None:
+        self._server = HangingUpServer(0, handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.hang_up()
+        self._thread.join()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"

@@ -16,8 +16,8 @@ question that an answer answers is the title of the passage of the corpus that h
 sentence. A claim that the response does not bear out is contradicted if the response has half of its words and other
 numbers, else missing. Toxicity and bias are lists of words. A rubric gets its first label, or the one that the prompt
 names as [grade: label]; with `in_turn` its labels one after the other, whatever the answer.
-`reads` changes which part of a rubric's prompt it reads. `plays` plays a user: it maps what the user is told to the
-answer.
+`reads` chooses the part of a rubric's prompt that it reads. `plays` makes it a simulated user: it maps what the user
+knows to what the user says.
 
 Modes: ok · prose · fenced · empty · misplaced (in reasoning_content) · refusal · malformed · wrong_schema ·
 no_statements (an empty list of them) · hasty (only the first of the statements) · wrong_count (one verdict less) ·

@@ -22,9 +22,9 @@ from contextlib import suppress
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler
 from secrets import token_hex
-from typing import Any, Self
+from typing import Any
 
-from servers.hanging_up import HangingUpServer
+from servers.hanging_up import Served
 
 Step = dict[str, Any]
 
@@ -81,7 +81,7 @@ def tool(name: str, arguments: dict[str, Any], result: str = "ok") -> Step:
     return {"name": name, "attributes": attributes}
 
 
-class TracedAgent:
+class TracedAgent(Served):
     """Answers "Paris" to POST /v1/chat. `port`: of the receiver."""
 
     def __init__(self, port: int) -> None:
@@ -96,24 +96,12 @@ class TracedAgent:
         self.exports: list[threading.Thread] = []
         self.exported: list[bytes] = []
         self.export_statuses: list[int] = []
-        self._server: HangingUpServer = HangingUpServer(0, _make_handler(self))
+        super().__init__(_make_handler(self))
 
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.hang_up()
-        self._thread.join()
-        self._server.server_close()
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         for export in self.exports:
             export.join()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def answer(self, question: str, headers: dict[str, str]) -> int:
         """Export the spans of one request, and return the status of its reply."""

@@ -1,7 +1,7 @@
 """What the trace of a request says about its reply, and what is unknown because the trace does not say it."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any
 
@@ -172,19 +172,19 @@ def _without_twins(steps: Sequence[TraceStep], scopes: Mapping[str, str]) -> tup
     and they say the same.
     """
     twins: set[str] = set()
+    paired: set[str] = set()
     beside: dict[Any, list[TraceStep]] = {}
     for step in steps:
         said = (step.usage, step.documents, step.call and (step.call.name, repr(step.call.arguments)))
         if step.kind in _TWICE and any(said):
             beside.setdefault((step.parent_id, step.kind, *said), []).append(step)
     for same in beside.values():
-        outers: set[str] = set()
         for inner, outer in permutations(same, 2) if 1 < len(same) <= _MOST_ALIKE else ():
             is_within = outer.start_ms <= inner.start_ms and _end(inner) <= _end(outer)
-            is_free = inner.span_id not in twins | outers and outer.span_id not in twins | outers
+            is_free = paired.isdisjoint((inner.span_id, outer.span_id))
             if is_within and is_free and scopes[outer.span_id] != scopes[inner.span_id]:
                 twins.add(inner.span_id)
-                outers.add(outer.span_id)
+                paired |= {inner.span_id, outer.span_id}
     return tuple(step for step in steps if step.span_id not in twins)
 
 
@@ -205,26 +205,22 @@ def _without_inner(steps: Sequence[TraceStep], kind: StepKind, *, outer: bool = 
     by_id = {step.span_id: step for step in steps}
     inner: set[str] = set()
     enclosing: set[str] = set()
-    for step in steps:
-        parent, passed = step.parent_id, {step.span_id}
-        while step.kind is kind and parent in by_id and parent not in passed:
-            passed.add(parent)
-            if by_id[parent].kind is kind:
-                inner.add(step.span_id)
-                enclosing.add(parent)
-            if by_id[parent].kind is not StepKind.OTHER:
-                break
-            parent = by_id[parent].parent_id
+    for step in (one for one in steps if one.kind is kind):
+        around = next((one for one in _list_above(step, by_id) if one.kind is not StepKind.OTHER), None)
+        if around is not None and around.kind is kind:
+            inner.add(step.span_id)
+            enclosing.add(around.span_id)
     dropped = inner if outer else enclosing
     return [step for step in steps if step.kind is kind and step.span_id not in dropped]
 
 
-def _list_above(step: TraceStep, steps: Sequence[TraceStep]) -> set[str]:
-    parents, above, at = {one.span_id: one.parent_id for one in steps}, set[str](), step.parent_id
-    while at in parents and at not in above:
-        above.add(at)
-        at = parents[at]
-    return above
+def _list_above(step: TraceStep, by_id: Mapping[str, TraceStep]) -> Iterator[TraceStep]:
+    """Yield the steps that a step is part of, from the inside. A circle of parents ends where it began."""
+    passed, at = {step.span_id}, by_id.get(step.parent_id or "")
+    while at is not None and at.span_id not in passed:
+        yield at
+        passed.add(at.span_id)
+        at = by_id.get(at.parent_id or "")
 
 
 def _number(calls: Sequence[ToolCall]) -> list[ToolCall]:
@@ -250,7 +246,8 @@ def _add_retrieval(found: TraceFacts, steps: Sequence[TraceStep], rules: TraceRu
         _add_documents(found, chosen, rules.passages)
     if len(chosen) == 1 and chosen[0].kind is StepKind.RERANK:
         begun = [step for step in steps if step.kind is StepKind.RETRIEVAL and step.start_ms <= chosen[0].start_ms]
-        before = [step for step in begun if step.span_id not in _list_above(chosen[0], steps)]
+        above = {step.span_id for step in _list_above(chosen[0], {step.span_id: step for step in steps})}
+        before = [step for step in begun if step.span_id not in above]
         candidates = [document.id for document in (before[-1].documents or ())] if before else []
         if candidates and None not in candidates:
             found.reply = replace(found.reply, candidate_ids=tuple(map(str, candidates)))
@@ -302,10 +299,13 @@ def _add_documents(found: TraceFacts, chosen: Sequence[TraceStep], passages: Map
 
 def _add_prompt(found: TraceFacts, models: Sequence[TraceStep], response: str) -> None:
     """Add the contexts that were in the prompt of the call that made the answer, if its prompt is recorded."""
-    answering = [step for step in models if step.answer is not None and _squeeze(step.answer) == _squeeze(response)]
-    made = max(answering or _guess_maker(models, response), key=_end, default=None)
     contexts = found.reply.retrieved_contexts
-    if made is None or made.prompt is None or contexts is None:
+    if contexts is None:
+        return
+    response = _squeeze(response)
+    answering = [step for step in models if step.answer is not None and _squeeze(step.answer) == response]
+    made = max(answering or _guess_maker(models, response), key=_end, default=None)
+    if made is None or made.prompt is None:
         return
     prompt = _squeeze("\n".join(made.prompt))
     shingles = _list_shingles(prompt)
@@ -314,9 +314,12 @@ def _add_prompt(found: TraceFacts, models: Sequence[TraceStep], response: str) -
 
 
 def _guess_maker(models: Sequence[TraceStep], response: str) -> Sequence[TraceStep]:
-    """Return the calls that may have made an answer that none has word for word; none, if all said something else."""
+    """Return the calls that may have made an answer that none has word for word; none, if all said something else.
+
+    `response`: squeezed.
+    """
     said = [(step, _squeeze(step.answer)) for step in models if step.answer]
-    alike = [(step, text) for step, text in said if text and (text in _squeeze(response) or _squeeze(response) in text)]
+    alike = [(step, text) for step, text in said if text and (text in response or response in text)]
     longest = max((len(text) for _, text in alike), default=0)
     return [step for step, text in alike if len(text) == longest] or ([] if said and len(models) > 1 else models)
 

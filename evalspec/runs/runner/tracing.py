@@ -79,6 +79,7 @@ class Tracing:
         """Why what arrived could not be read, with how often."""
         self._known = known
         self._open: dict[str, OpenTrace] = {}
+        self._of_attempt: dict[AttemptKey, list[str]] = {}
         self._ended: set[str] = set()
         self._slots = asyncio.Semaphore(_MOST_CLOSING)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,6 +96,7 @@ class Tracing:
         """Return a new request of an attempt, whose spans are awaited from now on."""
         request = OpenRequest(uuid4().hex if self._config.baggage else None)
         self._open[request.trace_id] = OpenTrace(key)
+        self._of_attempt.setdefault(key, []).append(request.trace_id)
         return request
 
     def beginning(self, name: Callable[[Job], AttemptKey]) -> Callable[[Job], OpenRequest]:
@@ -179,7 +181,7 @@ class Tracing:
         """Return what the traces of an attempt say, once they are complete or cannot be any more."""
         ends_at = monotonic() + self._config.grace
         facts = [await self._read(key, reply, ends_at, rules) for reply in list_traced(exchange.reply)]
-        ended = [name for name, trace in self._open.items() if trace.key == key]
+        ended = self._of_attempt.pop(key, [])
         self._ended.update(ended)
         for name in ended:
             del self._open[name]
@@ -296,7 +298,5 @@ def carry_traces(
     is_complete = stored.is_complete and all(one.is_complete for one in facts)
     record = describe_trace(key, bare, facts) if is_complete else stored
     log.append(record)
-    return add_stored_trace(bare, [*records, record]), (record.found, record.untraced) != (
-        stored.found,
-        stored.untraced,
-    )
+    is_new = (record.found, record.untraced) != (stored.found, stored.untraced)
+    return add_stored_trace(bare, [*records, record]), is_new
