@@ -364,6 +364,19 @@ def test_one_module_prints():
     assert found == {"cli/streams.py", "__main__.py"}
 
 
+@pytest.mark.parametrize("listing", ["kept", "equivalent"])
+def test_a_listed_mutant_is_of_a_line_that_exists(listing):
+    """Mutation tests take minutes and are run by hand, so a moved line would leave a mutant that nobody tries."""
+    text = (PACKAGE.parent / "benchmarks" / f"{listing}_mutants.txt").read_text()
+    listed = re.findall(r"^(evalspec/.+): .+\n- (.+)$", text, re.M)
+    lines = {path: unparsed_lines(PACKAGE.parent / path) for path, _ in listed}
+    assert listed and [pair for pair in listed if pair[1] not in lines[pair[0]]] == []
+
+
+def unparsed_lines(path):
+    return {line.strip() for line in ast.unparse(parse(path)).splitlines()}
+
+
 def test_what_tests_share_is_type_checked_as_strictly_as_the_package():
     tests = PACKAGE.parent / "tests"
     overrides = tomllib.loads((tests.parent / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]

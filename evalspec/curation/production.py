@@ -160,7 +160,10 @@ def _tell_losses(lost: Mapping[str, int], unasked: Mapping[str, int], warn: Call
         warn(f"{message}, so {whose} no reply", "record content, or leave them out")
     if prompts := lost.get("prompts"):
         fix = "record the question as the input of the first span, or edit the samples"
-        warn(f"{counted(prompts, 'question is a prompt', 'questions are prompts')} with retrieved documents in it", fix)
+        whose = pluralize(
+            prompts, "is a prompt with retrieved documents in it", "are prompts with retrieved documents in them"
+        )
+        warn(f"{counted(prompts, 'question')} {whose}", fix)
     if cut := lost.get("cut"):
         warn(f"{counted(cut, 'span')} had texts over {LONGEST_TEXT:,} characters, which are cut")
 
