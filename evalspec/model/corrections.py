@@ -117,7 +117,7 @@ class JudgeDrift(Record, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the judge of a metric has changed since its calibration: the same replies, judged then and now.
 
     `calibration`: the run whose grades are compared. `state`: None: see `reason`. `anchors`: number of replies that
-    were judged again. `p_values`: of the first ones, and of others if these were suspicious. `then`: what the judge's
+    were judged again. `p_values`: of the first grades, and of all if these were suspicious. `then`: what the judge's
     replies named as its model in the calibration.
     """
 

@@ -341,7 +341,7 @@ def describe_drift(fingerprint: Fingerprint, drift: JudgeDrift) -> str:
             then, now = (", ".join(names) or "an unnamed model" for names in models)
             return f"the judge has changed since the calibration {drift.calibration}: it was {then}, and is {now}"
         case _:
-            return f"{asked}, and the judge is the same as far as they show (p {min(drift.p_values):.2g})"
+            return f"{asked}, and the judge is the same as far as they show (p {drift.p_values[-1]:.2g})"
 
 
 _CACHED = {"refusals": "parameters that its endpoint refused"}

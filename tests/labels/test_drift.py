@@ -86,40 +86,44 @@ def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_
 
 def test_the_plan_counts_them_and_too_few_are_a_reason(anchored):
     (forecast,) = anchored.project("plan", "agent.yaml", "--json").document["datasets"][0]["controls"]
-    assert forecast["calls"] == [40, 80]
+    assert forecast["calls"] == [40, 160]
     anchored.project.evaluation["ciGate"]["judge"]["anchorShare"] = 0.1
     anchored.project.write()
     found, drift = evaluate(anchored)
     assert found.code == 0
     assert (drift.get("state"), drift["reason"]) == (
         None,
-        "ciGate.judge.anchorShare 0.1 of 40 grades, and half of the calibration's 40 replies for this dataset, "
-        "allow 2 at first, and 5 are needed: set anchorShare to 0.25",
+        "ciGate.judge.anchorShare 0.1 of 40 grades and the calibration's 40 replies for this dataset allow 2, "
+        "and 5 are needed: set anchorShare to 0.25",
     )  # fmt: skip
 
 
-def test_a_run_with_many_grades_leaves_replies_to_confirm_a_change(anchored):
+def test_a_run_with_many_grades_asks_all_at_first(anchored):
     anchored.judge.reads = grade_more_strictly
     (forecast,) = anchored.project("plan", "agent.yaml", "--judge-repeat", "3", "--json").document["datasets"][0][
         "controls"
     ]
-    assert forecast["calls"] == [40, 80]
+    assert forecast["calls"] == [80, 160]
+    before = len(anchored.judge.chats)
     found, drift = evaluate(anchored, "--judge-repeat", "3")
     assert (drift.get("state"), drift["anchors"], len(drift["pValues"])) == ("drifted", 40, 2)
+    assert len(anchored.judge.chats) - before == 3 * 40 + 160
     assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
 
 
 def test_the_metrics_of_a_run_share_the_level(anchored):
-    """Four of forty changed replies have p 0.0001: enough for one metric, not for one of five."""
-    anchored.judge.reads = partial(grade_more_strictly, changed=4)
-    kept = json.loads(ANCHORS.read_text())
+    """Two of forty changed replies have p 1/35²: enough for one metric, not for one of five."""
+    anchored.judge.reads = partial(grade_more_strictly, changed=2)
     names = [f"tone{n}" for n in range(4)]
+    kept = json.loads(ANCHORS.read_text())
     kept["metrics"] += [{**kept["metrics"][0], "metric": name} for name in names]
+    before = ANCHORS.read_text()
     ANCHORS.write_text(json.dumps(kept))
     anchored.project.evaluation["datasets"][0]["metrics"] = [RUBRIC, *({**RUBRIC, "name": name} for name in names)]
     anchored.project.write()
-    _, drift = evaluate(anchored)
-    assert drift["state"] == "unchanged"
+    assert evaluate(anchored, "--judge-repeat", "2")[1]["state"] == "unchanged"
+    ANCHORS.write_text(before)
+    assert evaluate(anchored, "--judge-repeat", "2")[1]["state"] == "drifted"
 
 
 def test_each_run_begins_with_others(anchored):
@@ -202,4 +206,4 @@ def test_erased_texts_leave_the_anchors_also_if_their_run_is_gone(anchored):
     assert "Reply 7." not in ANCHORS.read_text()
     assert len(json.loads(ANCHORS.read_text())["metrics"][0]["anchors"]) == kept - 1
     _, drift = evaluate(anchored)
-    assert (drift["state"], drift["anchors"]) == ("unchanged", 19)
+    assert (drift["state"], drift["anchors"]) == ("unchanged", 20)

@@ -31,7 +31,7 @@ from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.correction.agreement import RepeatedGrades, measure_stability
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
-from evalspec.verdict.correction.drift import FEWEST_KEPT, FEWEST_STORED
+from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_STORED
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
 from evalspec.verdict.outline import MetricOutline
 
@@ -97,9 +97,9 @@ def choose_anchors(
         )
         for one in people
     ]
-    kept = tuple(one for one in found if len(one.anchors) >= FEWEST_KEPT)
+    kept = tuple(one for one in found if len(one.anchors) >= FEWEST_ANCHORS)
     if not kept:
-        message = f"run {opened.id} has fewer than {FEWEST_KEPT} labelled replies with {FEWEST_STORED} grades each"
+        message = f"run {opened.id} has fewer than {FEWEST_ANCHORS} labelled replies with {FEWEST_STORED} grades each"
         again = f"evalspec rescore {opened.id} agent.yaml --judge-repeat {FEWEST_STORED}"
         raise InvalidInput(message, f"grade them, and name the new run: {again}")
     models = tuple(sorted(opened.stored.fingerprint.judge_models.values()))

@@ -34,7 +34,7 @@ from evalspec.scoring.judge.cache_file import CONTROL_ID, use_cache
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.correction.calibration_file import FOLDER, read_calibration
 from evalspec.verdict.correction.controls import plan_rounds
-from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_FRESH, count_first_anchors
+from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_FRESH, MOST_FRESH, count_first_anchors
 from evalspec.verdict.stats.detection import count_needed_to_decide
 from evalspec.verdict.validity.estimates import CONFIDENCE
 
@@ -112,8 +112,8 @@ class JudgeForecaster:
             first = count_first_anchors(grades, share, len(kept))
             if metric is not None and first >= FEWEST_ANCHORS:
                 each = _count_calls(metric, Exchange(kept[0], AgentReply("", own.anchors[0].retrieved_contexts)))
-                calls = (FEWEST_FRESH * first * each, FEWEST_FRESH * len(kept) * each)
-                yield self._foresee_use(metric, kept, FEWEST_FRESH * len(kept), 0, calls)
+                calls = (FEWEST_FRESH * first * each, MOST_FRESH * len(kept) * each)
+                yield self._foresee_use(metric, kept, MOST_FRESH * len(kept), 0, calls)
 
     def foresee_user(self, dataset: PlannedDataset) -> Iterator[JudgeForecast]:
         """Yield the forecast of the model that plays the users: at least one message and an end, at most all turns."""

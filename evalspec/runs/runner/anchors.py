@@ -27,6 +27,7 @@ from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.correction.drift import (
     FEWEST_ANCHORS,
     FEWEST_FRESH,
+    MOST_FRESH,
     Anchor,
     compute_drift_p_value,
     count_first_anchors,
@@ -122,24 +123,26 @@ class _DriftTest(Struct):
         share = plan.policy.judge.anchor_share
         first = count_first_anchors(grades, share, len(cases))
         if reason is None and first < FEWEST_ANCHORS:
-            limits = f"ciGate.judge.anchorShare {share:g} of {counted(grades, 'grade')}, and half of the calibration's"
+            limits = f"ciGate.judge.anchorShare {share:g} of {counted(grades, 'grade')}"
             kept = counted(len(cases), "reply", "replies")
-            needed = f"{kept} for this dataset, allow {first} at first, and {FEWEST_ANCHORS} are needed"
+            needed = f"and the calibration's {kept} for this dataset allow {first}, and {FEWEST_ANCHORS} are needed"
             reason = f"{limits} {needed}: {_say_remedy(grades, len(cases))}"
         if reason is not None:
             return replace(drift, reason=reason)
-        asked = await self._ask(cases[:first])
-        if len(asked) < FEWEST_ANCHORS:
-            return replace(drift, reason=f"the judge graded only {counted(len(asked), 'reply', 'replies')} again")
-        p_values: tuple[float, ...] = (compute_drift_p_value(asked),)
-        anchors = len(asked)
+        fresh = await self._ask(cases[:first], FEWEST_FRESH)
+        anchors = [*_list_anchors(cases, fresh)]
+        if len(anchors) < FEWEST_ANCHORS:
+            return replace(drift, reason=f"the judge graded only {counted(len(anchors), 'reply', 'replies')} again")
+        p_values: tuple[float, ...] = (compute_drift_p_value(anchors),)
         state = decide_drift(p_values[0])
-        others = await self._ask(cases[first:]) if state is Drift.SUSPECTED else []
-        if len(others) >= FEWEST_ANCHORS:
-            p_values, anchors = (*p_values, compute_drift_p_value(others)), anchors + len(others)
+        if state is Drift.SUSPECTED:
+            fresh.update(await self._ask(cases[first:], MOST_FRESH))
+            for sample, grades in (await self._ask(cases[:first], MOST_FRESH - FEWEST_FRESH)).items():
+                fresh[sample] = (*fresh.get(sample, ()), *grades)
+            anchors = [*_list_anchors(cases, fresh)]
+            p_values = (*p_values, compute_drift_p_value(anchors))
             state = decide_drift(*p_values, tests=self.tests)
-        why = "the first replies are suspicious, and there are no others" if state is Drift.SUSPECTED else None
-        return replace(drift, state=None if why else state, anchors=anchors, p_values=p_values, reason=why)
+        return replace(drift, state=state, anchors=len(anchors), p_values=p_values)
 
     def _explain_void(self) -> str | None:
         """Return why the calibration is not about this metric; None if it is."""
@@ -160,8 +163,8 @@ class _DriftTest(Struct):
         run = self.session.log.id
         return sorted(known, key=lambda case: hashlib.sha256(f"{run} {case[0].sample}".encode()).digest())
 
-    async def _ask(self, cases: Sequence[_Case]) -> list[Anchor]:
-        """Return the anchors that the judge has graded again. No grade is from the cache or goes into it."""
+    async def _ask(self, cases: Sequence[_Case], repeats: int) -> dict[str, tuple[float, ...]]:
+        """Return the judge's new grades by sample. No grade is from the cache or goes into it."""
         judge = self.session.plan.judge
         at_once = asyncio.Semaphore(judge.concurrency if judge else 1)
 
@@ -169,16 +172,18 @@ class _DriftTest(Struct):
             exchange = Exchange(sample, AgentReply(anchor.response, anchor.retrieved_contexts))
             async with at_once:
                 scores = await score_exchange(
-                    [self.metric], exchange, lambda _scores: None, known={}, judge_repeats=FEWEST_FRESH
+                    [self.metric], exchange, lambda _scores: None, known={}, judge_repeats=repeats
                 )
             return scores[self.metric.name]
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(grade(*case)) for case in cases]
-        return [*_pair(cases, [task.result() for task in tasks])]
+            tasks = {anchor.sample: group.create_task(grade(anchor, sample)) for anchor, sample in cases}
+        graded = {sample: task.result() for sample, task in tasks.items()}
+        return {sample: score.repeats for sample, score in graded.items() if score.status is ScoreStatus.SCORED}
 
 
-def _pair(cases: Sequence[_Case], scores: Sequence[Score]) -> Iterator[Anchor]:
-    for (anchor, _), score in zip(cases, scores, strict=True):
-        if score.status is ScoreStatus.SCORED and len(score.repeats) >= FEWEST_FRESH:
-            yield Anchor(anchor.scores, score.repeats)
+def _list_anchors(cases: Sequence[_Case], fresh: Mapping[str, tuple[float, ...]]) -> Iterator[Anchor]:
+    for stored, _ in cases:
+        grades = fresh.get(stored.sample, ())
+        if len(grades) >= FEWEST_FRESH:
+            yield Anchor(stored.scores, grades)
