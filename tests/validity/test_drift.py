@@ -34,7 +34,7 @@ def draw_anchor(draw, own, is_changed):
 
 
 def find_state(draw, own, changed, first=ANCHORS // 2, anchors=ANCHORS):
-    """The state that a run finds: with two grades of the first anchors, and with four of all if these are suspicious."""
+    """The state that a run finds: two grades of the first anchors, and four of all if these are suspicious."""
     drawn = draw_anchors(draw, own, changed, anchors)
     suspicion = compute_drift_p_value([Anchor(one.stored, one.fresh[:FEWEST_FRESH]) for one in drawn[:first]])
     state = decide_drift(suspicion)

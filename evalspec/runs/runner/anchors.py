@@ -136,9 +136,9 @@ class _DriftTest(Struct):
         p_values: tuple[float, ...] = (compute_drift_p_value(anchors),)
         state = decide_drift(p_values[0])
         if state is Drift.SUSPECTED:
-            fresh.update(await self._ask(cases[first:], MOST_FRESH))
-            for sample, grades in (await self._ask(cases[:first], MOST_FRESH - FEWEST_FRESH)).items():
-                fresh[sample] = (*fresh.get(sample, ()), *grades)
+            again = await self._ask(cases[:first], MOST_FRESH - FEWEST_FRESH)
+            fresh = {sample: (*grades, *again.get(sample, ())) for sample, grades in fresh.items()}
+            fresh |= await self._ask(cases[first:], MOST_FRESH)
             anchors = [*_list_anchors(cases, fresh)]
             p_values = (*p_values, compute_drift_p_value(anchors))
             state = decide_drift(*p_values, tests=self.tests)

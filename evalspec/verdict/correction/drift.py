@@ -4,9 +4,9 @@ An anchor is a reply whose verdicts of the calibration are kept. Within each anc
 exchangeable if the judge is the same, also if it flips some verdicts by itself. So the test permutes them within the
 anchors, and its p-value is valid whatever the judge is like.
 
-One test a run would raise a false alarm in most histories of 20 runs, unless its level is small. So few grades are asked
-at first, and more of all anchors only if these are suspicious. The decision is one test of all grades at a small level.
-Stopping early can only make false alarms rarer, so nothing has to be paid for it.
+One test a run would raise a false alarm in most histories of 20 runs, unless its level is small. So few grades are
+asked at first, and more of all anchors only if these are suspicious. The decision is one test of all grades at a small
+level. Stopping early can only make false alarms rarer, so nothing has to be paid for it.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,8 @@ def compute_drift_p_value(anchors: Sequence[Anchor]) -> float:
 def decide_drift(first: float, of_all: float | None = None, *, tests: int = 1) -> Drift:
     """Return the state of a judge from the p-value of a run's first grades, and that of all if more were asked.
 
-    A judge that is the same is called DRIFTED on any of `tests` metrics with a probability of at most LEVEL in RUNS runs.
+    A judge that is the same is called DRIFTED on any of `tests` metrics in RUNS runs with a probability of at most
+    LEVEL.
     """
     if first > SUSPICION:
         return Drift.UNCHANGED
