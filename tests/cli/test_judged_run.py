@@ -95,7 +95,7 @@ def modules_of(project, *arguments, **environment):
     """The modules that a run of its own process leaves imported, and its exit code. However slow the machine is, it
     waits for the first reply before it loads the judge's libraries."""
     program = (
-        "import sys; import evalspec.runs.runner.execution as execution; execution._PRELOAD_GRACE_SECONDS = 60; "
+        "import sys; import evalspec.runs.runner.scoring as scoring; scoring._PRELOAD_GRACE_SECONDS = 60; "
         "from evalspec.__main__ import main; code = main(); "
         "print('\\n'.join(sys.modules), file=sys.stderr); sys.exit(code)"
     )

@@ -1,8 +1,7 @@
-"""The execution of a plan: which attempts to send, their replies, scores and results."""
+"""The execution of a plan: which attempts to send, and their replies, scores and results. A worker asks and scores."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field, structs
@@ -27,24 +26,18 @@ from evalspec.runs.runner.conversing import TurnLog
 from evalspec.runs.runner.deciding import LAST_ROUND, Decider
 from evalspec.runs.runner.known_attempts import KnownAttempt, KnownAttempts
 from evalspec.runs.runner.open_gate import explain_unreached
-from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import AttemptIndex, Results
-from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
 from evalspec.runs.runner.session import keep_learned
-from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.runner.turn_log import TurnLogs
-from evalspec.runs.runner.worker_pool import LagMeter, Replay
+from evalspec.runs.runner.worker import Scorable, Worker, work_here
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
-from evalspec.targets.agents.replay import replay
 from evalspec.verdict.outline import RunOutline
 
 if TYPE_CHECKING:
     from evalspec.runs.runner.tracing import Tracing
-
-_AGENT = -1
-"""The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
 
 _MOST_FAILED = 1_000
 """Maximum replies that the judge is asked about again. They wait in memory, and a judge that fails more is down."""
@@ -59,9 +52,6 @@ class _Counts(Struct):
 
 _DIGESTS = ("answer_digest", "question_digest", "request_digest")
 """What says something about texts, so that it is not kept without them."""
-
-_Scorable = tuple[AttemptIndex, Exchange, dict[str, Score]]
-"""An exchange to score, with the scores that already exist."""
 
 
 def _failed_by_judge(score: Score) -> bool:
@@ -92,13 +82,12 @@ class Execution(Struct):
     to_ask: list[AttemptIndex] = field(default_factory=list)
     to_score: list[AttemptIndex] = field(default_factory=list)
     known: list[AttemptIndex] = field(default_factory=list)
-    first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
     after: int = 0
-    failed: list[_Scorable] | None = field(default_factory=list)
+    failed: list[Scorable] | None = field(default_factory=list)
     is_judged: bool = False
     decider: Decider | None = None
     round: int = LAST_ROUND
-    waiting: list[_Scorable] = field(default_factory=list)
+    waiting: list[Scorable] = field(default_factory=list)
     tracing: "Tracing | None" = None
     environment: Mapping[str, str] = {}
 
@@ -133,34 +122,18 @@ class Execution(Struct):
 
     async def measure(self) -> None:
         """Ask and score all attempts. Results and notes are collected."""
-        plan = self.plan
-        scorers = plan.judge.concurrency if plan.judged and plan.judge else 4
-        queue: asyncio.Queue[_Scorable] = asyncio.Queue(maxsize=2 * scorers)
-        lag = LagMeter()
-        if plan.gates_latency and self.to_ask:
-            await preload(plan)
-        async with asyncio.TaskGroup() as group:
-            targets = self._list_targets(queue, group)
-            workers = [group.create_task(self._score_from(queue)) for _ in range(scorers)]
-            loading = group.create_task(preload_beside(plan, self.first_exchange, targets[:1]))
-            measuring = group.create_task(lag.measure())
-            scoring = group.create_task(self._score_recalled(queue))
-            for target in targets:
-                await target.ask_all()
-            measuring.cancel()
-            if self.tracing is not None:
-                await self.tracing.drain()
-            await scoring
-            await loading
-            await queue.join()
-            await self._score_waiting(queue)
-            await self._score_failed(queue)
-            for worker in workers:
-                worker.cancel()
+        working = work_here(self.plan, self, self.progress, self.tracing)
+        async with working as worker, asyncio.TaskGroup() as group:
+            recalling = group.create_task(self._score_recalled(worker))
+            await worker.ask_all(self.to_ask)
+            await recalling
+            await worker.join()
+            await self._score_waiting(worker)
+            await self._score_failed(worker)
         self._keep_known()
-        notes = (*self.run_metadata.notes, *(note for target in targets for note in target.notes), *self.turns.notes)
+        notes = (*self.run_metadata.notes, *worker.notes, *self.turns.notes)
         notes += tuple(self.tracing.notes) if self.tracing is not None else ()
-        self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=lag.p95_ms)
+        self.run_metadata = structs.replace(self.run_metadata, notes=notes, own_lag_ms=worker.lag_ms)
 
     def conclude(self, second: "Execution | str | None" = None) -> Run:
         """Return the run. `second`: the second attempts that confirm a drop, or why there are none."""
@@ -203,57 +176,13 @@ class Execution(Struct):
         second.sort_out()
         return second
 
-    def _list_targets(
-        self, queue: "asyncio.Queue[_Scorable]", group: asyncio.TaskGroup
-    ) -> list[JobTarget[AttemptIndex]]:
-        """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
-
-        origin = Origin(self.plan)
-
-        async def receive(job: AttemptIndex, exchange: Exchange) -> None:
-            self._keep_reply(job, exchange)
-            await queue.put((job, exchange, {}))
-
-        async def receive_asked(job: AttemptIndex, exchange: Exchange) -> None:
-            dataset = self.plan.datasets[job.dataset]
-            marked = origin.mark(exchange, dataset)
-            if self.tracing is None:
-                await receive(job, marked)
-                return
-            self._keep_reply(job, marked)
-            await self.tracing.submit(
-                self._key(job), marked, dataset, lambda joined: queue.put((job, joined, {})), group.create_task
-            )
-
-        if self.plan.options.has_replies and self.to_ask:
-            recorded = Jobs(self.to_ask, lambda job: self._find(job)[1])
-            return [JobTarget("the agent", Replay(self._replay, receive), recorded)]
-        targets = []
-        for number, some in groupby(sorted(self.to_ask, key=self._target_of), key=self._target_of):
-            asked = Jobs(list(some), lambda job: self._find(job)[1])
-            if number == _AGENT:
-                trace = None if self.tracing is None else self.tracing.beginning(self._key)
-                targets.append(open_agent(self.plan, asked, receive_asked, self.progress, self._open_turns, trace))
-            else:
-                from evalspec.runs.runner.retriever_targets import open_retriever_target
-
-                dataset = self.plan.datasets[number]
-                targets.append(open_retriever_target(self.plan, dataset, asked, receive_asked, self.progress))
-        return targets
-
-    def _open_turns(self, job: AttemptIndex) -> TurnLog:
+    def open_turns(self, job: AttemptIndex) -> TurnLog:
+        """See Receiver."""
         return self.turns.open(self._key(job))
 
     def _key(self, job: AttemptIndex) -> AttemptKey:
-        dataset, sample = self._find(job)
+        dataset, sample = self.find(job)
         return AttemptKey(dataset.name, sample.id, job.attempt)
-
-    def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
-        return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
-
-    def _target_of(self, job: AttemptIndex) -> int:
-        """Return the number of the dataset if it has its own retriever, else _AGENT."""
-        return job.dataset if self.plan.datasets[job.dataset].retriever is not None else _AGENT
 
     def needs_agent(self) -> bool:
         """Return whether any request goes to the agent's address."""
@@ -265,76 +194,69 @@ class Execution(Struct):
                 for position in range(len(dataset.samples)):
                     yield AttemptIndex(number, position, attempt)
 
-    def _find(self, job: AttemptIndex) -> tuple[PlannedDataset, Sample]:
+    def find(self, job: AttemptIndex) -> tuple[PlannedDataset, Sample]:
+        """See Receiver."""
         dataset = self.plan.datasets[job.dataset]
         return dataset, dataset.samples[job.position]
 
-    def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
+    def choose_metrics(self, job: AttemptIndex) -> list[str]:
+        """See Receiver. Only those of the rounds so far."""
+        dataset, decider = self.plan.datasets[job.dataset], self.decider
+        if decider is None:
+            return list(dataset.metrics)
+        return [name for name, one in dataset.metrics.items() if decider.find_round(dataset.name, one) <= self.round]
+
+    def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
+        """See Receiver."""
         self.log.append(ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange))
         self.counts.asked += 1
         self.counts.failed += exchange.reply is None
         self.counts.unreached += exchange.unreachable
         self._tell()
-        self.first_exchange.set()
 
-    async def _score_recalled(self, queue: "asyncio.Queue[_Scorable]") -> None:
+    async def _score_recalled(self, worker: Worker) -> None:
         """Score stored replies that lack scores. Replies of another run are copied to this run's log."""
         for job in self.to_score:
-            dataset, sample = self._find(job)
+            dataset, sample = self.find(job)
             recalled = self._recall(job, last=True)
             if recalled is None:
                 raise ValueError(f"the stored reply to {sample.id} of {dataset.name} is missing")
             exchange, scores = recalled.read_exchange(sample), recalled.scores
             if self.known_attempts and not self.known_attempts.is_own:
-                self._keep_reply(job, exchange)
+                self.keep_reply(job, exchange)
                 if self.known_attempts.index.spans:
                     from evalspec.runs.runner.tracing import carry_traces, read_rules
 
                     rules = read_rules(self.plan, dataset)
                     exchange, is_new = carry_traces(self.log, recalled, self._key(job), sample, rules)
                     scores = {name: scores[name] for name in scores if not (is_new and dataset.metrics[name].traced)}
-                self._keep_scores(dataset, job, sample, scores)
-            await queue.put((job, exchange, dict(scores)))
+                self.keep_scores(job, sample, scores)
+            await worker.score(Scorable(job, exchange, dict(scores), self.choose_metrics(job)))
 
     def _keep_known(self) -> None:
         """Add attempts that need no work to the results. They are last so that a resumed run sends requests at once."""
         for job in self.known:
-            sample = self._find(job)[1]
+            sample = self.find(job)[1]
             recalled = self._recall(job, last=True)
             if recalled is not None:
                 self.results.add(*job, recalled.to_attempt(), sample)
 
-    async def _score_from(self, queue: "asyncio.Queue[_Scorable]") -> None:
-        while True:
-            job, exchange, known = await queue.get()
-            await self._score(job, exchange, known)
-            queue.task_done()
-
-    async def _score(self, job: AttemptIndex, exchange: Exchange, known: dict[str, Score]) -> None:
-        dataset, sample = self.plan.datasets[job.dataset], exchange.sample
-        metrics = list(dataset.metrics.values())
-        if self.decider is not None:
-            metrics = [one for one in metrics if self.decider.find_round(dataset.name, one) <= self.round]
-        scores = await score_exchange(
-            metrics,
-            exchange,
-            lambda new: self._keep_scores(dataset, job, sample, new),
-            known=known,
-            judge_repeats=self.plan.options.judge_repeat,
-            attempt=(dataset.name, job.attempt),
-        )
+    def finish(self, one: Scorable, scores: Mapping[str, Score]) -> None:
+        """See Receiver. A reply that the judge failed on waits for a second try."""
+        job, exchange = one.job, one.exchange
         if self.round < LAST_ROUND:
-            self.waiting.append((job, exchange, {**known, **scores}))
+            self.waiting.append(structs.replace(one, scores={**one.scores, **scores}))
             return
-        judged = [scores[metric.name] for metric in dataset.metrics.values() if Need.JUDGE in metric.needs]
+        metrics = self.plan.datasets[job.dataset].metrics.values()
+        judged = [scores[metric.name] for metric in metrics if Need.JUDGE in metric.needs]
         self.is_judged |= any(score.status is ScoreStatus.SCORED for score in judged)
         is_failed = any(map(_failed_by_judge, scores.values()))
         if is_failed and self.failed is not None and len(self.failed) < _MOST_FAILED:
-            self.failed.append((job, exchange, scores))
+            self.failed.append(structs.replace(one, scores=scores))
         else:
             self._add(job, exchange, scores)
 
-    async def _score_waiting(self, queue: "asyncio.Queue[_Scorable]") -> None:
+    async def _score_waiting(self, worker: Worker) -> None:
         """Let the judge score the replies that have all other scores, until the verdict is certain."""
         if self.decider is None:
             return
@@ -342,30 +264,30 @@ class Execution(Struct):
             recalled = self._recall(job)
             if recalled is not None:
                 self.decider.add(job, recalled.to_attempt())
-        for job, exchange, scores in self.waiting:
-            self.decider.add(job, self._to_attempt(job, exchange, scores))
+        for one in self.waiting:
+            self.decider.add(one.job, self._to_attempt(one.job, one.exchange, one.scores))
         while self.round < LAST_ROUND:
             self.decider.stop_if_certain()
             self.round += 1
             waiting, self.waiting = self.waiting, []
             for one in waiting:
-                await queue.put(one)
-            await queue.join()
+                await worker.score(structs.replace(one, metrics=self.choose_metrics(one.job)))
+            await worker.join()
 
-    async def _score_failed(self, queue: "asyncio.Queue[_Scorable]") -> None:
+    async def _score_failed(self, worker: Worker) -> None:
         """Score again what the judge failed to score. A judge that scored nothing is down."""
         failed, self.failed = self.failed or [], None
         if not self.is_judged:
             for one in failed:
-                self._add(*one)
+                self._add(one.job, one.exchange, one.scores)
             return
         if failed:
             replies = counted(len(failed), "reply", "replies")
             self.progress.say(f"asking the judge again about {replies} that it failed on")
-        for job, exchange, scores in failed:
-            known = {name: score for name, score in scores.items() if not _failed_by_judge(score)}
-            await queue.put((job, exchange, known))
-        await queue.join()
+        for one in failed:
+            known = {name: score for name, score in one.scores.items() if not _failed_by_judge(score)}
+            await worker.score(structs.replace(one, scores=known))
+        await worker.join()
 
     def _add(self, job: AttemptIndex, exchange: Exchange, scores: Mapping[str, Score]) -> None:
         """Add a scored reply to the results."""
@@ -380,12 +302,11 @@ class Execution(Struct):
         record = ReplyRecord.of(self.plan.datasets[job.dataset].name, job.attempt, exchange)
         return record.to_attempt({name: score.without_evidence() for name, score in scores.items()})
 
-    def _keep_scores(
-        self, dataset: PlannedDataset, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]
-    ) -> None:
+    def keep_scores(self, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]) -> None:
+        """See Receiver."""
         if scores:
             used = self.plan.services.usage.take_new(), self.plan.services.budget.take_milliseconds()
-            self.log.append(ScoresRecord(dataset.name, sample.id, job.attempt, scores, *used))
+            self.log.append(ScoresRecord(self.plan.datasets[job.dataset].name, sample.id, job.attempt, scores, *used))
             if self.decider is not None and self.round > 0:
                 self.decider.add_scores(job, scores)
 

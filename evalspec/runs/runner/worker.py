@@ -1,0 +1,217 @@
+"""Work on attempts: ask the target, and score replies as they arrive. Whoever hands out attempts gets what is found."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import groupby
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct, field
+
+from evalspec.model import Exchange, Sample, Score
+from evalspec.runs.planning.build import Plan
+from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.runner.conversing import TurnLog
+from evalspec.runs.runner.origin import Origin
+from evalspec.runs.runner.results import AttemptIndex
+from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
+from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
+from evalspec.runs.runner.worker_pool import LagMeter, Replay
+from evalspec.runs.store.log_index import AttemptKey
+from evalspec.targets.agents.replay import replay
+
+if TYPE_CHECKING:
+    from evalspec.runs.runner.tracing import Tracing
+
+_AGENT = -1
+"""The target number of datasets without a retriever. A dataset with one has its own number, so the agent is first."""
+
+_SCORERS = 4
+"""Replies that are scored at the same time if nothing is judged."""
+
+
+class Scorable(Struct, frozen=True):
+    """A reply to score on some metrics of its dataset. `scores`: those that exist already."""
+
+    job: AttemptIndex
+    exchange: Exchange
+    scores: Mapping[str, Score]
+    metrics: Collection[str]
+
+
+class Receiver(Protocol):
+    """Gets what a worker finds, as soon as it exists."""
+
+    def find(self, job: AttemptIndex) -> tuple[PlannedDataset, Sample]:
+        """Return the dataset and the sample of an attempt."""
+        ...
+
+    def choose_metrics(self, job: AttemptIndex) -> Collection[str]:
+        """Return the names of the metrics to score a new reply on."""
+        ...
+
+    def open_turns(self, job: AttemptIndex) -> TurnLog:
+        """Return what keeps the turns of an attempt."""
+        ...
+
+    def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
+        """Keep a new reply, or why there is none."""
+        ...
+
+    def keep_scores(self, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]) -> None:
+        """Keep new scores of a reply."""
+        ...
+
+    def finish(self, one: Scorable, scores: Mapping[str, Score]) -> None:
+        """Take note that a reply has all scores that it was to get, in the order of its metrics."""
+        ...
+
+
+class Worker(Protocol):
+    """Works on attempts of one plan, and tells a Receiver. `notes`, `lag_ms`: for the report, once all is asked."""
+
+    notes: list[str]
+    lag_ms: float
+
+    async def ask_all(self, jobs: Sequence[AttemptIndex]) -> None:
+        """Ask all attempts. Their replies are scored meanwhile, the last ones perhaps after the return.
+
+        Raises:
+            Unmeasurable: The target cannot be asked.
+        """
+        ...
+
+    async def score(self, one: Scorable) -> None:
+        """Have a reply scored. Waits while too many wait for their scores."""
+        ...
+
+    async def join(self) -> None:
+        """Wait until every reply has its scores."""
+        ...
+
+
+class LocalWorker(Struct):
+    """Works in this process. `group`: for its tasks. `tracing`: joins replies with the spans of the agent, if any."""
+
+    plan: Plan
+    receiver: Receiver
+    progress: ProgressListener
+    group: asyncio.TaskGroup
+    queue: "asyncio.Queue[Scorable]"
+    tracing: "Tracing | None" = None
+    first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
+    notes: list[str] = field(default_factory=list)
+    lag_ms: float = 0.0
+
+    async def ask_all(self, jobs: Sequence[AttemptIndex]) -> None:
+        """See Worker."""
+        plan, lag = self.plan, LagMeter()
+        if plan.gates_latency and jobs:
+            await preload(plan)
+        targets = self._list_targets(jobs)
+        loading = self.group.create_task(preload_beside(plan, self.first_exchange, targets[:1]))
+        measuring = self.group.create_task(lag.measure())
+        for target in targets:
+            await target.ask_all()
+        measuring.cancel()
+        if self.tracing is not None:
+            await self.tracing.drain()
+        await loading
+        self.notes += [note for target in targets for note in target.notes]
+        self.lag_ms = lag.p95_ms
+
+    async def score(self, one: Scorable) -> None:
+        """See Worker."""
+        await self.queue.put(one)
+
+    async def join(self) -> None:
+        """See Worker."""
+        await self.queue.join()
+
+    async def score_queued(self) -> None:
+        """Score replies of the queue until cancelled."""
+        while True:
+            one = await self.queue.get()
+            await self._score(one)
+            self.queue.task_done()
+
+    async def _score(self, one: Scorable) -> None:
+        dataset, sample = self.plan.datasets[one.job.dataset], one.exchange.sample
+        scores = await score_exchange(
+            [dataset.metrics[name] for name in one.metrics],
+            one.exchange,
+            lambda new: self.receiver.keep_scores(one.job, sample, new),
+            known=one.scores,
+            judge_repeats=self.plan.options.judge_repeat,
+            attempt=(dataset.name, one.job.attempt),
+        )
+        self.receiver.finish(one, scores)
+
+    def _list_targets(self, jobs: Sequence[AttemptIndex]) -> list[JobTarget[AttemptIndex]]:
+        """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
+        origin = Origin(self.plan)
+
+        async def score(job: AttemptIndex, exchange: Exchange) -> None:
+            await self.score(Scorable(job, exchange, {}, self.receiver.choose_metrics(job)))
+
+        async def receive(job: AttemptIndex, exchange: Exchange) -> None:
+            self._keep_reply(job, exchange)
+            await score(job, exchange)
+
+        async def receive_asked(job: AttemptIndex, exchange: Exchange) -> None:
+            dataset = self.plan.datasets[job.dataset]
+            marked = origin.mark(exchange, dataset)
+            if self.tracing is None:
+                await receive(job, marked)
+                return
+            self._keep_reply(job, marked)
+            create = self.group.create_task
+            await self.tracing.submit(self._key(job), marked, dataset, lambda joined: score(job, joined), create)
+
+        if self.plan.options.has_replies and jobs:
+            return [JobTarget("the agent", Replay(self._replay, receive), self._list_jobs(jobs))]
+        targets = []
+        for number, some in groupby(sorted(jobs, key=self._target_of), key=self._target_of):
+            asked = self._list_jobs(list(some))
+            if number == _AGENT:
+                trace = None if self.tracing is None else self.tracing.beginning(self._key)
+                opened = self.receiver.open_turns
+                targets.append(open_agent(self.plan, asked, receive_asked, self.progress, opened, trace))
+            else:
+                from evalspec.runs.runner.retriever_targets import open_retriever_target
+
+                dataset = self.plan.datasets[number]
+                targets.append(open_retriever_target(self.plan, dataset, asked, receive_asked, self.progress))
+        return targets
+
+    def _list_jobs(self, jobs: Sequence[AttemptIndex]) -> Jobs[AttemptIndex]:
+        return Jobs(jobs, lambda job: self.receiver.find(job)[1])
+
+    def _keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
+        self.receiver.keep_reply(job, exchange)
+        self.first_exchange.set()
+
+    def _key(self, job: AttemptIndex) -> AttemptKey:
+        dataset, sample = self.receiver.find(job)
+        return AttemptKey(dataset.name, sample.id, job.attempt)
+
+    def _replay(self, job: AttemptIndex, sample: Sample) -> Exchange:
+        return replay(self.plan.replies or {}, self.plan.datasets[job.dataset].name, sample)
+
+    def _target_of(self, job: AttemptIndex) -> int:
+        """Return the number of the dataset if it has its own retriever, else _AGENT."""
+        return job.dataset if self.plan.datasets[job.dataset].retriever is not None else _AGENT
+
+
+@asynccontextmanager
+async def work_here(
+    plan: Plan, receiver: Receiver, progress: ProgressListener, tracing: "Tracing | None" = None
+) -> AsyncIterator[LocalWorker]:
+    """Open a worker in this process for the duration of the block."""
+    scorers = plan.judge.concurrency if plan.judged and plan.judge else _SCORERS
+    async with asyncio.TaskGroup() as group:
+        worker = LocalWorker(plan, receiver, progress, group, asyncio.Queue(maxsize=2 * scorers), tracing)
+        scoring = [group.create_task(worker.score_queued()) for _ in range(scorers)]
+        yield worker
+        for task in scoring:
+            task.cancel()
