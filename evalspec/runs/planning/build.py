@@ -1,11 +1,12 @@
 """Build a plan from a manifest and options, or report all problems."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, ServiceError
 from evalspec.base.output_files import Input
@@ -13,6 +14,7 @@ from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.inputs.manifest.judge_schema import JudgeConfig, ModelConfig, UserConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.inputs.manifest.tool_schema import PLACE as TOOLS_PLACE
 from evalspec.inputs.manifest.tool_schema import list_destructive
 from evalspec.inputs.manifest.traces_schema import TracesConfig
@@ -20,7 +22,13 @@ from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.inputs.user_code.calls import UserCode, describe_value
 from evalspec.inputs.user_code.modules import claim_module, is_imported_here, renew_module
 from evalspec.model import JudgePrice, Need
-from evalspec.runs.planning.checks import check_judge, check_manifest, require_datasets
+from evalspec.runs.planning.checks import (
+    DATASETS_PLACE,
+    check_judge,
+    check_manifest,
+    open_metric_finder,
+    require_datasets,
+)
 from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.runs.planning.inputs import (
     existing_baseline,
@@ -95,7 +103,7 @@ class Plan(Struct, frozen=True):
     own_agent: str | None
     owns_agent: bool
     warnings: tuple[Problem, ...]
-    partial: bool
+    partial: bool = False
     baseline: Path | None = None
     unchecked: int = 0
     environment: EnvironmentConfig | None = None
@@ -184,6 +192,43 @@ def build_plan(
     baseline = existing_baseline(loaded)
     datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
     unchecked = _check_questions(draft, replies or {}, datasets)
+    plan = _complete(draft, datasets, find_policy(loaded, checked), url, replies, {} if known is None else known)
+    partial = len(datasets) < len(wanted) or any(len(one.selected) < one.available for one in datasets)
+    return replace(plan, partial=partial, baseline=baseline, unchecked=unchecked)
+
+
+def build_part(loaded: LoadedManifest, options: RunOptions, metrics: Mapping[str, Sequence[MetricEntry]]) -> Plan:
+    """Return a plan that scores these metrics, by dataset, and asks the agent. It reads no dataset: it has no samples.
+
+    Raises:
+        InvalidInput: with all problems, before the first request.
+    """
+    draft = start_draft(loaded, options)
+    loaded.references.learn(loaded.source.data)
+    finder = open_metric_finder(draft)
+    datasets = []
+    for index, config in enumerate(loaded.manifest.spec.evaluation.datasets):
+        if config.name in metrics:
+            dataset = PlannedDataset(config, (*DATASETS_PLACE, index))
+            finder.dataset = config.name
+            found = (finder.find(entry, dataset.place, dataset.rules) for entry in metrics[config.name])
+            dataset.metrics = {metric.name: metric for metric in found if metric is not None}
+            datasets.append(dataset)
+    url = resolve_url(loaded, options.url, draft.problems) if draft.needs_url else None
+    draft.raise_problems()
+    return _complete(draft, tuple(datasets), loaded.manifest.spec.evaluation.ci_gate, url)
+
+
+def _complete(
+    draft: Draft,
+    datasets: tuple[PlannedDataset, ...],
+    policy: CiGate,
+    url: str | None,
+    replies: Replies | None = None,
+    known: "KnownVectors | None" = None,
+) -> Plan:
+    """Return the plan of checked datasets, with the services that it needs resolved."""
+    loaded, options = draft.loaded, draft.options
     asks_agent = any(dataset.retriever is None for dataset in datasets)
     target = resolve_target(loaded, url, options.timeout, draft.problems, draft.tools) if url and asks_agent else None
     needs = needs_of(datasets)
@@ -205,7 +250,7 @@ def build_plan(
         loaded=loaded,
         options=options,
         datasets=datasets,
-        policy=find_policy(loaded, checked),
+        policy=policy,
         services=draft.services,
         judge=judge,
         url=url,
@@ -215,9 +260,6 @@ def build_plan(
         own_agent=draft.own_agent if asks_agent or options.dry_run else None,
         owns_agent=owns_agent,
         warnings=tuple(draft.warnings),
-        partial=len(datasets) < len(wanted) or any(len(one.selected) < one.available for one in datasets),
-        baseline=baseline,
-        unchecked=unchecked,
         environment=_resolve_environment(draft) if asks_agent else None,
         user=user,
         traces=choose_traces(loaded, options) if asks_agent else None,

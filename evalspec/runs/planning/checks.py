@@ -160,8 +160,7 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
     if evaluation.framework != "ragas":
         message = f"framework '{evaluation.framework}' is accepted, but judged metrics use ragas"
         draft.warn(("spec", "evaluation", "framework"), message, "write framework: ragas")
-    price = read_price(draft.loaded.manifest.spec.api.price)
-    finder = MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools, price)
+    finder = open_metric_finder(draft)
     thresholds = ThresholdFinder(draft.loaded, finder, draft.warnings)
     _check_names(draft)
     if not evaluation.datasets and evaluation.metrics:
@@ -194,6 +193,12 @@ def _check_datasets(draft: Draft) -> list[PlannedDataset]:
         dataset.passages = _list_passages(draft, dataset)
         dataset.data = dataset.data.keep(_mark_copies(draft, dataset))
     return datasets
+
+
+def open_metric_finder(draft: Draft) -> MetricFinder:
+    """Return what resolves the metrics of a draft. Its problems go to those of the draft."""
+    price = read_price(draft.loaded.manifest.spec.api.price)
+    return MetricFinder(draft.loaded, draft.services, draft.options.no_judge, draft.problems, draft.tools, price)
 
 
 def _list_passages(draft: Draft, dataset: PlannedDataset) -> dict[str, str]:

@@ -118,7 +118,7 @@ class MetricFinder(Struct):
             if definition is None or values is None:
                 return None
             column = str(name_column(definition, spec, values))
-            return self._build(entry, spec, definition, values, rules)
+            return replace(self._build(entry, spec, definition, values, rules), entry=entry)
         except ValueError as error:
             self._add(place, str(error))
         except InvalidInput as error:

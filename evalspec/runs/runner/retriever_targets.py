@@ -5,7 +5,8 @@ from pathlib import Path
 from evalspec.base.errors import RetrieverError, Unmeasurable
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset, PlannedRetriever
-from evalspec.runs.runner.targets import Job, Jobs, JobTarget, ProgressListener, Receive, open_pool
+from evalspec.runs.runner.targets import Job, JobTarget, ProgressListener, Receive, open_pool
+from evalspec.runs.runner.worker_pool import JobSource
 from evalspec.targets.retrievers.agent import RetrieverAgent
 from evalspec.targets.retrievers.base import Prepares, Retriever
 from evalspec.targets.retrievers.ingest_plan import IngestPlan, ask_ingested
@@ -15,7 +16,7 @@ LOCKS = Path(".evalspec") / "locks"
 
 
 def open_retriever_target(
-    plan: Plan, dataset: PlannedDataset, jobs: Jobs[Job], receive: Receive[Job], progress: ProgressListener
+    plan: Plan, dataset: PlannedDataset, jobs: JobSource[Job], receive: Receive[Job], progress: ProgressListener
 ) -> JobTarget[Job]:
     """Return the retriever of a dataset as a target. It ingests the documents first, if the plan says so.
 

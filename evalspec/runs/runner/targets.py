@@ -1,6 +1,6 @@
 """The targets of a run: the agent for its datasets. retriever_targets.py has those of the other datasets."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Generic, Protocol, TypeVar
 
@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from evalspec.model import Exchange, Sample
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.runner.conversing import PLAIN, Conversation, NoTurnLog, Performer, TurnLog
-from evalspec.runs.runner.worker_pool import Replay, WorkerPool
+from evalspec.runs.runner.worker_pool import JobSource, Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
@@ -19,17 +19,17 @@ Job = TypeVar("Job")
 Receive = Callable[[Job, Exchange], Awaitable[None]]
 
 
-class Jobs(Struct, Generic[Job], frozen=True):
+class Jobs(Generic[Job]):
     """The jobs of one target. Samples are looked up one by one, because they may be on disk."""
 
-    jobs: Sequence[Job]
-    find_sample: Callable[[Job], Sample]
+    def __init__(self, jobs: Sequence[Job], find_sample: Callable[[Job], Sample]) -> None:
+        self.most = len(jobs)
+        self._remaining, self._find_sample = iter(jobs), find_sample
 
-    def __len__(self) -> int:
-        return len(self.jobs)
-
-    def __iter__(self) -> Iterator[tuple[Job, Sample]]:
-        return ((job, self.find_sample(job)) for job in self.jobs)
+    async def take(self) -> tuple[Job, Sample] | None:
+        """See JobSource."""
+        job = next(self._remaining, None)
+        return None if job is None else (job, self._find_sample(job))
 
 
 class ProgressListener(Protocol):
@@ -61,7 +61,7 @@ class JobTarget(Struct, Generic[Job]):
 
     name: str
     pool: WorkerPool[Job] | Replay[Job]
-    jobs: Jobs[Job]
+    jobs: JobSource[Job]
     surround: Callable[["JobTarget[Job]"], Awaitable[None]] | None = None
     own_notes: list[str] = field(default_factory=list)
 
@@ -96,7 +96,7 @@ class JobTarget(Struct, Generic[Job]):
 
 def open_agent(
     plan: Plan,
-    jobs: Jobs[Job],
+    jobs: JobSource[Job],
     receive: Receive[Job],
     progress: ProgressListener,
     open_log: Callable[[Job], TurnLog],
@@ -161,7 +161,7 @@ def _open_performer(
 def _open_own_agent(
     name: str,
     plan: Plan,
-    jobs: Jobs[Job],
+    jobs: JobSource[Job],
     receive: Receive[Job],
     progress: ProgressListener,
     open_log: Callable[[Job], TurnLog],
@@ -189,14 +189,14 @@ def open_pool(
     plan: Plan,
     create: Callable[[], Agent],
     receive: Receive[Job],
-    jobs: Jobs[Job],
+    jobs: JobSource[Job],
     retries: int,
     performer: Performer = PLAIN,
     open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
     trace: Callable[[Job], OpenRequest] | None = None,
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
-    concurrency = min(plan.options.concurrency, len(jobs))
+    concurrency = min(plan.options.concurrency, jobs.most)
     find_end = plan.services.budget.find_time_out
     return WorkerPool(
         create,

@@ -16,7 +16,7 @@ from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.worker_pool import LagMeter, Replay
+from evalspec.runs.runner.worker_pool import JobSource, LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.targets.agents.replay import replay
 
@@ -98,6 +98,7 @@ class LocalWorker(Struct):
     progress: ProgressListener
     group: asyncio.TaskGroup
     queue: "asyncio.Queue[Scorable]"
+    origin: Origin
     tracing: "Tracing | None" = None
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
     notes: list[str] = field(default_factory=list)
@@ -105,10 +106,16 @@ class LocalWorker(Struct):
 
     async def ask_all(self, jobs: Sequence[AttemptIndex]) -> None:
         """See Worker."""
+        if self.plan.gates_latency and jobs:
+            await preload(self.plan)
+        await self._ask(self._list_targets(jobs))
+
+    async def ask_agent(self, jobs: JobSource[AttemptIndex]) -> None:
+        """Ask the agent, until there are no more jobs. Raises as ask_all."""
+        await self._ask([self._open_agent(jobs)])
+
+    async def _ask(self, targets: Sequence[JobTarget[AttemptIndex]]) -> None:
         plan, lag = self.plan, LagMeter()
-        if plan.gates_latency and jobs:
-            await preload(plan)
-        targets = self._list_targets(jobs)
         loading = self.group.create_task(preload_beside(plan, self.first_exchange, targets[:1]))
         measuring = self.group.create_task(lag.measure())
         for target in targets:
@@ -149,40 +156,40 @@ class LocalWorker(Struct):
 
     def _list_targets(self, jobs: Sequence[AttemptIndex]) -> list[JobTarget[AttemptIndex]]:
         """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""
-        origin = Origin(self.plan)
-
-        async def score(job: AttemptIndex, exchange: Exchange) -> None:
-            await self.score(Scorable(job, exchange, {}, self.receiver.choose_metrics(job)))
-
-        async def receive(job: AttemptIndex, exchange: Exchange) -> None:
-            self._keep_reply(job, exchange)
-            await score(job, exchange)
-
-        async def receive_asked(job: AttemptIndex, exchange: Exchange) -> None:
-            dataset = self.plan.datasets[job.dataset]
-            marked = origin.mark(exchange, dataset)
-            if self.tracing is None:
-                await receive(job, marked)
-                return
-            self._keep_reply(job, marked)
-            create = self.group.create_task
-            await self.tracing.submit(self._key(job), marked, dataset, lambda joined: score(job, joined), create)
-
         if self.plan.options.has_replies and jobs:
-            return [JobTarget("the agent", Replay(self._replay, receive), self._list_jobs(jobs))]
+            return [JobTarget("the agent", Replay(self._replay, self._receive), self._list_jobs(jobs))]
         targets = []
         for number, some in groupby(sorted(jobs, key=self._target_of), key=self._target_of):
             asked = self._list_jobs(list(some))
             if number == _AGENT:
-                trace = None if self.tracing is None else self.tracing.beginning(self._key)
-                opened = self.receiver.open_turns
-                targets.append(open_agent(self.plan, asked, receive_asked, self.progress, opened, trace))
+                targets.append(self._open_agent(asked))
             else:
                 from evalspec.runs.runner.retriever_targets import open_retriever_target
 
                 dataset = self.plan.datasets[number]
-                targets.append(open_retriever_target(self.plan, dataset, asked, receive_asked, self.progress))
+                targets.append(open_retriever_target(self.plan, dataset, asked, self._receive_asked, self.progress))
         return targets
+
+    def _open_agent(self, jobs: JobSource[AttemptIndex]) -> JobTarget[AttemptIndex]:
+        trace = None if self.tracing is None else self.tracing.beginning(self._key)
+        return open_agent(self.plan, jobs, self._receive_asked, self.progress, self.receiver.open_turns, trace)
+
+    async def _receive_asked(self, job: AttemptIndex, exchange: Exchange) -> None:
+        dataset = self.plan.datasets[job.dataset]
+        marked = self.origin.mark(exchange, dataset)
+        if self.tracing is None:
+            await self._receive(job, marked)
+            return
+        self._keep_reply(job, marked)
+        create = self.group.create_task
+        await self.tracing.submit(self._key(job), marked, dataset, lambda joined: self._score_new(job, joined), create)
+
+    async def _receive(self, job: AttemptIndex, exchange: Exchange) -> None:
+        self._keep_reply(job, exchange)
+        await self._score_new(job, exchange)
+
+    async def _score_new(self, job: AttemptIndex, exchange: Exchange) -> None:
+        await self.score(Scorable(job, exchange, {}, self.receiver.choose_metrics(job)))
 
     def _list_jobs(self, jobs: Sequence[AttemptIndex]) -> Jobs[AttemptIndex]:
         return Jobs(jobs, lambda job: self.receiver.find(job)[1])
@@ -210,7 +217,7 @@ async def work_here(
     """Open a worker in this process for the duration of the block."""
     scorers = plan.judge.concurrency if plan.judged and plan.judge else _SCORERS
     async with asyncio.TaskGroup() as group:
-        worker = LocalWorker(plan, receiver, progress, group, asyncio.Queue(maxsize=2 * scorers), tracing)
+        worker = LocalWorker(plan, receiver, progress, group, asyncio.Queue(2 * scorers), Origin(plan), tracing)
         scoring = [group.create_task(worker.score_queued()) for _ in range(scorers)]
         yield worker
         for task in scoring:

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,9 +27,20 @@ together, and each would wait until all others are read."""
 _INTERVAL_SECONDS = 0.02
 
 Job = TypeVar("Job")
+Job_co = TypeVar("Job_co", covariant=True)
 
 
-class _Breaker(Struct):
+class JobSource(Protocol[Job_co]):
+    """The jobs of one target, one after the other. `most`: how many there can be."""
+
+    most: int
+
+    async def take(self) -> tuple[Job_co, Sample] | None:
+        """Return the next job with its sample; None at the end."""
+        ...
+
+
+class Breaker(Struct):
     """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down."""
 
     answered: bool = False
@@ -38,13 +49,15 @@ class _Breaker(Struct):
     down: str | None = None
 
     def saw_reply(self) -> None:
+        """Count a sample with a reply."""
         self.answered = True
         self.unreachable = 0
 
-    def saw_failure(self, error: ServiceError) -> None:
-        self.unreachable = self.unreachable + 1 if error.unreachable else 0
+    def saw_failure(self, error: str, *, unreachable: bool) -> None:
+        """Count a sample without a reply for `error`. `unreachable`: it could not connect."""
+        self.unreachable = self.unreachable + 1 if unreachable else 0
         if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
-            self.down = str(error)
+            self.down = error
 
 
 class Replay(Generic[Job]):
@@ -64,9 +77,10 @@ class Replay(Generic[Job]):
         self.failed = 0
         """Samples without a recorded reply."""
 
-    async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
+    async def ask_all(self, jobs: JobSource[Job]) -> None:
         """Replay the replies to all samples."""
-        for job, sample in jobs:
+        while (taken := await jobs.take()) is not None:
+            job, sample = taken
             exchange = self._replay(job, sample)
             self.failed += exchange.reply is None
             await self._on_exchange(job, exchange)
@@ -100,7 +114,7 @@ class WorkerPool(Generic[Job]):
         self._on_exchange = on_exchange
         self._concurrency = concurrency
         self._limit = AdaptiveLimit(concurrency)
-        self._breaker = _Breaker()
+        self._breaker = Breaker()
         self._max_retries = max_retries
         self.failed = 0
         """Samples that got no usable reply."""
@@ -115,25 +129,25 @@ class WorkerPool(Generic[Job]):
         """Whether connections failed and no request was ever answered."""
         return self._breaker.refused and not self._breaker.answered
 
-    async def ask_all(self, jobs: Iterable[tuple[Job, Sample]]) -> None:
+    async def ask_all(self, jobs: JobSource[Job]) -> None:
         """Send all samples. Once the agent is down, remaining samples fail immediately without a request.
 
         Raises:
             Unmeasurable: the evaluated code cancelled a worker.
         """
-        remaining = iter(jobs)
         workers = []
         async with asyncio.TaskGroup() as group:
             for _ in range(self._concurrency):
-                workers.append(group.create_task(self._work(remaining)))
+                workers.append(group.create_task(self._work(jobs)))
                 await asyncio.sleep(_RAMP_SECONDS / self._concurrency)
         if any(worker.cancelled() for worker in workers):
             raise Unmeasurable("the evaluated code cancelled the task that called it, so samples have no reply")
 
-    async def _work(self, remaining: Iterable[tuple[Job, Sample]]) -> None:
+    async def _work(self, jobs: JobSource[Job]) -> None:
         agent = self._open_agent()
         try:
-            for job, sample in remaining:
+            while (taken := await jobs.take()) is not None:
+                job, sample = taken
                 exchange = await self._exchange(agent, job, sample)
                 self.failed += exchange.reply is None
                 await self._on_exchange(job, exchange)
@@ -163,7 +177,7 @@ class WorkerPool(Generic[Job]):
             reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
         except ServiceError as error:
             if error.cause is FailureCause.REPLY:  # others say nothing about the agent
-                self._breaker.saw_failure(error)
+                self._breaker.saw_failure(str(error), unreachable=error.unreachable)
             is_stopped = error.cause is FailureCause.STOPPED
             return Exchange(
                 sample,

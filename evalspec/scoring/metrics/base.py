@@ -14,6 +14,7 @@ from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
+    from evalspec.inputs.manifest.metric_schema import MetricEntry
     from evalspec.inputs.manifest.tool_schema import Tools
     from evalspec.scoring.judge.panel import Panel
     from evalspec.scoring.judge.services import JudgeServices
@@ -212,7 +213,7 @@ class Metric(Struct, frozen=True):
 
     `root`: the metric from whose score this one is derived, None for most. `skip_reason`: why the metric is declared
     but not computed in this run. `settings`: its settings in the manifest, as JSON. `panel`: the judges, if several
-    score it.
+    score it. `entry`: what it was resolved from, so that another process can resolve it too; None: it is a root.
     """
 
     name: str
@@ -224,6 +225,7 @@ class Metric(Struct, frozen=True):
     skip_reason: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     panel: "Panel | None" = None
+    entry: "MetricEntry | None" = None
 
     @property
     def takes_worst_turn(self) -> bool:
