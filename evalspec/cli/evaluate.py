@@ -132,6 +132,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Maximum concurrent requests.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Timeout per reply, in seconds.")
 @option("--shard", metavar="N/SHARDS", help="Evaluate only this part, for `evalspec merge`; auto: ask GitLab or SLURM.")
+@option("--on", metavar="PLACE", help="Ask and score elsewhere: ray, or ray:HOST:PORT; here: in this process.")
 @no_judge_option
 @no_cache_option
 @option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")
@@ -195,6 +196,7 @@ def command(
       evalspec evaluate agent.yaml --max-cost 2 --fail-fast
       evalspec evaluate agent.yaml --batch
       evalspec evaluate agent.yaml --shard 3/8
+      evalspec evaluate agent.yaml --on ray
       evalspec evaluate agent.yaml --push --to https://evals.example.com
       evalspec evaluate agent.yaml --export mlflow --export otel
       evalspec evaluate agent.yaml --resume --retry-errors

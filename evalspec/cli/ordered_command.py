@@ -16,6 +16,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--seed",
         "--stratify",
         "--shard",
+        "--on",
     ),
     "Agent and judge": (
         "--url",

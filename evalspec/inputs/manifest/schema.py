@@ -8,7 +8,7 @@ Defaults that are models use `model_construct`, because validating one at import
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StrictStr, field_validator
 
@@ -16,10 +16,31 @@ from evalspec.inputs.manifest.agent_schema import Api
 from evalspec.inputs.manifest.dataset_schema import DatasetConfig
 from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.export_schema import ExportConfig
-from evalspec.inputs.manifest.fields import Extensible, Lenient, Name, RetrieverVariants, UntitledKeys
+from evalspec.inputs.manifest.fields import (
+    Count,
+    Extensible,
+    Lenient,
+    ManifestModel,
+    Name,
+    RetrieverVariants,
+    UntitledKeys,
+)
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig, LimitsConfig, UserConfig
+from evalspec.inputs.manifest.judge_schema import Amount, EmbeddingsConfig, JudgeConfig, LimitsConfig, UserConfig
 from evalspec.inputs.manifest.metric_schema import WithThresholds
+
+
+class RunConfig(ManifestModel):
+    """Where attempts are worked on. Nothing here changes a score."""
+
+    on: Annotated[StrictStr, Field(pattern=r"^(here|ray(:\S+:\d+)?)$")] = Field(
+        "here",
+        description="here: in this process. ray: on a Ray of this machine that ends with the run. ray:HOST:PORT: on a "
+        "running Ray.",
+    )
+    nodes: Count | None = Field(None, description="Processes that ask and score. Default: one for each free processor.")
+    cpus: Amount = Field(1, gt=0, description="Processors that Ray reserves for each of them.")
+    memory_mb: Count | None = Field(None, description="Memory that Ray reserves for each of them, in MiB.")
 
 
 class EvaluationConfig(WithThresholds, Extensible):
@@ -33,6 +54,7 @@ class EvaluationConfig(WithThresholds, Extensible):
     user: UserConfig | None = None
     embeddings: EmbeddingsConfig = EmbeddingsConfig.model_construct()
     limits: LimitsConfig = LimitsConfig.model_construct()
+    run: RunConfig = RunConfig.model_construct()
     retrievers: dict[Name, RetrieverVariants] = Field(
         default_factory=dict,
         description="Retrievers under test, by name. A list as the value of an option is a grid.",

@@ -59,6 +59,7 @@ from evalspec.runs.planning.services import (
     resolve_url,
     resolve_user,
 )
+from evalspec.runs.planning.sharding import check_place, find_place
 from evalspec.runs.planning.shares import Config, share_pace
 from evalspec.scoring.judge.budget import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
@@ -109,6 +110,11 @@ class Plan(Struct, frozen=True):
     environment: EnvironmentConfig | None = None
     user: UserConfig | None = None
     traces: TracesConfig | None = None
+
+    @property
+    def placed_on(self) -> str | None:
+        """Return where attempts are worked on, as `ray` or `ray:HOST:PORT`; None: in this process."""
+        return find_place(self.loaded, self.options)
 
     @property
     def total(self) -> int:
@@ -192,6 +198,7 @@ def build_plan(
     baseline = existing_baseline(loaded)
     datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
     unchecked = _check_questions(draft, replies or {}, datasets)
+    check_place(draft, datasets)
     plan = _complete(draft, datasets, find_policy(loaded, checked), url, replies, {} if known is None else known)
     partial = len(datasets) < len(wanted) or any(len(one.selected) < one.available for one in datasets)
     return replace(plan, partial=partial, baseline=baseline, unchecked=unchecked)

@@ -3,6 +3,7 @@
 The gate's baseline is one of these files. This module also checks that it is readable.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -55,6 +56,20 @@ def list_inputs(
         *_find_stores(spec.evaluation, folder),
         *([] if responses is None else [Input(responses, "the recorded replies")]),
     ]
+
+
+def list_shared_files(loaded: LoadedManifest, datasets: Sequence[PlannedDataset]) -> dict[str, Path]:
+    """Return the files that a node needs to ask and to score, by path in the manifest's folder: no dataset is one."""
+    folder = loaded.path.parent.resolve()
+    read = {
+        one.path.resolve() for config in loaded.manifest.spec.evaluation.datasets for one in _find_files(loaded, config)
+    }
+    named = {loaded.path, *_find_modules(loaded), *_list_references(loaded.source.data, folder)}
+    named |= {
+        folder / name for dataset in datasets for metric in dataset.metrics.values() for name in metric.files.values()
+    }
+    found = sorted(path for path in {path.resolve() for path in named} - read if path.is_file())
+    return {os.path.relpath(path, folder): path for path in found}
 
 
 def list_stored_inputs(fingerprint: Fingerprint, *, baseline: bool = True) -> list[Input]:

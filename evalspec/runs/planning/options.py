@@ -51,7 +51,8 @@ class RunOptions(Struct, frozen=True):
 
     `dry_run`: the plan is only shown, so the project's code is not imported.
 
-    `shard`: evaluate only this part of the selected samples.
+    `shard`: evaluate only this part of the selected samples. `on`: where attempts are worked on, in place of the
+    manifest's: `here`, `ray` or `ray:HOST:PORT`.
 
     `only`: ids of the samples to run, by dataset; a dataset without ids runs all.
 
@@ -71,6 +72,7 @@ class RunOptions(Struct, frozen=True):
     slice: str | None = None
     held_out: bool = False
     shard: Shard | None = None
+    on: str | None = None
     concurrency: int = 10
     timeout: float | None = None
     no_judge: bool = False

@@ -1,19 +1,25 @@
-"""Shards of a run: which one is evaluated, and which samples it has."""
+"""Shards of a run: which one is evaluated, and which samples it has. And the machines that a run is worked on."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heapreplace
+from importlib.util import find_spec
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from evalspec.base.errors import InvalidInput, Problem
+from evalspec.base.errors import InvalidInput, Problem, install_fix
 from evalspec.base.json_text import compute_digest
+from evalspec.base.trust import current_trust
 from evalspec.inputs.datasets.spooling import spool
+from evalspec.inputs.manifest.credentials import find_literals
+from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model.shards import Shard
 from evalspec.runs.planning.draft import Draft, PlannedDataset, WholeSelection
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.services import choose_traces
 from evalspec.verdict.stats.clusters import find_cluster
 
-AUTO = "auto"
+AUTO, HERE = "auto", "here"
 _FIELD = "--shard"
 _FORM = "write NUMBER/SHARDS, from 1, such as 3/8; or `auto` on GitLab and SLURM"
 _MATRIX = "on GitHub, write --shard ${{ matrix.shard }}/${{ strategy.job-total }}"
@@ -99,6 +105,40 @@ def _is_filled(dataset: PlannedDataset) -> bool:
 def _explain_ingest(dataset: PlannedDataset) -> Problem:
     message = f"dataset '{dataset.name}': each shard would fill and empty the index of its retriever"
     return Problem(message, "fill the index once, and add --no-ingest", dataset.file, field=_FIELD)
+
+
+def find_place(loaded: LoadedManifest, options: RunOptions) -> str | None:
+    """Return where attempts are worked on: `ray` or `ray:HOST:PORT`, as the option or the manifest says; None: here."""
+    on = options.on or loaded.manifest.spec.evaluation.run.on
+    return None if on == HERE else on
+
+
+def check_place(draft: Draft, datasets: Iterable[PlannedDataset]) -> None:
+    """Check that a run can be worked on elsewhere, if it is to. Problems go to the draft."""
+    options, spec = draft.options, draft.loaded.manifest.spec
+    on = find_place(draft.loaded, options)
+    if on is None:
+        return
+    field = "--on" if options.on is not None else "spec.evaluation.run.on"
+    world = spec.evaluation.environment
+    asked = [one for one in datasets if one.retriever is not None and not options.has_replies]
+    others = {
+        "--shard": (options.shard is not None, "a shard is worked on in one process"),
+        "--batch": (options.batch, "batches are collected by one process"),
+        "--untrusted": (current_trust().is_limited, "nodes would run the project's code"),
+        "an agent given as an object": (options.agent is not None, "nodes import it by its name in spec.api.python"),
+        "receiving traces": (choose_traces(draft.loaded, options) is not None, "spans arrive at one process"),
+        "asking a retriever": (bool(asked), "it is opened by one process"),
+        "a shared world": (world is not None and not world.isolated, "nodes would reset it under each other"),
+        "a literal credential": (any(find_literals(draft.loaded.source.data)), "the manifest goes to all nodes"),
+    }
+    draft.problems += [
+        Problem(f"{name} does not go with {on}: {why}", "remove one of the two", field=field)
+        for name, (is_given, why) in others.items()
+        if is_given
+    ]
+    if find_spec("ray") is None:
+        draft.problems.append(Problem("Ray is not installed", install_fix("ray"), field=field))
 
 
 def take_shard(datasets: Sequence[PlannedDataset], shard: Shard | None) -> tuple[PlannedDataset, ...]:

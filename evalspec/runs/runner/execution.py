@@ -18,7 +18,7 @@ from evalspec.model import (
     ScoreStatus,
     add_usage,
 )
-from evalspec.model.log import ReplyRecord, ScoresRecord
+from evalspec.model.log import ReplyRecord, ScoresRecord, TurnRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.runner.conclude import RunMetadata, conclude
@@ -30,7 +30,7 @@ from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.runner.turn_log import TurnLogs
-from evalspec.runs.runner.worker import Scorable, Worker, work_here
+from evalspec.runs.runner.worker import Scorable, Worker, open_worker
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
@@ -122,7 +122,7 @@ class Execution(Struct):
 
     async def measure(self) -> None:
         """Ask and score all attempts. Results and notes are collected."""
-        working = work_here(self.plan, self, self.progress, self.tracing)
+        working = open_worker(self.plan, self, self.progress, self.tracing)
         async with working as worker, asyncio.TaskGroup() as group:
             recalling = group.create_task(self._score_recalled(worker))
             await worker.ask_all(self.to_ask)
@@ -205,6 +205,10 @@ class Execution(Struct):
         if decider is None:
             return list(dataset.metrics)
         return [name for name, one in dataset.metrics.items() if decider.find_round(dataset.name, one) <= self.round]
+
+    def keep_turn(self, record: TurnRecord) -> None:
+        """See Receiver."""
+        self.log.append(record)
 
     def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
         """See Receiver."""

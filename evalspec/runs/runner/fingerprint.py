@@ -81,9 +81,14 @@ def compute_fingerprint(plan: Plan, started: datetime) -> Fingerprint:
         limits=describe_limits(options),
         embeddings=embeddings,
         embeddings_sha256=compute_digest(embeddings),
-        versions={"evalspec": __version__, "python": platform.python_version(), **_engines()},
+        versions=list_versions(),
         ci=detect_ci_build(os.environ),
     )
+
+
+def list_versions() -> dict[str, str]:
+    """Return the versions of evalspec, Python and the packages that compute scores."""
+    return {"evalspec": __version__, "python": platform.python_version(), **_engines()}
 
 
 def _describe_shard(plan: Plan) -> Shard | None:
@@ -156,7 +161,7 @@ def _dump_spec(manifest: Manifest) -> dict[str, Any]:
     ignored: Any = {
         "spec": {
             "api": {"reuse", "headers", *UNUSED_API_KEYS},
-            "evaluation": {"limits": True, "judge": {"price"}, "user": {"price"}},
+            "evaluation": {"limits": True, "run": True, "judge": {"price"}, "user": {"price"}},
         }
     }
     return manifest.model_dump(mode="json", by_alias=True, exclude_unset=True, include=read, exclude=ignored)

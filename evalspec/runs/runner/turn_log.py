@@ -1,17 +1,26 @@
 """The turns of conversations in the run log, so that a killed run can resume there."""
 
+from typing import Protocol
+
 from evalspec.base.plural import counted
 from evalspec.model import AgentTurn
 from evalspec.model.log import TurnRecord
 from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.store.log_index import AttemptKey
-from evalspec.runs.store.run_log import RunLog
+
+
+class TurnKeeper(Protocol):
+    """Keeps the turns of conversations: the log of a run, or what passes them on to one."""
+
+    def append(self, record: TurnRecord) -> None:
+        """Keep a turn."""
+        ...
 
 
 class TurnLogs:
     """Keeps the turns of all attempts of a run. `known`: what an earlier session of the run has left."""
 
-    def __init__(self, log: RunLog, known: KnownAttempts | None) -> None:
+    def __init__(self, log: TurnKeeper, known: KnownAttempts | None) -> None:
         self.log = log
         index = known.index if known is not None and known.is_own else None
         self.left = {} if index is None else index.conversations

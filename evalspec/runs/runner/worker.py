@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct, field
 
 from evalspec.model import Exchange, Sample, Score
+from evalspec.model.log import TurnRecord
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.runner.conversing import TurnLog
@@ -52,6 +53,10 @@ class Receiver(Protocol):
 
     def open_turns(self, job: AttemptIndex) -> TurnLog:
         """Return what keeps the turns of an attempt."""
+        ...
+
+    def keep_turn(self, record: TurnRecord) -> None:
+        """Keep a turn that another process has had."""
         ...
 
     def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
@@ -222,3 +227,14 @@ async def work_here(
         yield worker
         for task in scoring:
             task.cancel()
+
+
+def open_worker(
+    plan: Plan, receiver: Receiver, progress: ProgressListener, tracing: "Tracing | None" = None
+) -> AbstractAsyncContextManager[Worker]:
+    """Open the worker of a plan: in this process, or on the nodes of Ray."""
+    if plan.placed_on is None:
+        return work_here(plan, receiver, progress, tracing)
+    from evalspec.runs.cluster.driver import work_on_ray
+
+    return work_on_ray(plan, receiver, progress)

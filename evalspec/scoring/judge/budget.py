@@ -143,10 +143,11 @@ class Budget:
         if limit is None or seconds < limit:
             return None
         message = f"the run stopped at its time limit of {limit:g} s ({_advise('max_time')})"
-        self._stop("max_time", message)
+        self.stop("max_time", message)
         return message
 
-    def _stop(self, limit: str, why: str) -> None:
+    def stop(self, limit: str, why: str) -> None:
+        """Ask the judge no more. `limit`: a field of `SpendingLimits`."""
         if self._end is None:
             self._end, self.limit = why, limit
 
@@ -214,7 +215,7 @@ class Budget:
         self.check()
         exceeded = self._find_exceeded(self._spent + reservation)
         if exceeded is not None:
-            self._stop(exceeded, self._explain(exceeded, reservation))
+            self.stop(exceeded, self._explain(exceeded, reservation))
             self.check()
 
     def _find_exceeded(self, usage: "_Used") -> str | None:

@@ -28,6 +28,11 @@ class UsageLedger(Struct):
         """The usage of all metrics."""
         return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
 
+    def add_all(self, used: Mapping[str, JudgeUsage]) -> None:
+        """Count what another process has used, by metric."""
+        for metric, more in used.items():
+            self._add(metric, more)
+
     def count_request(self, metric: str, used: JudgeUsage) -> None:
         """Count one request to the judge. Unusable answers count too, because they are paid for."""
         if used != JudgeUsage():

@@ -1,0 +1,253 @@
+"""The process that runs Ray for a driver: it starts nodes, passes on tasks, and collects what they find.
+
+It is started by the driver and ends with it. No record is kept here.
+"""
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import ray
+from msgspec import Struct, field
+from msgspec.structs import replace
+from ray.exceptions import RayError
+
+from evalspec.base.plural import counted
+from evalspec.runs.cluster.messages import (
+    Done,
+    Finish,
+    Found,
+    Lost,
+    Message,
+    Parcel,
+    Placement,
+    Refused,
+    Task,
+    Told,
+    Welcome,
+    decode,
+    encode,
+    read,
+    write,
+)
+from evalspec.runs.cluster.node import Node
+from evalspec.runs.runner.results import AttemptIndex
+
+_MOST_HELD = 256
+_LEAST_HELD = 4
+_SECONDS_TO_START = 120.0
+_SECONDS_WITHOUT_NODES = 60.0
+_AFTER = 0.01
+_SUSPECTS = 32
+"""The oldest tasks of a node that ended. The others were waiting in its queue."""
+_TAG_BYTES = 32
+_ENDED_TWICE = "two processes ended while they worked on it, so it is not tried a third time"
+
+
+class _Actor(Struct):
+    """A node, as the bridge sees it. `number`: its share of the limits. `host`: Ray's id of its machine.
+
+    `held`: the tasks that it has, oldest first. `room`: how many it may have. `suspect`: it works on tasks that ended
+    another node, one at a time.
+    """
+
+    handle: Any
+    number: int
+    machine: str = ""
+    held: dict[AttemptIndex, Task] = field(default_factory=dict)
+    room: int = _LEAST_HELD
+    suspect: bool = False
+
+
+class Bridge:
+    """Passes on tasks until the driver has no more."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._waiting: deque[Task] = deque()
+        self._suspects: deque[Task] = deque()
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._news = asyncio.Condition()
+        self._is_finished = False
+        self._of = 1
+        self._parcel: Any = None
+        self._options: dict[str, Any] = {}
+
+    async def run(self) -> None:
+        """Start the nodes, and work until the driver says that it has finished."""
+        first = await read(self._reader)
+        placement = next(one for one in first if isinstance(one, Placement))
+        parcel = encode([next(one for one in first if isinstance(one, Parcel))])
+        with _connected(placement):
+            self._options = _list_options(placement)
+            self._of = _count_nodes(placement)
+            self._parcel = ray.put(parcel)
+            actors = [self._create(number) for number in range(1, self._of + 1)]
+            welcomes = [await self._start(actor) for actor in actors]
+            refused = next((one for one in welcomes if isinstance(one, Refused)), None)
+            self._say_found([refused] if refused else [*welcomes, Told(says=self._describe(welcomes))])
+            if refused:
+                return
+            for actor in actors:
+                self._pump(actor)
+            await self._take_tasks()
+            while self._pumps:
+                await asyncio.wait(self._pumps)
+            self._say_found([Finish()])
+            await self._writer.drain()
+
+    def _describe(self, welcomes: Sequence[Message]) -> str:
+        hosts = {one.host for one in welcomes if isinstance(one, Welcome)}
+        return f"{counted(len(welcomes), 'node')} on {counted(len(hosts), 'machine')} of Ray"
+
+    def _create(self, number: int) -> _Actor:
+        return _Actor(ray.remote(Node).options(**self._options).remote(), number)
+
+    async def _start(self, actor: _Actor) -> Message:
+        (welcome,) = decode(await actor.handle.start.remote(self._parcel, actor.number, self._of))
+        actor.machine = welcome.machine if isinstance(welcome, Welcome) else ""
+        return welcome
+
+    async def _take_tasks(self) -> None:
+        """Take tasks from the driver until it has no more."""
+        while not self._is_finished:
+            for message in await read(self._reader):
+                if isinstance(message, Task):
+                    self._waiting.append(message)
+                self._is_finished |= isinstance(message, Finish)
+            async with self._news:
+                self._news.notify_all()
+
+    def _pump(self, actor: _Actor) -> None:
+        task = asyncio.create_task(self._work(actor))
+        self._pumps.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._pumps.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._writer.close()  # the driver notices
+            raise SystemExit(1) from task.exception()
+
+    async def _work(self, actor: _Actor) -> None:
+        """Give an actor tasks and collect what it finds, until there are none or it ends."""
+        try:
+            while (tasks := await self._choose(actor)) is not None:
+                actor.held.update((task.job, task) for task in tasks)
+                found = decode(await actor.handle.exchange.remote(encode(tasks)))
+                self._note(actor, found)
+                self._say_found(found)
+            self._say_found(decode(await actor.handle.finish.remote()))
+        except RayError as error:
+            await self._replace(actor, error)
+
+    async def _choose(self, actor: _Actor) -> list[Task] | None:
+        """Return the next tasks of an actor, perhaps none; None once nothing is left to do."""
+        async with self._news:
+            while not (actor.held or self._waiting or self._suspects or self._is_finished):
+                await self._news.wait()
+        source = self._suspects if actor.suspect else self._waiting
+        if actor.suspect and not self._suspects and not actor.held:
+            actor.suspect, actor.room, source = False, _LEAST_HELD, self._waiting
+        tasks = [source.popleft() for _ in range(min(actor.room - len(actor.held), len(source)))]
+        is_over = self._is_finished and not (self._waiting or self._suspects)
+        if not tasks and not actor.held and not is_over:
+            await asyncio.sleep(_AFTER)  # what is left is for another actor
+        return None if is_over and not tasks and not actor.held else tasks
+
+    def _note(self, actor: _Actor, found: Sequence[Message]) -> None:
+        """Take note of what an actor has found, so that nothing is asked again that it has."""
+        done = 0
+        for message in found:
+            if isinstance(message, Found) and b'"kind":"reply"' in message.line[:_TAG_BYTES]:
+                actor.held[message.job] = replace(actor.held[message.job], reply=message.line)
+            elif isinstance(message, Done):
+                del actor.held[message.job]
+                done += 1
+        if not actor.suspect:
+            actor.room = min(_MOST_HELD, max(_LEAST_HELD, actor.room, 3 * done))
+
+    async def _replace(self, actor: _Actor, error: RayError) -> None:
+        """Hand the tasks of an actor that has ended to others.
+
+        The oldest may have ended it, so they are asked again one at a time. The end of a machine accuses nobody.
+        """
+        held, number = [*actor.held.values()], actor.number
+        if await asyncio.to_thread(_is_alive, actor.machine):
+            if actor.suspect and held:
+                self._say_found([Lost(held[0].job, _ENDED_TWICE)])
+                held = held[1:]
+            suspects = held if actor.suspect else held[:_SUSPECTS]
+            self._suspects.extend(suspects)
+            held = held[len(suspects) :]
+        self._waiting.extendleft(reversed(held))
+        self._say_found([Told(says=f"a node has ended ({type(error).__name__}), and another takes its place")])
+        other = self._create(number)
+        other.suspect, other.room = bool(self._suspects), 1 if self._suspects else _LEAST_HELD
+        welcome = await asyncio.wait_for(self._start(other), _SECONDS_TO_START)
+        if isinstance(welcome, Refused):
+            self._say_found([welcome])
+            raise SystemExit(1)
+        self._pump(other)
+
+    def _say_found(self, messages: Sequence[Message]) -> None:
+        if messages:
+            write(self._writer, messages)
+
+
+@contextmanager
+def _connected(placement: Placement) -> Iterator[None]:
+    """Connect to Ray for the duration of the block. A Ray of this machine ends with it, with all its files."""
+    if placement.address is not None:
+        ray.init(address=placement.address, **_QUIET)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+        return
+    folder = tempfile.mkdtemp(prefix="evalspec-ray-")
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home directory
+    try:
+        ray.init(address="local", _temp_dir=folder, **_QUIET)
+        yield
+    finally:
+        ray.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
+
+
+def _list_options(placement: Placement) -> dict[str, Any]:
+    """Return the options of an actor. Ray repeats nothing by itself."""
+    options: dict[str, Any] = {"num_cpus": placement.cpus, "max_restarts": 0, "max_task_retries": 0}
+    return options | ({} if placement.memory is None else {"memory": placement.memory})
+
+
+def _count_nodes(placement: Placement) -> int:
+    free = int(ray.available_resources().get("CPU", 1) / placement.cpus)
+    return max(1, min(placement.nodes or free, placement.most))
+
+
+def _is_alive(machine: str) -> bool:
+    """Return whether a machine is part of Ray."""
+    return any(one["NodeID"] == machine and one["Alive"] for one in ray.nodes())
+
+
+async def main(descriptor: int) -> None:
+    """Work for the driver at the other end of a socket."""
+    reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=descriptor))
+    with suppress(asyncio.IncompleteReadError, ConnectionError):  # the driver has ended
+        await Bridge(reader, writer).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1])))

@@ -1,0 +1,160 @@
+"""What driver, bridge and nodes say to each other. No message has a secret: whoever sends redacts first."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from msgspec import Struct, msgpack
+
+from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.model.log import (
+    StoredRecord,
+    change_texts,
+)
+from evalspec.runs.runner.results import AttemptIndex
+from evalspec.runs.store.log_records import decode_line, encode_record
+
+_LENGTH_BYTES = 4
+_Kind = TypeVar("_Kind", bound=StoredRecord)
+
+
+class Parcel(Struct, frozen=True, tag=True):
+    """What every node gets, once: nothing that is not needed to ask and to score.
+
+    `manifest`: its name. `files`: content by path, relative to the manifest's folder. `options`: of RunOptions.
+    `metrics`: entries of metrics by dataset. `identities`: of these metrics, by dataset and name. `versions`: of
+    packages. `threads`: variables that limit threads, as the driver has them.
+    """
+
+    manifest: str
+    files: Mapping[str, bytes]
+    options: Mapping[str, Any]
+    metrics: Mapping[str, Sequence[Mapping[str, Any]]]
+    identities: Mapping[str, Mapping[str, Mapping[str, str]]]
+    versions: Mapping[str, str]
+    threads: Mapping[str, str]
+
+
+class Placement(Struct, frozen=True, tag=True):
+    """Where nodes run. `address`: of a running Ray; None: a Ray of this machine, for this run. `nodes`: None: as many
+    as there are free processors. `most`: at most so many. `cpus`, `memory`: of each node; memory in bytes.
+    """
+
+    address: str | None
+    most: int
+    nodes: int | None = None
+    cpus: float = 1
+    memory: int | None = None
+
+
+class Task(Struct, frozen=True, tag=True):
+    """An attempt to work on. `sample`, `reply`, `scores`: lines of a log. Without `reply`, it is to be asked."""
+
+    job: AttemptIndex
+    metrics: Sequence[str]
+    sample: bytes
+    reply: bytes | None = None
+    scores: bytes | None = None
+
+
+class Found(Struct, frozen=True, tag=True):
+    """A record of a job, as a line of a log."""
+
+    job: AttemptIndex
+    line: bytes
+
+
+class Done(Struct, frozen=True, tag=True):
+    """A job has all scores that it was to get."""
+
+    job: AttemptIndex
+
+
+class Lost(Struct, frozen=True, tag=True):
+    """Two nodes ended while they worked on this job, so nobody asks a third time."""
+
+    job: AttemptIndex
+    why: str
+
+
+class Welcome(Struct, frozen=True, tag=True):
+    """A node is ready. `references`: digests of the values that it redacts. `host`, `machine`: its name, and Ray's."""
+
+    host: str
+    machine: str
+    references: Mapping[str, str]
+
+
+class Refused(Struct, frozen=True, tag=True):
+    """Nothing was asked. `problems`: as lines."""
+
+    problems: Sequence[str]
+
+
+class Told(Struct, frozen=True, tag=True):
+    """Something beside attempts.
+
+    `learned`: what the judge's replies say about it. `waits`: the judge's next request is in so many seconds. `says`: a
+    message to show. `ended`: the limit that ended the judge's work, and the reason. `pause`: the agent was overloaded;
+    the seconds that it asks to wait.
+    """
+
+    learned: Mapping[str, Mapping[str, str]] = {}
+    waits: float | None = None
+    says: str | None = None
+    ended: tuple[str, str] | None = None
+    pause: float | None = None
+
+
+class Farewell(Struct, frozen=True, tag=True):
+    """A node has finished. `notes`, `lag_ms`: for the report."""
+
+    notes: Sequence[str]
+    lag_ms: float
+
+
+class Finish(Struct, frozen=True, tag=True):
+    """There is no more work."""
+
+
+Message = Parcel | Placement | Task | Found | Done | Lost | Welcome | Refused | Told | Farewell | Finish
+_MESSAGES: Any = Sequence[Message]
+_decoder = msgpack.Decoder(_MESSAGES)
+
+
+def encode(messages: Sequence[Message]) -> bytes:
+    """Return messages as bytes."""
+    return msgpack.encode(messages)
+
+
+def decode(data: bytes) -> Sequence[Message]:
+    """Return the messages of `encode`."""
+    found: Sequence[Message] = _decoder.decode(data)
+    return found
+
+
+async def read(stream: asyncio.StreamReader) -> Sequence[Message]:
+    """Return the next messages of a stream.
+
+    Raises:
+        IncompleteReadError: The other side has ended.
+    """
+    length = int.from_bytes(await stream.readexactly(_LENGTH_BYTES))
+    return decode(await stream.readexactly(length))
+
+
+def write(stream: asyncio.StreamWriter, messages: Sequence[Message]) -> None:
+    """Send messages, without waiting."""
+    data = encode(messages)
+    stream.write(len(data).to_bytes(_LENGTH_BYTES) + data)
+
+
+def hide(record: StoredRecord, redaction: Redaction) -> bytes:
+    """Return a record as a line without the values that a redaction knows."""
+    line = encode_record(record, 1)
+    return line if redaction.is_clean(line) else encode_record(change_texts(record, redaction.hide_data), 1)
+
+
+def reveal(line: bytes, redaction: Redaction, kind: type[_Kind]) -> _Kind:
+    """Return the record of a line of `hide`, with the values that this side knows."""
+    return change_texts(decode_line(line, kind, "a message of a node"), redaction.restore_known)

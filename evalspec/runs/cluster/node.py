@@ -1,0 +1,271 @@
+"""One node: a process that asks and scores attempts for a driver, which may be on another machine.
+
+It gets a parcel and builds agent, metrics and judge itself, with the secrets of its own machine. What it hands over is
+redacted.
+"""
+
+import asyncio
+import os
+import socket
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from evalspec.inputs.manifest.loader import load_manifest
+from evalspec.inputs.manifest.metric_schema import MetricEntry
+from evalspec.model import Exchange, Sample, Score
+from evalspec.model.log import InputRecord, ReplyRecord, ScoresRecord, StoredRecord, TurnRecord
+from evalspec.model.shards import Shard
+from evalspec.runs.cluster.messages import (
+    Done,
+    Farewell,
+    Found,
+    Message,
+    Parcel,
+    Refused,
+    Task,
+    Told,
+    Welcome,
+    decode,
+    encode,
+    hide,
+    reveal,
+)
+from evalspec.runs.planning.build import Plan, build_part
+from evalspec.runs.planning.draft import PlannedDataset
+from evalspec.runs.planning.options import RunOptions
+from evalspec.runs.planning.outlining import identify_metric
+from evalspec.runs.runner.execute import close_agent, open_budget
+from evalspec.runs.runner.fingerprint import list_versions
+from evalspec.runs.runner.results import AttemptIndex
+from evalspec.runs.runner.scoring import preload
+from evalspec.runs.runner.turn_log import StoredTurns, TurnLogs
+from evalspec.runs.runner.worker import Scorable, work_here
+from evalspec.runs.store.log_index import AttemptKey
+from evalspec.scoring.judge.usage import JudgeListener
+
+_COLLECT_SECONDS = 0.05
+"""How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
+
+
+class Outbox:
+    """What a node has found and not handed over yet. It gets the results of a worker, and has its attempts."""
+
+    most = 1 << 62
+    """See JobSource: nobody knows how many attempts will come."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._redaction = plan, plan.loaded.references.redaction
+        self._datasets = {dataset.name: dataset for dataset in plan.datasets}
+        self._jobs: dict[AttemptIndex, tuple[PlannedDataset, Sample, Sequence[str]]] = {}
+        self._by_key: dict[AttemptKey, AttemptIndex] = {}
+        self._turns = TurnLogs(self, None)
+        self._to_ask: asyncio.Queue[AttemptIndex | None] = asyncio.Queue()
+        self._found: list[Message] = []
+        self._news = asyncio.Event()
+
+    def take_on(self, task: Task) -> Scorable | None:
+        """Take on an attempt to ask, or return the one to score."""
+        record = reveal(task.sample, self._redaction, InputRecord)
+        dataset, sample = self._datasets[record.dataset], record.sample
+        self._jobs[task.job] = dataset, sample, task.metrics
+        self._by_key[AttemptKey(dataset.name, sample.id, task.job.attempt)] = task.job
+        if task.reply is None:
+            self._to_ask.put_nowait(task.job)
+            return None
+        scores = {} if task.scores is None else reveal(task.scores, self._redaction, ScoresRecord).scores
+        exchange = reveal(task.reply, self._redaction, ReplyRecord).to_exchange(sample)
+        return Scorable(task.job, exchange, scores, task.metrics)
+
+    def add(self, message: Message) -> None:
+        """Add something to hand over."""
+        self._found.append(message)
+        self._news.set()
+
+    async def collect(self) -> list[Message]:
+        """Return what was found since the last call: soon after there is something, or nothing after a while."""
+        if not self._found:
+            self._news.clear()
+            try:
+                await asyncio.wait_for(self._news.wait(), _COLLECT_SECONDS)
+            except TimeoutError:
+                return []
+        await asyncio.sleep(_COLLECT_SECONDS / 5)
+        found, self._found = self._found, []
+        return found
+
+    def end(self) -> None:
+        """Nothing more is to be asked."""
+        self._to_ask.put_nowait(None)
+
+    async def take(self) -> tuple[AttemptIndex, Sample] | None:
+        """See JobSource."""
+        job = await self._to_ask.get()
+        if job is None:
+            self.end()  # the other workers end too
+            return None
+        return job, self._jobs[job][1]
+
+    def find(self, job: AttemptIndex) -> tuple[PlannedDataset, Sample]:
+        """See Receiver."""
+        dataset, sample, _ = self._jobs[job]
+        return dataset, sample
+
+    def choose_metrics(self, job: AttemptIndex) -> Sequence[str]:
+        """See Receiver."""
+        return self._jobs[job][2]
+
+    def open_turns(self, job: AttemptIndex) -> StoredTurns:
+        """See Receiver."""
+        dataset, sample, _ = self._jobs[job]
+        return self._turns.open(AttemptKey(dataset.name, sample.id, job.attempt))
+
+    def append(self, record: TurnRecord) -> None:
+        """See TurnKeeper."""
+        self.keep_turn(record)
+
+    def keep_turn(self, record: TurnRecord) -> None:
+        """See Receiver."""
+        self._add_record(self._by_key[AttemptKey(record.dataset, record.id, record.attempt)], record)
+
+    def keep_reply(self, job: AttemptIndex, exchange: Exchange) -> None:
+        """See Receiver."""
+        self._add_record(job, ReplyRecord.of(self._jobs[job][0].name, job.attempt, exchange))
+
+    def keep_scores(self, job: AttemptIndex, sample: Sample, scores: Mapping[str, Score]) -> None:
+        """See Receiver."""
+        if scores:
+            used = self._plan.services.usage.take_new()
+            self._add_record(job, ScoresRecord(self._jobs[job][0].name, sample.id, job.attempt, scores, used))
+
+    def finish(self, one: Scorable, scores: Mapping[str, Score]) -> None:  # noqa: ARG002 - the protocol's
+        """See Receiver."""
+        dataset, sample, _ = self._jobs.pop(one.job)
+        del self._by_key[AttemptKey(dataset.name, sample.id, one.job.attempt)]
+        self.add(Done(one.job))
+
+    def _add_record(self, job: AttemptIndex, record: StoredRecord) -> None:
+        self.add(Found(job, hide(record, self._redaction)))
+
+    def __call__(self, *, asked: int, scored: int, failed: int) -> None:
+        """See ProgressListener: the driver counts."""
+
+    def ingested(self, done: int, total: int) -> None:
+        """See ProgressListener: a node ingests nothing."""
+
+    def judge_waits(self, seconds: float) -> None:
+        """See ProgressListener."""
+        self.add(Told(waits=seconds))
+
+    def say(self, line: str) -> None:
+        """See ProgressListener."""
+        self.add(Told(says=self._redaction.mask(line)))
+
+
+def name_machine() -> str:
+    """Return Ray's id of this machine."""
+    import ray
+
+    found: str = ray.get_runtime_context().get_node_id()
+    return found
+
+
+class Node:
+    """The actor. Its methods take and return messages as bytes."""
+
+    def __init__(self) -> None:
+        self._opened = AsyncExitStack()
+
+    async def start(self, data: bytes, number: int, of: int) -> bytes:
+        """Build what is needed. Returns a Welcome, or a Refused without having asked anything.
+
+        `data`: a Parcel. `number`, `of`: this node's share of the limits.
+        """
+        (parcel,) = decode(data)
+        if not isinstance(parcel, Parcel):
+            raise TypeError("a node starts with a parcel")
+        try:
+            self._plan = self._unpack(parcel, Shard(number, of))
+        except InvalidInput as error:
+            return encode([Refused([str(one) for one in error.problems])])
+        except EvalspecError as error:
+            return encode([Refused([str(error)])])
+        outbox = self._outbox = Outbox(self._plan)
+        services = self._plan.services
+        services.listener = JudgeListener(
+            lambda learned: outbox.add(Told(learned=learned)), outbox.judge_waits, outbox.say
+        )
+        services.budget = open_budget(self._plan, None)
+        await preload(self._plan)
+        self._worker = await self._opened.enter_async_context(work_here(self._plan, outbox, outbox))
+        has_agent = self._plan.target is not None or self._plan.agent is not None
+        self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
+        return encode(
+            [Welcome(socket.gethostname(), name_machine(), self._plan.loaded.references.redaction.describe())]
+        )
+
+    async def exchange(self, data: bytes) -> bytes:
+        """Take on tasks, and return what was found since the last call."""
+        for task in decode(data):
+            scorable = self._outbox.take_on(task) if isinstance(task, Task) else None
+            if scorable is not None:
+                await self._worker.score(scorable)
+        if self._asking is not None and self._asking.done():
+            self._asking.result()  # it ended before its time
+        return encode(await self._outbox.collect())
+
+    async def finish(self) -> bytes:
+        """Close everything. Returns what was found since the last call, and a Farewell."""
+        self._outbox.end()
+        if self._asking is not None:
+            await self._asking
+        await self._worker.join()
+        await self._opened.aclose()
+        services, notes = self._plan.services, [*self._worker.notes, *await close_agent(self._plan)]
+        await services.aclose()
+        if services.budget.limit is not None and services.budget.end is not None:
+            self._outbox.add(Told(ended=(services.budget.limit, services.budget.end)))
+        redact = self._plan.loaded.references.redact
+        self._outbox.add(Farewell([redact(note) for note in notes], self._worker.lag_ms))
+        return encode(await self._outbox.collect())
+
+    def _unpack(self, parcel: Parcel, share: Shard) -> Plan:
+        """Return the plan of a parcel.
+
+        Raises:
+            InvalidInput: A reference has no value here, or packages and metrics are others than the driver's.
+        """
+        for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+            del os.environ[name]  # Ray limits threads, and the number of threads may change the last bit of a score
+        os.environ.update(parcel.threads)
+        _refuse_versions(parcel.versions)
+        folder = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="evalspec-node-")))
+        for name, content in parcel.files.items():
+            place = folder / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
+        options = RunOptions(**{**parcel.options, "shard": share})
+        entries = {
+            name: [MetricEntry.model_validate(entry) for entry in found] for name, found in parcel.metrics.items()
+        }
+        plan = build_part(load_manifest(folder / parcel.manifest), options, entries)
+        for dataset in plan.datasets:
+            here = {name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()}
+            there = parcel.identities[dataset.name]
+            other = sorted(name for name in {*here, *there} if here.get(name) != there.get(name))
+            if other:
+                message = f"{other[0]} of dataset '{dataset.name}' is another metric on {socket.gethostname()}"
+                raise InvalidInput(Problem(message, "use the same code, judge and variables on all nodes"))
+        return plan
+
+
+def _refuse_versions(expected: Mapping[str, str]) -> None:
+    found = list_versions()
+    other = sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
+    if other:
+        name = other[0]
+        here, there = found.get(name, "not installed"), expected.get(name, "not installed")
+        message = f"{name} is {here} on {socket.gethostname()}, and {there} where the run began"
+        raise InvalidInput(Problem(message, "install the same versions on all nodes"))
