@@ -53,7 +53,7 @@ _ENDED_TWICE = "two processes ended while they worked on it, so it is not tried 
 
 
 class _Actor(Struct):
-    """A node, as the bridge sees it. `number`: its share of the limits. `host`: Ray's id of its machine.
+    """A node, as the bridge sees it. `number`: its share of the limits. `machine`: Ray's id of its host.
 
     `held`: the tasks that it has, oldest first. `room`: how many it may have. `suspect`: it works on tasks that ended
     another node, one at a time.
@@ -87,22 +87,25 @@ class Bridge:
         placement = next(one for one in first if isinstance(one, Placement))
         parcel = encode([next(one for one in first if isinstance(one, Parcel))])
         with _connected(placement):
-            self._options = _list_options(placement)
-            self._of = _count_nodes(placement)
-            self._parcel = ray.put(parcel)
-            actors = [self._create(number) for number in range(1, self._of + 1)]
-            welcomes = [await self._start(actor) for actor in actors]
-            refused = next((one for one in welcomes if isinstance(one, Refused)), None)
-            self._say_found([refused] if refused else [*welcomes, Told(says=self._describe(welcomes))])
-            if refused:
-                return
-            for actor in actors:
-                self._pump(actor)
-            await self._take_tasks()
-            while self._pumps:
-                await asyncio.wait(self._pumps)
-            self._say_found([Finish()])
-            await self._writer.drain()
+            working = asyncio.create_task(self._work_all(placement, parcel))
+            reading = asyncio.create_task(self._take_tasks())
+            await asyncio.wait({working, reading}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (reading, working):
+                if task.done():
+                    task.result()  # reading ends when the driver does
+
+    async def _work_all(self, placement: Placement, parcel: bytes) -> None:
+        self._options, self._of, self._parcel = _list_options(placement), _count_nodes(placement), ray.put(parcel)
+        actors = [self._create(number) for number in range(1, self._of + 1)]
+        welcomes = await asyncio.gather(*map(self._start, actors))
+        refused = next((one for one in welcomes if isinstance(one, Refused)), None)
+        self._say_found([refused] if refused else [*welcomes, Told(says=self._describe(welcomes))])
+        for actor in () if refused else actors:
+            self._pump(actor)
+        while self._pumps:
+            await asyncio.wait(self._pumps)
+        self._say_found([Finish()])
+        await self._writer.drain()
 
     def _describe(self, welcomes: Sequence[Message]) -> str:
         hosts = {one.host for one in welcomes if isinstance(one, Welcome)}
@@ -117,8 +120,8 @@ class Bridge:
         return welcome
 
     async def _take_tasks(self) -> None:
-        """Take tasks from the driver until it has no more."""
-        while not self._is_finished:
+        """Take tasks until the driver ends."""
+        while True:
             for message in await read(self._reader):
                 if isinstance(message, Task):
                     self._waiting.append(message)
@@ -213,7 +216,7 @@ def _connected(placement: Placement) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    folder = tempfile.mkdtemp(prefix="evalspec-ray-")
+    folder = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="evalspec-ray-")
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home directory
     try:
         ray.init(address="local", _temp_dir=folder, **_QUIET)

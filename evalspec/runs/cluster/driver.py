@@ -215,6 +215,7 @@ async def work_on_ray(plan: Plan, receiver: Receiver, progress: ProgressListener
         opened.callback(_end, bridge)
         reader, writer = await asyncio.open_connection(sock=ours)
         opened.callback(writer.close)
+        opened.callback(ours.shutdown, socket.SHUT_RDWR)  # at once: the bridge ends when nobody listens
         write(writer, [placement, parcel])
         for welcome in await _read(reader, said):
             _admit(plan, welcome, progress)
