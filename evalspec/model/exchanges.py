@@ -233,7 +233,8 @@ class Exchange(Record, frozen=True):
     requests before this reply or error; None if it was recorded elsewhere. `question_digest`, `request_digest`: of what
     was asked; None if unknown. `cause`: of an error. `user_errors`: how often the attempt was void or failed because of
     the simulated user. `spans`: of the requests, if they were received. `untraced`: why the trace of the request lacks
-    fields of the reply that it should have, by field.
+    fields of the reply that it should have, by field. `given_digest`: `answer_digest` of the answer as it was given,
+    if another process redacted it.
     """
 
     sample: Sample
@@ -247,6 +248,7 @@ class Exchange(Record, frozen=True):
     user_errors: int = 0
     untraced: Mapping[str, str] = {}
     spans: tuple[Span, ...] = ()
+    given_digest: str | None = None
 
     @property
     def response(self) -> str:
@@ -261,8 +263,8 @@ class Exchange(Record, frozen=True):
     @property
     def answer_digest(self) -> str | None:
         """A hash of the answer's words, by which equal answers are found; None without an answer."""
-        if not self.answer:
-            return None
+        if not self.answer or self.given_digest is not None:
+            return self.given_digest
         return _digest(" ".join(self.answer.split()))
 
     @property

@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,8 +44,8 @@ from evalspec.runs.runner.results import AttemptIndex
 
 _MOST_HELD = 256
 _LEAST_HELD = 4
-_SECONDS_TO_START = 120.0
-_SECONDS_WITHOUT_NODES = 60.0
+_SECONDS_TO_START = 30.0
+"""A machine that has no room for another node within this time does without."""
 _AFTER = 0.01
 _SUSPECTS = 32
 """The oldest tasks of a node that ended. The others were waiting in its queue."""
@@ -55,8 +56,8 @@ _ENDED_TWICE = "two processes ended while they worked on it, so it is not tried 
 class _Actor(Struct):
     """A node, as the bridge sees it. `number`: its share of the limits. `machine`: Ray's id of its host.
 
-    `held`: the tasks that it has, oldest first. `room`: how many it may have. `suspect`: it works on tasks that ended
-    another node, one at a time.
+    `held`: the tasks that it has, oldest first. `room`: how many it may have. `is_alone`: it works on the tasks that
+    may have ended another node, one at a time, once it has no others.
     """
 
     handle: Any
@@ -64,7 +65,7 @@ class _Actor(Struct):
     machine: str = ""
     held: dict[AttemptIndex, Task] = field(default_factory=dict)
     room: int = _LEAST_HELD
-    suspect: bool = False
+    is_alone: bool = False
 
 
 class Bridge:
@@ -74,6 +75,8 @@ class Bridge:
         self._reader, self._writer = reader, writer
         self._waiting: deque[Task] = deque()
         self._suspects: deque[Task] = deque()
+        self._suspected: set[AttemptIndex] = set()
+        self._actors: list[_Actor] = []
         self._pumps: set[asyncio.Task[None]] = set()
         self._news = asyncio.Condition()
         self._is_finished = False
@@ -130,6 +133,7 @@ class Bridge:
                 self._news.notify_all()
 
     def _pump(self, actor: _Actor) -> None:
+        self._actors.append(actor)
         task = asyncio.create_task(self._work(actor))
         self._pumps.add(task)
         task.add_done_callback(self._ended)
@@ -137,8 +141,8 @@ class Bridge:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._pumps.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            self._writer.close()  # the driver notices
-            raise SystemExit(1) from task.exception()
+            traceback.print_exception(task.exception())
+            self._writer.close()  # the driver notices, and quotes the last line
 
     async def _work(self, actor: _Actor) -> None:
         """Give an actor tasks and collect what it finds, until there are none or it ends."""
@@ -149,6 +153,7 @@ class Bridge:
                 self._note(actor, found)
                 self._say_found(found)
             self._say_found(decode(await actor.handle.finish.remote()))
+            self._actors.remove(actor)
         except RayError as error:
             await self._replace(actor, error)
 
@@ -157,10 +162,10 @@ class Bridge:
         async with self._news:
             while not (actor.held or self._waiting or self._suspects or self._is_finished):
                 await self._news.wait()
-        source = self._suspects if actor.suspect else self._waiting
-        if actor.suspect and not self._suspects and not actor.held:
-            actor.suspect, actor.room, source = False, _LEAST_HELD, self._waiting
-        tasks = [source.popleft() for _ in range(min(actor.room - len(actor.held), len(source)))]
+        if actor.is_alone and not self._suspects and not actor.held:
+            actor.is_alone = False
+        source, room = (self._suspects, 1) if actor.is_alone else (self._waiting, actor.room)
+        tasks = [source.popleft() for _ in range(min(room - len(actor.held), len(source)))]
         is_over = self._is_finished and not (self._waiting or self._suspects)
         if not tasks and not actor.held and not is_over:
             await asyncio.sleep(_AFTER)  # what is left is for another actor
@@ -175,31 +180,38 @@ class Bridge:
             elif isinstance(message, Done):
                 del actor.held[message.job]
                 done += 1
-        if not actor.suspect:
-            actor.room = min(_MOST_HELD, max(_LEAST_HELD, actor.room, 3 * done))
+        actor.room = min(_MOST_HELD, max(actor.room, 3 * done))
 
     async def _replace(self, actor: _Actor, error: RayError) -> None:
-        """Hand the tasks of an actor that has ended to others.
+        """Hand the tasks of an actor that has ended to others, and start another one.
 
-        The oldest may have ended it, so they are asked again one at a time. The end of a machine accuses nobody.
+        The oldest tasks may have ended it, so they are asked again one at a time. One that was alone has. The end of a
+        machine accuses nobody.
         """
-        held, number = [*actor.held.values()], actor.number
+        self._actors.remove(actor)
+        held = [*actor.held.values()]
         if await asyncio.to_thread(_is_alive, actor.machine):
-            if actor.suspect and held:
-                self._say_found([Lost(held[0].job, _ENDED_TWICE)])
-                held = held[1:]
-            suspects = held if actor.suspect else held[:_SUSPECTS]
+            suspects, held = held[:_SUSPECTS], held[_SUSPECTS:]
+            if len(suspects) == 1 and suspects[0].job in self._suspected:
+                self._say_found([Lost(suspects.pop().job, _ENDED_TWICE)])
+            self._suspected.update(task.job for task in suspects)
             self._suspects.extend(suspects)
-            held = held[len(suspects) :]
         self._waiting.extendleft(reversed(held))
-        self._say_found([Told(says=f"a node has ended ({type(error).__name__}), and another takes its place")])
-        other = self._create(number)
-        other.suspect, other.room = bool(self._suspects), 1 if self._suspects else _LEAST_HELD
-        welcome = await asyncio.wait_for(self._start(other), _SECONDS_TO_START)
-        if isinstance(welcome, Refused):
-            self._say_found([welcome])
-            raise SystemExit(1)
-        self._pump(other)
+        self._say_found([Told(says=f"a node has ended ({type(error).__name__})")])
+        other = self._create(actor.number)
+        try:
+            welcome = await asyncio.wait_for(self._start(other), _SECONDS_TO_START)
+        except (TimeoutError, RayError):
+            ray.kill(other.handle)
+            if not self._actors:
+                raise
+            other = self._actors[0]  # there is no room for another
+        else:
+            if isinstance(welcome, Refused):
+                self._say_found([welcome])
+                raise RuntimeError("; ".join(welcome.problems))  # noqa: TRY004 - no type is wrong
+            self._pump(other)
+        other.is_alone = bool(self._suspects)
 
     def _say_found(self, messages: Sequence[Message]) -> None:
         if messages:

@@ -15,6 +15,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO, Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, Unmeasurable
 from evalspec.base.text import one_line
@@ -148,7 +149,7 @@ class ClusterWorker(Struct):
         held = self.held[job]
         record = reveal(line, self.plan.loaded.references.redaction, LOG_RECORD)
         if isinstance(record, ReplyRecord):
-            held.exchange = record.to_exchange(held.sample)
+            held.exchange = replace(record.to_exchange(held.sample), given_digest=record.answer_digest)
             self._watch(held.exchange)
             self.receiver.keep_reply(job, held.exchange)
         elif isinstance(record, ScoresRecord):

@@ -1,0 +1,184 @@
+"""A run on the nodes of Ray: the numbers, the secrets and the failures of a run in one process, and no other."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cli.test_shards import comparable
+from servers.ray_nodes import TOKEN, RayNodes
+
+AGENT = """
+import os, time
+from pathlib import Path
+
+def answer(question):
+    with Path(os.environ["ASKED"]).open("a") as asked:
+        asked.write(question + "\\n")
+    number = int(question.rpartition(" ")[2])
+    time.sleep(float(os.environ.get("SECONDS", "0")))
+    if os.environ.get("FATAL") == str(number):
+        os._exit(9)
+    if number % 10 == 3:
+        raise RuntimeError("no answer")
+    return f"{'Paris' if number % 4 else 'Lyon'} {os.environ.get('NODE_TOKEN', '')}"
+"""
+SCORER = "def length(exchange):\n    return min(1.0, len(exchange.reply.answer) / 100)\n"
+FAILING = ["s13", "s23", "s3", "s33"]
+ON_NODES = "sk-of-the-nodes-4711"
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    """Two raylets. They have a value that the driver lacks."""
+    variables = {"NODE_TOKEN": ON_NODES, "ASKED": str(tmp_path_factory.mktemp("asked") / "asked")}
+    found = RayNodes([variables, variables])
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def on_nodes(nodes, monkeypatch):
+    """The options for a run there."""
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+    return "--on", nodes.address
+
+
+@pytest.fixture
+def bot(project, monkeypatch, tmp_path):
+    """A project with an agent and a scorer in Python, and a conversation."""
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    (project.folder / "bot.py").write_text(AGENT)
+    (project.folder / "scorers.py").write_text(SCORER)
+    (project.folder / ".env").write_text("SECRET=sk-beside-the-manifest-1\n")
+    project.api = {"python": "bot:answer", "chatEndpoint": {"headers": {"Authorization": "Bearer ${env:NODE_TOKEN}"}}}
+    own = {"name": "own", "scorer": "scorers:length", "range": [0, 1]}
+    samples = [{"id": f"s{n}", "input": f"Capital of France? {n}"} for n in range(40)]
+    project.dataset("qa", samples, metrics=["string_match", "rouge", own, "latency_p95"])
+    project.evaluation["thresholds"] = {"string_match": 0.4}
+    project.evaluation["ciGate"] = {"maxErrorRate": 0.5, "minCoverage": 0.5}
+    return project
+
+
+def test_two_raylets_find_what_one_process_finds_and_no_secret_travels(bot, nodes, on_nodes, monkeypatch):
+    """The smoke test. The agent echoes a value that only the nodes have."""
+    monkeypatch.setenv("NODE_TOKEN", ON_NODES)
+    plain = bot.evaluate("--json", "--repeat", "2")
+    shutil.rmtree(".evalspec")
+    monkeypatch.delenv("NODE_TOKEN")
+    spread = bot.evaluate("--json", "--repeat", "2", *on_nodes)
+    assert spread.code == plain.code == 0, spread.err
+    assert "2 nodes on 1 machine of Ray" in spread.err
+    assert comparable(spread.document) == comparable(plain.document)
+    stored = "".join(path.read_text(errors="replace") for path in Path(".evalspec").rglob("*") if path.is_file())
+    assert "[redacted:" in stored
+    for secret in (ON_NODES, "sk-beside-the-manifest-1"):
+        assert secret not in stored
+        written = [path for path in nodes.folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+        assert written == []
+
+
+def list_failed(document):
+    return sorted(one["id"] for one in document["datasets"][0]["samples"] if one["status"] == "failed")
+
+
+def asked(bot):
+    """How often each question was asked, of a run whose nodes write beside the project."""
+    return Counter((bot.folder / "asked").read_text().split("\n")[:-1])
+
+
+@pytest.fixture
+def own_nodes(bot, monkeypatch):
+    """Two raylets that a test may kill, and the options for a run there."""
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+    variables = {"ASKED": str(bot.folder / "asked"), "SECONDS": "0.3"}
+    found = RayNodes([variables, variables])
+    yield found
+    found.close()
+
+
+def start(bot, *arguments):
+    """A run in a process of its own, once it has asked something."""
+    bot.write()
+    command = [sys.executable, "-m", "evalspec", "evaluate", "agent.yaml", "-j", "4", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not (bot.folder / "asked").exists() and process.poll() is None:
+        time.sleep(0.05)
+    return process
+
+
+def test_a_lost_machine_accuses_nobody(bot, own_nodes):
+    process = start(bot, "--on", own_nodes.address, "--json")
+    own_nodes.kill(1)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "a node has ended" in err
+    assert list_failed(json.loads(out)) == FAILING
+    assert max(asked(bot).values()) <= 2
+
+
+def test_a_lost_ray_costs_what_is_in_flight_and_the_run_goes_on_here(bot, own_nodes):
+    process = start(bot, "--on", own_nodes.address)
+    own_nodes.close()
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, out) == (3, ""), err
+    resume = next(line for line in err.splitlines() if "to resume" in line).partition("evaluate ")[2].split()
+    assert "Ray has ended" in err
+    resumed = bot("evaluate", *resume, "--json")
+    assert resumed.code == 0, resumed.err
+    assert len(asked(bot)) == 40
+    assert sum(asked(bot).values()) <= 40 + 4, "no reply that is stored is asked for again"
+
+
+def test_a_question_that_ends_processes_is_asked_twice_and_has_failed(bot, own_nodes):
+    (bot.folder / "bot.py").write_text(AGENT.replace('os.environ.get("FATAL")', "'7'"))
+    found = bot.evaluate("--on", own_nodes.address, "--json")
+    assert "two processes ended while they worked on it" in found.out
+    assert asked(bot)["Capital of France? 7"] == 2
+    assert list_failed(found.document) == sorted([*FAILING, "s7"])
+
+
+def test_a_terminated_run_ends_with_its_nodes(bot, own_nodes):
+    process = start(bot, "--on", own_nodes.address)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "to resume" in err
+    before = sum(asked(bot).values())
+    time.sleep(2)
+    assert sum(asked(bot).values()) <= before + 4
+
+
+def test_a_value_that_differs_between_machines_is_an_error_before_the_first_request(bot, nodes, on_nodes, monkeypatch):
+    monkeypatch.setenv("NODE_TOKEN", "another-value-here")
+    found = bot.evaluate(*on_nodes)
+    assert (found.code, found.out) == (2, "")
+    assert "env:NODE_TOKEN has another value on" in found.err
+
+
+@pytest.mark.parametrize(
+    ("setting", "options", "message"),
+    [
+        ({}, ("--shard", "1/2"), "--shard does not go with ray: a shard is worked on in one process"),
+        ({"judge": {"apiKey": "sk-written-down-1234567890"}}, (), "a literal credential does not go with ray"),
+        ({"run": {"on": "rays"}}, (), "spec.evaluation.run.on"),
+    ],
+)
+def test_what_cannot_be_spread_is_refused(bot, setting, options, message):
+    bot.evaluation |= {"run": {"on": "ray"}} | setting
+    found = bot.evaluate(*options)
+    assert (found.code, found.out) == (2, "")
+    assert message in found.err
+
+
+def test_the_option_takes_the_place_of_the_manifest(bot):
+    bot.evaluation["run"] = {"on": "ray:127.0.0.1:1", "nodes": 2}
+    assert bot.evaluate("--on", "here").code == 0
