@@ -189,6 +189,7 @@ class Bridge:
         machine accuses nobody.
         """
         self._actors.remove(actor)
+        ray.kill(actor.handle)  # it may only be out of reach
         held = [*actor.held.values()]
         if await asyncio.to_thread(_is_alive, actor.machine):
             suspects, held = held[:_SUSPECTS], held[_SUSPECTS:]
