@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
@@ -45,10 +46,15 @@ from evalspec.runs.store.run_store import VERDICTS, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
 
 if TYPE_CHECKING:
+    from evalspec.runs.runner.worker import OpenWorker
     from evalspec.targets.retrievers.vectors import KnownVectors
 
 _ORIGIN = ("agent", "ci", "recorded", "retrievers", "retrievers_sha256", "selection", "user")
 """The fields of a fingerprint that describe where replies come from."""
+
+
+_WORKERS = {True: "evalspec.runs.runner.worker:work_here", False: "evalspec.runs.cluster.driver:work_on_ray"}
+"""What asks and scores, by whether it does so in this process. Loaded once it is needed: one of them starts Ray."""
 
 
 class Progress(NamedTuple):
@@ -254,13 +260,20 @@ async def complete(session: Session, progress: ProgressListener) -> Run:
 
     stored = open_run(session.log.place)
     with session.log as log:
-        measured = await execute(session, progress, read_stored_baseline(stored))
+        measured = await execute(session, progress, read_stored_baseline(stored), _find_worker(session.plan))
         redaction = session.plan.loaded.references.redaction
         run = diagnose(redact_run(measured, redaction.mask_data, redaction.is_readable), open_run(log.place))
         if not session.outline.has_texts:
             run = withhold_texts(run, metadata_keys(session.outline))
         log.write_report(iterate_json(run))
     return run
+
+
+def _find_worker(plan: Plan) -> "OpenWorker":
+    """Return what asks and scores where the plan says."""
+    module, _, name = _WORKERS[plan.placed_on is None].partition(":")
+    found: OpenWorker = getattr(import_module(module), name)
+    return found
 
 
 def options_of(stored: StoredRun) -> dict[str, Any]:

@@ -25,12 +25,12 @@ from evalspec.base.plural import counted
 from evalspec.runs.cluster.messages import (
     Done,
     Finish,
-    Found,
-    Lost,
+    FoundRecord,
+    LostAttempt,
     Message,
+    NodeRefused,
     Parcel,
     Placement,
-    Refused,
     Task,
     Told,
     Welcome,
@@ -101,7 +101,7 @@ class Bridge:
         self._options, self._of, self._parcel = _list_options(placement), _count_nodes(placement), ray.put(parcel)
         actors = [self._create(number) for number in range(1, self._of + 1)]
         welcomes = await asyncio.gather(*map(self._start, actors))
-        refused = next((one for one in welcomes if isinstance(one, Refused)), None)
+        refused = next((one for one in welcomes if isinstance(one, NodeRefused)), None)
         self._say_found([refused] if refused else [*welcomes, Told(says=self._describe(welcomes))])
         for actor in () if refused else actors:
             self._pump(actor)
@@ -175,7 +175,7 @@ class Bridge:
         """Take note of what an actor has found, so that nothing is asked again that it has."""
         done = 0
         for message in found:
-            if isinstance(message, Found) and b'"kind":"reply"' in message.line[:_TAG_BYTES]:
+            if isinstance(message, FoundRecord) and b'"kind":"reply"' in message.line[:_TAG_BYTES]:
                 actor.held[message.job] = replace(actor.held[message.job], reply=message.line)
             elif isinstance(message, Done):
                 del actor.held[message.job]
@@ -194,7 +194,7 @@ class Bridge:
         if await asyncio.to_thread(_is_alive, actor.machine):
             suspects, held = held[:_SUSPECTS], held[_SUSPECTS:]
             if len(suspects) == 1 and suspects[0].job in self._suspected:
-                self._say_found([Lost(suspects.pop().job, _ENDED_TWICE)])
+                self._say_found([LostAttempt(suspects.pop().job, _ENDED_TWICE)])
             self._suspected.update(task.job for task in suspects)
             self._suspects.extend(suspects)
         self._waiting.extendleft(reversed(held))
@@ -208,7 +208,7 @@ class Bridge:
                 raise
             other = self._actors[0]  # there is no room for another
         else:
-            if isinstance(welcome, Refused):
+            if isinstance(welcome, NodeRefused):
                 self._say_found([welcome])
                 raise RuntimeError("; ".join(welcome.problems))  # noqa: TRY004 - no type is wrong
             self._pump(other)

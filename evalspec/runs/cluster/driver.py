@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -25,12 +25,12 @@ from evalspec.runs.cluster.messages import (
     Done,
     Farewell,
     Finish,
-    Found,
-    Lost,
+    FoundRecord,
+    LostAttempt,
     Message,
+    NodeRefused,
     Parcel,
     Placement,
-    Refused,
     Task,
     Told,
     Welcome,
@@ -39,9 +39,9 @@ from evalspec.runs.cluster.messages import (
     reveal,
     write,
 )
+from evalspec.runs.cluster.node import identify_all
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.inputs import list_shared_files
-from evalspec.runs.planning.outlining import identify_metric
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.targets import ProgressListener
@@ -50,6 +50,9 @@ from evalspec.runs.runner.worker_pool import Breaker
 from evalspec.scoring.metrics.base import Metric
 from evalspec.targets.agents.process import NEW_GROUP, kill_group
 from evalspec.targets.agents.replay import replay
+
+if TYPE_CHECKING:
+    from evalspec.runs.runner.tracing import Tracing
 
 _MOST_MB = 50
 _SECONDS_TO_END = 10.0
@@ -133,11 +136,11 @@ class ClusterWorker(Struct):
     def receive(self, message: Message) -> None:
         """Take note of what a node or the bridge says."""
         match message:
-            case Found(job, line):
+            case FoundRecord(job, line):
                 self._keep(job, line)
             case Done(job):
                 self._finish(job)
-            case Lost(job, why):
+            case LostAttempt(job, why):
                 self._fail(job, why)
             case Told():
                 self._listen(message)
@@ -201,7 +204,9 @@ class ClusterWorker(Struct):
 
 
 @asynccontextmanager
-async def work_on_ray(plan: Plan, receiver: Receiver, progress: ProgressListener) -> AsyncIterator[ClusterWorker]:
+async def work_on_ray(
+    plan: Plan, receiver: Receiver, progress: ProgressListener, _tracing: "Tracing | None" = None
+) -> AsyncIterator[ClusterWorker]:
     """Open a worker on the nodes of Ray for the duration of the block.
 
     Raises:
@@ -281,7 +286,7 @@ def _admit(plan: Plan, message: Message, progress: ProgressListener) -> None:
     Raises:
         InvalidInput: It refuses, or resolves a reference to another value than this machine does.
     """
-    if isinstance(message, Refused):
+    if isinstance(message, NodeRefused):
         raise InvalidInput(Problem(line) for line in message.problems)
     if isinstance(message, Told) and message.says is not None:
         progress.say(message.says)
@@ -316,9 +321,7 @@ def pack(plan: Plan) -> Parcel:
         files=contents,
         options={name: value for name, value in given.items() if value is not None},
         metrics={name: [_dump(metric) for metric in found] for name, found in metrics.items()},
-        identities={
-            name: {metric.name: identify_metric(plan, metric) for metric in found} for name, found in metrics.items()
-        },
+        identities=identify_all(plan),
         versions=list_versions(),
         threads={name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")},
     )

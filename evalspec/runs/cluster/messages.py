@@ -57,7 +57,7 @@ class Task(Struct, frozen=True, tag=True):
     scores: bytes | None = None
 
 
-class Found(Struct, frozen=True, tag=True):
+class FoundRecord(Struct, frozen=True, tag=True):
     """A record of a job, as a line of a log."""
 
     job: AttemptIndex
@@ -70,7 +70,7 @@ class Done(Struct, frozen=True, tag=True):
     job: AttemptIndex
 
 
-class Lost(Struct, frozen=True, tag=True):
+class LostAttempt(Struct, frozen=True, tag=True):
     """Two nodes ended while they worked on this job, so nobody asks a third time."""
 
     job: AttemptIndex
@@ -85,7 +85,7 @@ class Welcome(Struct, frozen=True, tag=True):
     references: Mapping[str, str]
 
 
-class Refused(Struct, frozen=True, tag=True):
+class NodeRefused(Struct, frozen=True, tag=True):
     """Nothing was asked. `problems`: as lines."""
 
     problems: Sequence[str]
@@ -117,7 +117,9 @@ class Finish(Struct, frozen=True, tag=True):
     """There is no more work."""
 
 
-Message = Parcel | Placement | Task | Found | Done | Lost | Welcome | Refused | Told | Farewell | Finish
+Message = (
+    Parcel | Placement | Task | FoundRecord | Done | LostAttempt | Welcome | NodeRefused | Told | Farewell | Finish
+)
 _MESSAGES: Any = Sequence[Message]
 _decoder = msgpack.Decoder(_MESSAGES)
 

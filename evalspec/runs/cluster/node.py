@@ -21,10 +21,10 @@ from evalspec.model.shards import Shard
 from evalspec.runs.cluster.messages import (
     Done,
     Farewell,
-    Found,
+    FoundRecord,
     Message,
+    NodeRefused,
     Parcel,
-    Refused,
     Task,
     Told,
     Welcome,
@@ -147,7 +147,7 @@ class Outbox:
         self.add(Done(one.job))
 
     def _add_record(self, job: AttemptIndex, record: StoredRecord) -> None:
-        self.add(Found(job, hide(record, self._redaction)))
+        self.add(FoundRecord(job, hide(record, self._redaction)))
 
     def __call__(self, *, asked: int, scored: int, failed: int) -> None:
         """See ProgressListener: the driver counts."""
@@ -179,7 +179,7 @@ class Node:
         self._opened = AsyncExitStack()
 
     async def start(self, data: bytes, number: int, of: int) -> bytes:
-        """Build what is needed. Returns a Welcome, or a Refused without having asked anything.
+        """Build what is needed. Returns a Welcome, or a NodeRefused without having asked anything.
 
         `data`: a Parcel. `number`, `of`: this node's share of the limits.
         """
@@ -189,9 +189,9 @@ class Node:
         try:
             self._plan = self._unpack(parcel, Shard(number, of))
         except InvalidInput as error:
-            return encode([Refused([str(one) for one in error.problems])])
+            return encode([NodeRefused([str(one) for one in error.problems])])
         except EvalspecError as error:
-            return encode([Refused([str(error)])])
+            return encode([NodeRefused([str(error)])])
         outbox = self._outbox = Outbox(self._plan)
         services = self._plan.services
         services.listener = JudgeListener(
@@ -251,14 +251,21 @@ class Node:
             name: [MetricEntry.model_validate(entry) for entry in found] for name, found in parcel.metrics.items()
         }
         plan = build_part(load_manifest(folder / parcel.manifest), options, entries)
-        for dataset in plan.datasets:
-            here = {name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()}
-            there = parcel.identities[dataset.name]
+        for dataset, here in identify_all(plan).items():
+            there = parcel.identities[dataset]
             other = sorted(name for name in {*here, *there} if here.get(name) != there.get(name))
             if other:
-                message = f"{other[0]} of dataset '{dataset.name}' is another metric on {socket.gethostname()}"
+                message = f"{other[0]} of dataset '{dataset}' is another metric on {socket.gethostname()}"
                 raise InvalidInput(Problem(message, "use the same code, judge and variables on all nodes"))
         return plan
+
+
+def identify_all(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the identities of the metrics of a plan, by dataset and name."""
+    return {
+        dataset.name: {name: identify_metric(plan, metric) for name, metric in dataset.metrics.items()}
+        for dataset in plan.datasets
+    }
 
 
 def _refuse_versions(expected: Mapping[str, str]) -> None:

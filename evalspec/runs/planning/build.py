@@ -29,6 +29,7 @@ from evalspec.runs.planning.checks import (
     open_metric_finder,
     require_datasets,
 )
+from evalspec.runs.planning.datasets import check_overlap, check_questions, read_replies, warn_of_strangers
 from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.runs.planning.inputs import (
     existing_baseline,
@@ -65,7 +66,7 @@ from evalspec.scoring.judge.budget import SpendingLimits
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.call_thread import find_owner
-from evalspec.targets.agents.replay import Replies, find_reply, list_unknown_replies, load_recorded
+from evalspec.targets.agents.replay import Replies
 from evalspec.targets.agents.user_agent import describe_misfit, is_agent
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ from evalspec.targets.retrievers.base import Retriever
 from evalspec.targets.retrievers.vectors import KnownVectors
 from evalspec.verdict.wording import is_latency
 
-_STRANGERS_SHOWN = 5
 _LOADING = RLock()
 """Held from the import of an agent until its module is claimed."""
 
@@ -181,7 +181,7 @@ def build_plan(
     if options.responses is not None and options.repeat > 1:
         fix = "query a live agent, or remove the option"
         draft.problems.append(Problem("recorded replies are the same each time", fix, field="--repeat"))
-    replies = _replies(draft)
+    replies = read_replies(draft)
     require_datasets(draft)
     checked = check_manifest(draft)
     replies = draft.replies if options.responses == SAME else replies
@@ -192,12 +192,12 @@ def build_plan(
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()
     if replies is not None:
-        _warn_of_strangers(draft, replies, wanted)
-        _check_overlap(draft, replies, wanted)
+        warn_of_strangers(draft, replies, wanted)
+        check_overlap(draft, replies, wanted)
         draft.raise_problems()
     baseline = existing_baseline(loaded)
     datasets = select_datasets(draft, list_removed(wanted, read_gate_baseline(baseline)))
-    unchecked = _check_questions(draft, replies or {}, datasets)
+    unchecked = check_questions(draft, replies or {}, datasets)
     check_place(draft, datasets)
     plan = _complete(draft, datasets, find_policy(loaded, checked), url, replies, {} if known is None else known)
     partial = len(datasets) < len(wanted) or any(len(one.selected) < one.available for one in datasets)
@@ -348,62 +348,6 @@ def _import_agent(draft: Draft, target: str) -> Any:
         fix = "name a function of one question, or a class with __call__(self, question)"
         raise InvalidInput(draft.loaded.problem(place, message, fix))
     return agent
-
-
-def _replies(draft: Draft) -> Replies | None:
-    path = draft.options.replies_file
-    if path is None:
-        return None
-    try:
-        return load_recorded(path, str(path), draft.warnings)
-    except InvalidInput as error:
-        draft.problems.extend(error.problems)
-        return {}
-
-
-def _warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
-    """Warn about recorded replies that match no sample, a sign of the wrong file."""
-    known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
-    strangers = list_unknown_replies(replies, known)
-    if strangers:
-        shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
-        message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"
-        draft.warnings.append(Problem(message, file=str(draft.options.responses)))
-
-
-def _check_questions(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> int:
-    """Refuse replies to another question than their sample asks. Return how many do not say what was asked.
-
-    A ranking without an answer belongs to the id of its query, as in judgements.
-    """
-    unchecked = 0
-    for dataset in datasets:
-        for sample in dataset.samples:
-            found = find_reply(replies, dataset.name, sample.id)
-            answers = True if found is None else found.answers(sample)
-            unchecked += answers is None and (found is None or found.reply is None or found.reply.answer is not None)
-            if answers is False and found is not None:
-                message = f"the reply to '{sample.id}' answers another question than the sample asks now"
-                fix = "record it again, or restore the question"
-                field = "input" if found.question_digest is None else "question_digest"
-                draft.problems.append(Problem(message, fix, str(draft.options.responses), found.line, field))
-    return unchecked
-
-
-def _check_overlap(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
-    """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
-    for dataset in datasets:
-        judged = {document for sample in dataset.samples for document in sample.qrels or ()}
-        if not judged:
-            continue
-        found = [find_reply(replies, dataset.name, sample.id) for sample in dataset.samples]
-        answers = [one.reply for one in found if one and one.reply]
-        retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
-        if retrieved and judged.isdisjoint(retrieved):
-            message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
-            fix = "use the same document ids in both files"
-            problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
-            draft.problems.append(problem)
 
 
 def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:

@@ -1,11 +1,11 @@
-"""Plan one dataset of a manifest: read its files and choose its metrics."""
+"""Plan one dataset of a manifest: read its files and choose its metrics. And read recorded replies to its samples."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalspec.base.errors import Problem
+from evalspec.base.errors import InvalidInput, Problem
 from evalspec.inputs.datasets.base import DATASETS, Source
 from evalspec.inputs.datasets.load import LoadedDataset, load_dataset, pass_on
 from evalspec.inputs.datasets.located import render_ids
@@ -26,7 +26,7 @@ from evalspec.scoring.metrics.base import BuildContext, Metric, RelevanceRules
 from evalspec.scoring.metrics.columns import find_definition
 from evalspec.scoring.metrics.retrieval import compat_formulas
 from evalspec.scoring.metrics.sample_checks import CHECKS, CHECKS_ALL
-from evalspec.targets.agents.replay import RecordedReply
+from evalspec.targets.agents.replay import RecordedReply, Replies, find_reply, list_unknown_replies, load_recorded
 from evalspec.targets.retrievers.loaders import is_missing, list_loaded_files, list_unloadable
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _TEXT_METRICS = ("string_match",)
 _RETRIEVAL_METRICS = ("Recall", "Precision", "nDCG", "RR", "Success")
 _DEFAULT_K = (10,)
+_STRANGERS_SHOWN = 5
 
 
 def check_compat(draft: Draft, dataset: PlannedDataset) -> None:
@@ -197,3 +198,60 @@ def _has_unanswerable(survey: Survey, rules: RelevanceRules) -> bool:
     if rules.compat is not None or rules.zero_without_relevant:
         return False
     return survey.lowest_best is not None and survey.lowest_best < rules.min_grade
+
+
+def read_replies(draft: Draft) -> Replies | None:
+    """Return the recorded replies of a file; None without one. Problems go to the draft."""
+    path = draft.options.replies_file
+    if path is None:
+        return None
+    try:
+        return load_recorded(path, str(path), draft.warnings)
+    except InvalidInput as error:
+        draft.problems.extend(error.problems)
+        return {}
+
+
+def warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
+    """Warn about recorded replies that match no sample, a sign of the wrong file."""
+    known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
+    strangers = list_unknown_replies(replies, known)
+    if strangers:
+        shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
+        message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"
+        draft.warnings.append(Problem(message, file=str(draft.options.responses)))
+
+
+def check_questions(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> int:
+    """Refuse replies to another question than their sample asks. Return how many do not say what was asked.
+
+    A ranking without an answer belongs to the id of its query, as in judgements.
+    """
+    unchecked = 0
+    for dataset in datasets:
+        for sample in dataset.samples:
+            found = find_reply(replies, dataset.name, sample.id)
+            answers = True if found is None else found.answers(sample)
+            unchecked += answers is None and (found is None or found.reply is None or found.reply.answer is not None)
+            if answers is False and found is not None:
+                message = f"the reply to '{sample.id}' answers another question than the sample asks now"
+                fix = "record it again, or restore the question"
+                field = "input" if found.question_digest is None else "question_digest"
+                draft.problems.append(Problem(message, fix, str(draft.options.responses), found.line, field))
+    return unchecked
+
+
+def check_overlap(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
+    """Reject recorded rankings that share no id with the ground truth: every score would silently be 0."""
+    for dataset in datasets:
+        judged = {document for sample in dataset.samples for document in sample.qrels or ()}
+        if not judged:
+            continue
+        found = [find_reply(replies, dataset.name, sample.id) for sample in dataset.samples]
+        answers = [one.reply for one in found if one and one.reply]
+        retrieved = [document for reply in answers for document in reply.retrieved_context_ids or ()]
+        if retrieved and judged.isdisjoint(retrieved):
+            message = f"no retrieved id occurs in the ground truth of '{dataset.name}': '{retrieved[0]}' against "
+            fix = "use the same document ids in both files"
+            problem = Problem(f"{message}'{min(judged)}'", fix, str(draft.options.responses))
+            draft.problems.append(problem)

@@ -25,6 +25,7 @@ from evalspec.runs.runner.second_attempts import explain_no_second, outline_seco
 from evalspec.runs.runner.session import Session, keep_drifts, keep_reuse
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.runner.turn_log import TurnLogs
+from evalspec.runs.runner.worker import OpenWorker, work_here
 from evalspec.runs.store.run_log import AGENT_LOG_NAME
 from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.usage import JudgeListener
@@ -92,10 +93,16 @@ def _refuse_reuse(plan: Plan, url: str) -> None:
     raise InvalidInput(plan.loaded.problem((*API_PLACE, "command"), message, fix))
 
 
-async def execute(session: Session, progress: ProgressListener, baseline: "Baseline | None" = None) -> Run:
+async def execute(
+    session: Session,
+    progress: ProgressListener,
+    baseline: "Baseline | None" = None,
+    open_worker: OpenWorker = work_here,
+) -> Run:
     """Run all remaining attempts of a session and return the run. Starts the agent if the manifest has a command.
 
-    A drop that a test finds is confirmed by second attempts. `baseline`: what to compare with.
+    A drop that a test finds is confirmed by second attempts. `baseline`: what to compare with. `open_worker`: opens
+    what asks and scores.
 
     Raises:
         AgentDown: The agent's command did not become ready.
@@ -114,6 +121,7 @@ async def execute(session: Session, progress: ProgressListener, baseline: "Basel
         run_metadata,
         Results(plan, outline),
         TurnLogs(log, session.known_attempts),
+        open_worker,
     )
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)
     if plan.services.cache is not None:

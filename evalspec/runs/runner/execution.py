@@ -30,7 +30,7 @@ from evalspec.runs.runner.results import AttemptIndex, Results
 from evalspec.runs.runner.session import keep_learned
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.runner.turn_log import TurnLogs
-from evalspec.runs.runner.worker import Scorable, Worker, open_worker
+from evalspec.runs.runner.worker import OpenWorker, Scorable, Worker, work_here
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.runs.store.run_log import RunLog
 from evalspec.scoring.judge.usage import Learned
@@ -67,7 +67,7 @@ class Execution(Struct):
     `is_judged`: whether the judge has scored anything. `decider`: says when the verdict is certain; None: everything is
     scored, in one round. `tracing`: joins replies with the spans of the agent; None: they are not received.
     `environment`: what the agent's command learns of them. `round`: only metrics up to this round are scored.
-    `waiting`: replies for the next round.
+    `waiting`: replies for the next round. `open_worker`: opens what asks and scores, by default in this process.
     """
 
     plan: Plan
@@ -78,6 +78,7 @@ class Execution(Struct):
     run_metadata: RunMetadata
     results: Results
     turns: TurnLogs
+    open_worker: OpenWorker = work_here
     counts: _Counts = field(default_factory=_Counts)
     to_ask: list[AttemptIndex] = field(default_factory=list)
     to_score: list[AttemptIndex] = field(default_factory=list)
@@ -122,7 +123,7 @@ class Execution(Struct):
 
     async def measure(self) -> None:
         """Ask and score all attempts. Results and notes are collected."""
-        working = open_worker(self.plan, self, self.progress, self.tracing)
+        working = self.open_worker(self.plan, self, self.progress, self.tracing)
         async with working as worker, asyncio.TaskGroup() as group:
             recalling = group.create_task(self._score_recalled(worker))
             await worker.ask_all(self.to_ask)

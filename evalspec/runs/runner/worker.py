@@ -1,7 +1,7 @@
 """Work on attempts: ask the target, and score replies as they arrive. Whoever hands out attempts gets what is found."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Protocol
@@ -229,12 +229,5 @@ async def work_here(
             task.cancel()
 
 
-def open_worker(
-    plan: Plan, receiver: Receiver, progress: ProgressListener, tracing: "Tracing | None" = None
-) -> AbstractAsyncContextManager[Worker]:
-    """Open the worker of a plan: in this process, or on the nodes of Ray."""
-    if plan.placed_on is None:
-        return work_here(plan, receiver, progress, tracing)
-    from evalspec.runs.cluster.driver import work_on_ray
-
-    return work_on_ray(plan, receiver, progress)
+OpenWorker = Callable[[Plan, Receiver, ProgressListener, "Tracing | None"], AbstractAsyncContextManager[Worker]]
+"""Opens a worker for the duration of a block."""
