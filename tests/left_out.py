@@ -21,6 +21,10 @@ LEFT_OUT = {
         "tests/service/test_browser.py",
         "tests/service/pages/test_gold_pages.py::test_long_and_hostile_texts_are_shown_and_do_nothing",
     ),
+    "starts a Ray of two raylets": (
+        "tests/cluster/test_ray.py::test_a_value_that_differs_between_machines_is_an_error_before_the_first_request",
+        "tests/cluster/test_ray.py::test_two_raylets_find_what_one_process_finds_and_no_secret_travels",
+    ),
     "starts PostgreSQL, or stops a database": (
         "tests/service/test_backup.py",
         "tests/service/test_database_outage.py",
@@ -28,6 +32,10 @@ LEFT_OUT = {
         "tests/service/test_operations.py",
     ),
     "kills processes, or fills a disk": (
+        "tests/cluster/test_ray.py::test_a_lost_machine_accuses_nobody",
+        "tests/cluster/test_ray.py::test_a_lost_ray_costs_what_is_in_flight_and_the_run_goes_on_here",
+        "tests/cluster/test_ray.py::test_a_question_that_ends_processes_is_asked_twice_and_has_failed",
+        "tests/cluster/test_ray.py::test_a_terminated_run_ends_with_its_nodes",
         "tests/agents/test_closing.py::test_ctrl_c_closes",
         "tests/chaos",
         "tests/cli/test_baseline_history.py::test_a_confirmation_that_is_killed_goes_on_where_it_was",
@@ -100,7 +108,7 @@ LEFT_OUT = {
     ),
     "lets a judge grade a run many times": (
         "tests/labels/test_drift.py::test_a_missing_file_is_an_error_before_anything_is_asked",
-        "tests/labels/test_drift.py::test_a_run_with_many_grades_leaves_replies_to_confirm_a_change",
+        "tests/labels/test_drift.py::test_a_run_with_many_grades_asks_all_at_first",
         "tests/labels/test_drift.py::test_anchors_are_asked_again_although_the_cache_has_their_grades",
         "tests/labels/test_drift.py::test_another_rubric_is_not_the_calibrated_one",
         "tests/labels/test_drift.py::test_each_run_begins_with_others",

@@ -50,6 +50,7 @@ SECTIONS = {
     "spec.evaluation.judge.price": judge_schema.PriceConfig,
     "spec.evaluation.user": judge_schema.UserConfig,
     "spec.evaluation.limits": judge_schema.LimitsConfig,
+    "spec.evaluation.run": schema.RunConfig,
     "spec.evaluation.judge.panel": judge_schema.PanelMember,
     "spec.evaluation.judge.pace": judge_schema.JudgePace,
     "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,

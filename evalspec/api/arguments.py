@@ -54,6 +54,7 @@ class Options(LimitOptions, total=False):
     timeout: Annotated[float, Field(gt=0)] | None
     no_judge: bool
     shard: str | None
+    on: str | None
     responses: AnyPath | None
     repeat: Repeats
     judge_repeat: Repeats

@@ -182,3 +182,15 @@ def test_what_cannot_be_spread_is_refused(bot, setting, options, message):
 def test_the_option_takes_the_place_of_the_manifest(bot):
     bot.evaluation["run"] = {"on": "ray:127.0.0.1:1", "nodes": 2}
     assert bot.evaluate("--on", "here").code == 0
+
+
+def test_the_plan_lists_what_nodes_get(bot):
+    bot.evaluation["run"] = {"on": "ray"}
+    bot.write()
+    assert "nodes of ray get agent.yaml, bot.py, scorers.py, and samples" in bot("plan", "agent.yaml").out
+
+
+def test_a_place_that_is_none_is_an_error(bot):
+    found = bot.evaluate("--on", "slurm")
+    assert (found.code, found.out) == (2, "")
+    assert "--on: there is no place 'slurm'. write here, ray or ray:HOST:PORT" in found.err

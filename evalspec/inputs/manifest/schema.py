@@ -33,7 +33,7 @@ from evalspec.inputs.manifest.metric_schema import WithThresholds
 class RunConfig(ManifestModel):
     """Where attempts are worked on. Nothing here changes a score."""
 
-    on: Annotated[StrictStr, Field(pattern=r"^(here|ray(:\S+:\d+)?)$")] = Field(
+    on: Annotated[StrictStr, Field(pattern=r"^(here|ray(:[^\s:]+:\d{1,5})?)$")] = Field(
         "here",
         description="here: in this process. ray: on a Ray of this machine that ends with the run. ray:HOST:PORT: on a "
         "running Ray.",

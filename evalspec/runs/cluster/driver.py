@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -50,6 +51,8 @@ from evalspec.runs.runner.worker_pool import Breaker
 from evalspec.scoring.metrics.base import Metric
 from evalspec.targets.agents.process import NEW_GROUP, kill_group
 from evalspec.targets.agents.replay import replay
+from evalspec.targets.http.failures import shown_url
+from evalspec.targets.http.routes import is_loopback
 
 if TYPE_CHECKING:
     from evalspec.runs.runner.tracing import Tracing
@@ -294,8 +297,21 @@ def _admit(plan: Plan, message: Message, progress: ProgressListener) -> None:
         redaction = plan.loaded.references.redaction
         known = {name: digest for name, digest in message.references.items() if name in redaction.names}
         if changed := sorted(redaction.list_changed(known)):
-            message_ = f"${changed[0]} has another value on {message.host} than here"
-            raise InvalidInput(Problem(message_, "set the same value on all nodes"))
+            why = f"${changed[0]} has another value on {message.host} than here"
+            raise InvalidInput(Problem(why, "set the same value on all nodes"))
+        local = _find_local(plan) if message.host != socket.gethostname() else None
+        if local is not None:
+            why = f"{local} is this machine's, and {message.host} would ask its own"
+            raise InvalidInput(Problem(why, "name a host that all nodes reach"))
+
+
+def _find_local(plan: Plan) -> str | None:
+    """Return an address that means another service on another machine; None without one."""
+    services = plan.services
+    urls = [plan.target.url] if plan.target else []
+    urls += [one.base_url for one in (*(plan.judge.members if plan.judge else ()), plan.user) if one is not None]
+    urls += [services.embeddings.base_url] if services.embeddings.provider != "local" else []
+    return next((shown_url(url) for url in urls if is_loopback(urlsplit(url).hostname or "")), None)
 
 
 def pack(plan: Plan) -> Parcel:

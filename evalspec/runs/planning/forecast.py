@@ -33,12 +33,13 @@ from evalspec.model.verdicts import RegressionRule
 from evalspec.runs.planning.checks import check_manifest, require_datasets
 from evalspec.runs.planning.draft import PlannedDataset, start_draft
 from evalspec.runs.planning.forecast_wording import summarise_forecasts
-from evalspec.runs.planning.inputs import find_policy, list_removed
+from evalspec.runs.planning.inputs import find_policy, list_removed, list_shared_files
 from evalspec.runs.planning.judge_forecasts import JudgeForecaster, foresee_labels
 from evalspec.runs.planning.metric_forecasts import PlannedComparison, choose_finer, count_baseline
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.passes import check_attempts, list_passes
 from evalspec.runs.planning.selecting import select_datasets
+from evalspec.runs.planning.sharding import find_place
 from evalspec.runs.store.run_store import RunStore
 from evalspec.scoring.metrics.base import Metric
 from evalspec.verdict.comparison.baseline import Baseline
@@ -101,6 +102,7 @@ def build_forecast(
         *([_ANCHOR_NOTE] if anchor else []),
         *_note_calls(datasets),
         *_note_passes(datasets),
+        *_note_nodes(loaded, options, datasets),
         *unenforced,
     )
     removed = {dataset.name: dataset.removed for dataset in datasets}
@@ -125,6 +127,13 @@ def build_forecast(
         warnings=tuple(draft.warnings),
         incomplete=tuple(foregone),
     )
+
+
+def _note_nodes(loaded: LoadedManifest, options: RunOptions, datasets: Sequence[PlannedDataset]) -> Iterator[str]:
+    """Yield what nodes of Ray get, besides samples and replies without secrets."""
+    on = find_place(loaded, options)
+    if on is not None:
+        yield f"nodes of {on} get {', '.join(list_shared_files(loaded, datasets))}, and samples as they need them"
 
 
 def _list_large(datasets: Sequence[PlannedDataset], planned: Sequence[DatasetResult], policy: CiGate) -> Iterator[str]:

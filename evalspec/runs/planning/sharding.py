@@ -1,5 +1,6 @@
 """Shards of a run: which one is evaluated, and which samples it has. And the machines that a run is worked on."""
 
+import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heapq import heapreplace
 from importlib.util import find_spec
@@ -24,6 +25,7 @@ _FIELD = "--shard"
 _FORM = "write NUMBER/SHARDS, from 1, such as 3/8; or `auto` on GitLab and SLURM"
 _MATRIX = "on GitHub, write --shard ${{ matrix.shard }}/${{ strategy.job-total }}"
 _MOST_SHARDS = 10_000
+_PLACE = re.compile(r"ray(:[^\s:]+:\d{1,5})?")
 
 
 class _Scheduler(Struct, frozen=True):
@@ -120,6 +122,9 @@ def check_place(draft: Draft, datasets: Iterable[PlannedDataset]) -> None:
     if on is None:
         return
     field = "--on" if options.on is not None else "spec.evaluation.run.on"
+    if not _PLACE.fullmatch(on):
+        draft.problems.append(Problem(f"there is no place '{on}'", "write here, ray or ray:HOST:PORT", field=field))
+        return
     world = spec.evaluation.environment
     asked = [one for one in datasets if one.retriever is not None and not options.has_replies]
     others = {
