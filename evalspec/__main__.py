@@ -15,6 +15,10 @@ def main() -> int:
         from evalspec.cli.commands import HELP
 
         return _say(HELP)
+    if arguments == ["requirements", "--slim"]:  # an installation without any dependency can say what it needs
+        from evalspec.base.distribution import list_requirements
+
+        return _say("".join(f"{line}\n" for line in list_requirements()))
     from evalspec.cli.failure import explain_sudden_end
     from evalspec.cli.main import run
     from evalspec.cli.streams import keep_own_streams

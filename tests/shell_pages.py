@@ -119,7 +119,6 @@ EXEMPTIONS = [
     Exemption("docs/how-to/judges.md", "text", 1, "tests/cli/test_judge_models.py runs these commands", None),
     Exemption("docs/reference/runs.md", "text", 4, "tests/cli/test_command_code.py reads the line", None),
     Exemption("docs/how-to/retrievers.md", "text", 5, "needs the data of Cranfield, a download", None),
-    Exemption("docs/tutorials/first-gate.md", "text", 12, "builds a wheel from PATH_TO_EVALSPEC; init prints it", None),
     Exemption("docs/reference/metrics.md", "text", 1, "tests/cli/test_passes.py prints it", None),
     Exemption("docs/reference/reports.md", "text", 4, "tests/cli/test_transcripts.py prints such lines", None),
     Exemption("docs/reference/gold-reference.md", "text", 1, "a drawing of folders", None),

@@ -1,5 +1,6 @@
 """What `make dist` builds, installed into an empty environment: the slim installation of the README, made for real."""
 
+import json
 import subprocess
 import sys
 import tarfile
@@ -10,8 +11,11 @@ import zipfile
 import pytest
 
 from built_wheel import ROOT, build_wheel, make_dist
+from evalspec.base.distribution import list_requirements
 
 JUDGED_ONLY = {"ragas", "langchain-community", "instructor", "openai"}
+MOST_MB = 125
+"""What a workflow installs for a manifest without a judge, beside pip, setuptools and evalspec: millions of bytes."""
 
 
 def names(requirements):
@@ -23,12 +27,14 @@ def slim_requirements():
     return {line for line in lines if line and not line.startswith("#")}
 
 
-def test_slim_is_the_default_without_what_judges():
+def test_slim_is_the_default_without_what_only_some_metrics_need():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "evalspec-runner"
     default = set(project["dependencies"])
-    assert names(default - slim_requirements()) == JUDGED_ONLY
+    assert names(default - slim_requirements()) == JUDGED_ONLY | {"sacrebleu"}
     assert slim_requirements() <= default
+    assert names(list_requirements()) == names(slim_requirements())
+    assert set(project["optional-dependencies"]["judge"] + project["optional-dependencies"]["bleu"]) <= default
 
 
 @pytest.fixture(scope="module")
@@ -61,17 +67,33 @@ def test_a_wheel_that_pip_builds_from_a_checkout_has_the_same_files(distribution
 
 @pytest.fixture(scope="module")
 def slim(tmp_path_factory, distributions):
-    """The bin folder of an environment with a slim installation."""
+    """The bin folder of an environment with a slim installation. evalspec itself says what that needs."""
     folder = tmp_path_factory.mktemp("slim")
     venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    pinned = ["--constraint", str(ROOT / "constraints.txt")]
+    pip = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-compile",
+    ]
     wheel, _ = distributions  # built from the sdist
-    subprocess.run(
-        [*pip, *pinned, "--requirement", str(ROOT / "requirements-slim.txt")], check=True, capture_output=True
-    )
     subprocess.run([*pip, "--no-deps", str(wheel)], check=True, capture_output=True)
+    listed = subprocess.run([folder / "bin" / "evalspec", "requirements", "--slim"], check=True, capture_output=True)
+    (folder / "slim.txt").write_bytes(listed.stdout)
+    pinned = ["--constraint", str(ROOT / "constraints.txt"), "--requirement", str(folder / "slim.txt")]
+    subprocess.run([*pip, *pinned], check=True, capture_output=True)
     return folder / "bin"
+
+
+@pytest.mark.timeout(600)
+def test_it_is_small(slim):
+    (packages,) = (slim.parent / "lib").glob("python*/site-packages")
+    own = ("pip", "setuptools", "pkg_resources", "_distutils_hack", "evalspec")
+    files = [file for one in packages.iterdir() if not one.name.startswith(own) for file in (one, *one.rglob("*"))]
+    assert sum(file.stat().st_size for file in files if file.is_file()) <= MOST_MB * 1_000_000
 
 
 @pytest.mark.timeout(600)
@@ -91,7 +113,11 @@ def test_everything_but_judged_metrics_works(slim, tmp_path):
     )
     refused = run("validate", "judged.yaml")
     assert refused.returncode == 2
-    assert "ragas, which is not installed. pip install evalspec-runner" in refused.stdout
+    said = "toxicity needs ragas, which is not installed. pip install ragas==0.4.3 'langchain-community<0.4.2'"
+    assert said in refused.stdout
+    needed = run("requirements", "judged.yaml", "--json")
+    assert json.loads(needed.stdout)["extras"] == {"judge": ["toxicity"]}
+    assert run("requirements", "agent.yaml").stdout == run("requirements", "--slim").stdout
 
 
 def test_this_environment_is_not_slim():

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from evalspec import __version__
 from evalspec.api.loops import run_coroutine
+from evalspec.api.repository import check_gate
 from evalspec.base.errors import EvalspecError, InvalidInput, ServiceError
 from evalspec.inputs.manifest.judge_schema import JudgeConfig, ModelConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
@@ -64,7 +65,7 @@ def diagnose(loaded: LoadedManifest, options: RunOptions, store: RunStore) -> Ch
         InvalidInput: the manifest or a dataset is invalid.
     """
     plan = build_plan(loaded, options, is_probe=True)
-    found = [*_check_machine(store), *run_coroutine(lambda: _ask_all(plan))]
+    found = [*_check_machine(store), *check_gate(loaded), *run_coroutine(lambda: _ask_all(plan))]
     redact = loaded.references.redact
     findings = tuple(replace(one, message=redact(one.message), fix=one.fix and redact(one.fix)) for one in found)
     return Checkup(exit_code=3 if any(one.status is CheckupStatus.FAILED for one in findings) else 0, findings=findings)

@@ -80,13 +80,36 @@ class InvalidInput(EvalspecError):
 class MissingPackage(InvalidInput):
     """A required package is not installed: the installation is slim, or lacks an extra."""
 
-    def __init__(self, needed_by: str, package: str, extra: str = "") -> None:
+    def __init__(self, needed_by: str, package: str, extra: str) -> None:
+        self.extra = extra
         super().__init__(f"{needed_by} needs {package}, which is not installed", install_fix(extra))
 
 
-def install_fix(extra: str = "") -> str:
-    """Return the command that installs evalspec with all its dependencies, and with an extra if one is given."""
-    return f"pip install 'evalspec-runner[{extra}]'" if extra else "pip install evalspec-runner"
+def install_fix(*extras: str) -> str:
+    """Return the command that installs the packages of extras. It works with every installation, and in a checkout."""
+    from shlex import join
+
+    from evalspec.base.distribution import NAME, read_requirements
+
+    known = read_requirements()
+    return f"pip install {join(line for extra in extras for line in known.get(extra, [f'{NAME}[{extra}]']))}"
+
+
+def check_packages(needed_by: str, packages: Iterable[str], extra: str) -> None:
+    """Check that packages are installed, without importing them.
+
+    Raises:
+        MissingPackage: One of them is not.
+    """
+    from importlib.util import find_spec
+
+    for package in packages:
+        try:
+            found = find_spec(package)
+        except ModuleNotFoundError:  # of the package around it
+            found = None
+        if found is None:
+            raise MissingPackage(needed_by, package, extra)
 
 
 class Unmeasurable(EvalspecError):

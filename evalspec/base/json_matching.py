@@ -144,22 +144,6 @@ def has_matchers(value: Any) -> bool:
     return any(map(has_matchers, items))
 
 
-def pair_up(compatible: Any) -> list[int]:
-    """Return a column for each row, such that as many rows as possible have one of their own; -1: it has none.
-
-    `compatible`: rows of bools, or an array of them.
-    """
-    rows = len(compatible)
-    if not rows or not len(compatible[0]):
-        return [-1] * rows
-    if rows == 1:
-        return [next((column for column, fits in enumerate(compatible[0]) if fits), -1)]
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import maximum_bipartite_matching
-
-    return list(map(int, maximum_bipartite_matching(csr_array(compatible, dtype="int8"), perm_type="column")))
-
-
 _INCLUDES = frozenset({"includes"})
 
 
@@ -215,6 +199,8 @@ def _has_same_items(expected: Mapping[str, Any], actual: Any) -> bool:
     items = expected["unordered"]
     if not isinstance(actual, list) or len(actual) != len(items):
         return False
+    from evalspec.base.assignment import pair_up
+
     return -1 not in pair_up([[matches(item, other) for other in actual] for item in items])
 
 

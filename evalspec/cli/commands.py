@@ -7,6 +7,7 @@ COMMANDS = {
     "init": "Create an agent.yaml, datasets and a CI workflow.",
     "validate": "Check a manifest and its datasets without calling anything.",
     "plan": "Show a run's calls and the drop that it can detect; call nothing.",
+    "requirements": "Print the packages that a manifest needs, for pip.",
     "doctor": "Ask agent, judge and embeddings one question, and check disk.",
     "evaluate": "Query the agent, score its replies, and check the gate.",
     "merge": "Join the shards of a run, and check the gate once over all.",

@@ -15,6 +15,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
+from evalspec.api.repository import GITHUB, GITLAB, GITLAB_MAIN, WHEEL, Repository, find_repository, find_source
 from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.foreign_text import encodable, inert
 from evalspec.base.output_files import replace_file
@@ -150,12 +151,13 @@ def _fix_by_options(problem: Problem) -> Problem:
     return replace(problem, fix=fix)
 
 
-_WORKFLOW = {".github/workflows/evalspec.yml": "workflow.yml"}
 _EXAMPLE_DATA = {"evals/rag.jsonl": "rag.jsonl", "evals/regression.jsonl": "regression.jsonl"}
-_WITH_EXAMPLE_AGENT = {"agent.yaml": "agent.yaml", "agent.py": "agent.py.txt", **_EXAMPLE_DATA, **_WORKFLOW}
+_WITH_EXAMPLE_AGENT = {"agent.yaml": "agent.yaml", "agent.py": "agent.py.txt", **_EXAMPLE_DATA}
 """Paths of the created files to their templates in the scaffold folder."""
 _PARTS = {"PART-API": ("api-url.yaml", "api-python.yaml"), "PART-DATA": ("data-example.yaml", "data-own.yaml")}
 """Places of the manifest for agents or data of one's own, to the two templates for each."""
+_WORKFLOWS = {GITHUB: (".github/workflows/{}.yml", "workflow.yml"), GITLAB: (".gitlab/{}.yml", "gitlab.yml")}
+"""Where the workflow of each platform is, from the root of the repository, and its template."""
 
 
 @click.command("init", cls=OrderedCommand)
@@ -166,6 +168,7 @@ _PARTS = {"PART-API": ("api-url.yaml", "api-python.yaml"), "PART-DATA": ("data-e
     "--data", type=click.Path(path_type=Path), metavar="FILE", help="Your questions and right answers: CSV and others."
 )
 @field_option
+@option("--ci", is_flag=True, help="Create only the CI workflow, for the agent.yaml in DIRECTORY.")
 @option("--force", is_flag=True, help="Overwrite existing files.")
 def command(
     directory: Path,
@@ -173,9 +176,13 @@ def command(
     agent: str | None,
     data: Path | None,
     fields: tuple[tuple[str, str], ...],
+    ci: bool,
     force: bool,
 ) -> None:
-    """Create an agent.yaml, two datasets and a CI workflow in DIRECTORY (default: the current directory).
+    """Create an agent.yaml and two datasets in DIRECTORY (default: the current directory), and a CI workflow.
+
+    The workflow is for GitHub or GitLab, where the platform reads it: at the root of the git repository. An existing
+    .gitlab-ci.yml is not changed; the line to add is printed.
 
     Without --url or --agent, an example agent is created too, so the evaluation runs immediately and without an API
     key. --data evaluates your own questions in place of the two datasets, with a metric that fits the right answers. If
@@ -187,29 +194,79 @@ def command(
       evalspec init --agent bot:answer --data questions.csv
       evalspec init --agent bot:answer --data tickets.csv --field input=subject
       evalspec init shop --url http://localhost:4000
+      evalspec init --ci shop
     """
     problems = [*_agent_problems(directory, url, agent), *_choice_problems(url, agent, data, fields)]
+    problems += _ci_problems(directory, url or agent or data) if ci else ()
     if problems:
         raise InvalidInput(problems)
     found = None if data is None else read_starting_data(data, dict(fields))
-    contents = _render(url, agent, found, directory)
-    problems = [problem for name in contents for problem in _path_problems(directory, name, force)]
+    repository, (source, origin) = find_repository(directory), find_source()
+    root = directory if repository.folder == "." else Path(os.path.relpath(repository.root))
+    workflows = _render_workflows(repository, source)
+    contents = {} if ci else _render(url, agent, found, directory)
+    created = [(directory, *one) for one in contents.items()] + [(root, *one) for one in workflows.items()]
+    problems = [problem for base, name, _ in created for problem in _path_problems(base, name, force)]
     if problems:
         raise InvalidInput(dict.fromkeys(problems))
     if found is not None:
         for warning in found.warnings:
             warn(warning)
         emit_line(found.describe())
-    for name, text in contents.items():
-        _write(directory / name, text)
-        emit_line(f"wrote {directory / name}")
-    manifest, wheels = (inert(shlex.quote(str(directory / name))) for name in ("agent.yaml", "vendor"))
+    for base, name, text in created:
+        _write(base / name, text)
+        emit_line(f"wrote {base / name}")
+    manifest = inert(shlex.quote(str(directory / "agent.yaml")))
     if url is not None:
         target = f"{url.rstrip('/')}{ChatEndpoint().path}"
         emit_line(f"requests go to POST {target}; to change that, edit url and chatEndpoint.path in {manifest}")
     emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}\n")
-    emit("The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:")
-    emit(f"  pip wheel --no-deps -w {wheels} PATH_TO_EVALSPEC")
+    if source is None:
+        wheels, place = (inert(shlex.quote(text)) for text in (str(directory / "vendor"), origin or "PATH_TO_EVALSPEC"))
+        emit("The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:")
+        emit(f"  pip wheel --no-deps -w {wheels} {place}")
+    else:
+        emit_line(f"The workflow installs {source}. It runs as soon as these files are pushed.")
+    if not repository.exists:
+        emit("There is no git repository here. The workflow is where its root has to be.")
+    elif GITLAB in repository.platforms and GITLAB_MAIN not in workflows:
+        included = next(name for name in workflows if name.startswith(".gitlab/"))
+        emit(f"init does not change {GITLAB_MAIN}. Add this to it, below the `include:` that it may have:")
+        emit(f"include:\n  - local: {included}")
+
+
+def _ci_problems(directory: Path, other: object) -> Iterator[Problem]:
+    if other is not None:
+        yield Problem("it is for the agent.yaml that is there", "remove the other options", field="--ci")
+    elif not (directory / "agent.yaml").is_file():
+        yield Problem("no such file", "without --ci, init creates it", str(directory / "agent.yaml"))
+
+
+def _render_workflows(repository: Repository, source: str | None) -> dict[str, str]:
+    """Return the text of each workflow by its path from the root. An existing .gitlab-ci.yml stays as it is."""
+    folder = repository.folder
+    gate, job = ("-".join([word, *re.findall("[A-Za-z0-9]+", folder)]) for word in ("evalspec", "evaluate"))
+    prefix = "" if folder == "." else f"{folder}/"
+    values = {
+        "NAME-OF-GATE": gate,
+        "NAME-OF-JOB": job,
+        "FOLDER-OF-AGENT": json.dumps(folder),
+        "COMMAND-TO-FOLDER": json.dumps(f"cd {shlex.quote(folder)}"),
+        "FILES-OF-CACHE": json.dumps(f".github/workflows/{gate}.yml\n{prefix}agent.yaml"),
+        "CACHE-OF-JUDGE": json.dumps(f"{prefix}.evalspec/cache"),
+        "SOURCE-OF-EVALSPEC": json.dumps(source or WHEEL),
+    }
+    found = {}
+    for path, template in (_WORKFLOWS[platform] for platform in repository.platforms):
+        found[path.format(gate)] = _fill(_read_template(template), values)
+    if GITLAB in repository.platforms and not (repository.root / GITLAB_MAIN).exists():
+        found[GITLAB_MAIN] = f"include:\n  - local: .gitlab/{gate}.yml\n"
+    return found
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """Return a template with the values in their places, all at once: a value may look like a place."""
+    return re.sub("|".join(map(re.escape, values)), lambda found: values[found[0]], template)
 
 
 def _render(url: str | None, agent: str | None, data: StartingData | None, directory: Path) -> Mapping[str, str]:
@@ -220,10 +277,8 @@ def _render(url: str | None, agent: str | None, data: StartingData | None, direc
     for place, templates in _PARTS.items():
         is_second = agent is not None if place == "PART-API" else data is not None
         manifest = manifest.replace(f"{place}\n", _read_template(templates[is_second]))
-    values = dict(_list_values(url, agent, data, directory))
-    places = re.compile("|".join(map(re.escape, values)))
-    manifest = places.sub(lambda found: values[found[0]], manifest)  # at once: a value may look like a place
-    files = _WORKFLOW if data is not None else {**_EXAMPLE_DATA, **_WORKFLOW}
+    manifest = _fill(manifest, dict(_list_values(url, agent, data, directory)))
+    files = {} if data is not None else _EXAMPLE_DATA
     return {"agent.yaml": manifest} | {name: _read_template(template) for name, template in files.items()}
 
 

@@ -9,7 +9,7 @@ from evalspec.model.base import Record
 
 
 class CheckupStatus(StrEnum):
-    """What a check found. FAILED: a run would fail too. SKIPPED: a run does not need it."""
+    """What a check found. FAILED: a run would fail too. SKIPPED: it is not needed, or not visible."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,7 +21,9 @@ class CheckupFinding(Record, frozen=True):
     """One thing that was checked."""
 
     name: Annotated[str, Meta(description="What was checked, such as agent, judge, embeddings, clock, or a proxy.")]
-    status: Annotated[CheckupStatus, Meta(description="failed: a run would fail too. skipped: a run does not need it.")]
+    status: Annotated[
+        CheckupStatus, Meta(description="failed: a run would fail too. skipped: needless or not visible.")
+    ]
     message: Annotated[str, Meta(description="What was found, in a sentence.")]
     fix: Annotated[str | None, Meta(description="What to do; null: nothing is wrong.")] = None
 

@@ -1,13 +1,12 @@
 """The type of a reporter: a name, file suffixes, and a function from a run to the content of a file."""
 
 from collections.abc import Callable, Iterable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 
-from evalspec.base.errors import InvalidInput, MissingPackage
+from evalspec.base.errors import InvalidInput, check_packages
 from evalspec.base.registry import Registry
 from evalspec.model import Run, StoredExchange
 
@@ -18,21 +17,6 @@ StoredExchanges = Callable[[], Iterable[StoredExchange]]
 def no_exchanges() -> Iterable[StoredExchange]:
     """Return no texts."""
     return ()
-
-
-def check_packages(needed_by: str, packages: Iterable[str], extra: str) -> None:
-    """Check that packages are installed, without importing them.
-
-    Raises:
-        MissingPackage: One of them is not.
-    """
-    for package in packages:
-        try:
-            found = find_spec(package)
-        except ModuleNotFoundError:  # of the package around it
-            found = None
-        if found is None:
-            raise MissingPackage(needed_by, package, extra)
 
 
 class Renderer(Protocol):

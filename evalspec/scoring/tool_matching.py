@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
 
-from evalspec.base.json_matching import compute_value_digest, find_matcher, has_matchers, matches, pair_up
+from evalspec.base.assignment import assign, pair_up
+from evalspec.base.json_matching import compute_value_digest, find_matcher, has_matchers, matches
 from evalspec.base.patterns import sharing_limit
 from evalspec.model import ExpectedCall, ToolCall
 
@@ -173,9 +174,8 @@ def _take_most(fits: "NDArray[numpy.bool_]") -> int:
 def _assign(shares: "NDArray[numpy.float64]") -> Iterator[tuple[int, int]]:
     """Yield pairs of row and column: the most full shares first, then the largest sum, then the nearest places."""
     import numpy as np
-    from scipy.optimize import linear_sum_assignment
 
     size = max(shares.shape)
     distance = np.abs(np.subtract.outer(np.arange(shares.shape[0]), np.arange(shares.shape[1])))
     worth = np.where(shares == 1, size + 1, shares) - distance * (_TIE / size**2)
-    yield from zip(*(map(int, places) for places in linear_sum_assignment(worth, maximize=True)), strict=True)
+    yield from assign(worth)

@@ -1,7 +1,5 @@
 """Expected JSON values, with matchers in place of values."""
 
-from itertools import permutations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +13,6 @@ from evalspec.base.json_matching import (
     list_bad_matchers,
     list_differences,
     matches,
-    pair_up,
 )
 
 LITERALS = [None, True, False, 0, 1, 1.5, "", "1", "true", [], [1], [True], {}, {"a": 1}, {"a": "1"}, {"a": 1, "b": 2}]
@@ -119,22 +116,6 @@ def test_without_matchers_a_match_is_equality(one, other):
     assert matches(one, other) == equal(one, other) == equal(other, one)
     assert (compute_value_digest(one) == compute_value_digest(other)) == equal(one, other)
     assert matches(one, one) and matches({"exactly": one}, one)
-
-
-@given(st.lists(st.lists(st.booleans(), min_size=4, max_size=4), max_size=4))
-def test_as_many_as_possible_are_paired(compatible):
-    found = pair_up(compatible)
-    taken = [column for column in found if column >= 0]
-    assert len(set(taken)) == len(taken)
-    assert all(compatible[row][column] for row, column in enumerate(found) if column >= 0)
-    most = max(
-        (
-            sum(compatible[row][column] for row, column in enumerate(one[: len(compatible)]))
-            for one in permutations(range(4))
-        ),
-        default=0,
-    )
-    assert len(taken) == most
 
 
 def test_patterns_of_a_comparison_share_one_time_limit(monkeypatch):

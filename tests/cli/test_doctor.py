@@ -39,6 +39,8 @@ def test_all_is_well(parts):
     judge.states = {"model": "m-2026"}
     found = examine(project, "--url", agent.url)
     assert found.pop("code") == 0
+    of_gate = {name: found.pop(name)["status"] for name in ("packages", "gate", "workflow", "branch protection")}
+    assert of_gate == {"packages": "ok", "gate": "warning", "workflow": "warning", "branch protection": "skipped"}
     assert {name: finding["status"] for name, finding in found.items()} == dict.fromkeys(
         ["versions", "disk of runs", "disk of cache", "proxy of agent", "agent", "proxy of judge", "judge",
          "clock of judge", "proxy of embeddings", "embeddings", "clock of embeddings"], "ok",

@@ -193,7 +193,7 @@ def test_a_fail_stays_a_fail(exporting, collector):
         (
             "phoenix",
             {},
-            "--export phoenix needs phoenix.client, which is not installed. pip install 'evalspec-runner[phoenix]'",
+            "--export phoenix needs phoenix.client, which is not installed. pip install 'arize-phoenix-client>=2'",
         ),
     ],
 )

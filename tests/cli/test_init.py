@@ -13,6 +13,7 @@ import yaml
 
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.scoring.metrics.base import METRICS
+from installed import pretend_origin
 
 DATA_AND_CI = {"evals/rag.jsonl", "evals/regression.jsonl", ".github/workflows/evalspec.yml"}
 
@@ -27,6 +28,12 @@ def edit(path: Path, pattern: str, replacement: str) -> None:
     text, changes = re.subn(pattern, replacement, path.read_text(), flags=re.MULTILINE)
     assert changes, pattern
     path.write_text(text)
+
+
+@pytest.fixture(autouse=True)
+def origin(monkeypatch, tmp_path_factory):
+    """evalspec is installed from a wheel."""
+    pretend_origin(monkeypatch, tmp_path_factory.mktemp("installed"), {"url": "file:///w/evalspec.whl"})
 
 
 @pytest.fixture
@@ -47,7 +54,8 @@ def test_says_what_it_wrote_and_what_comes_next(scaffold):
     assert scaffold.outcome.out.endswith(
         "Next:\n  evalspec validate agent.yaml\n  evalspec evaluate agent.yaml\n\n"
         "The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:\n"
-        "  pip wheel --no-deps -w vendor PATH_TO_EVALSPEC\n"
+        "  pip wheel --no-deps -w vendor /w/evalspec.whl\n"
+        "There is no git repository here. The workflow is where its root has to be.\n"
     )
 
 
@@ -104,7 +112,7 @@ def test_with_a_url_the_own_agent_is_asked(project, agent):
 def test_next_commands_can_be_pasted(project):
     said = project("init", "my shop").out
     assert "evalspec validate 'my shop/agent.yaml'" in said
-    assert "pip wheel --no-deps -w 'my shop/vendor' PATH_TO_EVALSPEC" in said
+    assert "pip wheel --no-deps -w 'my shop/vendor' /w/evalspec.whl" in said
 
 
 BOT = 'def answer(question):\n    return "21 days" if "trial" in question else "no idea"\n'

@@ -263,8 +263,7 @@ def test_pyarrow_missing_is_said_with_the_extra(load, tmp_path):
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == (
-        "evalspec: a file of Parquet or Arrow needs pyarrow, which is not installed. "
-        "pip install 'evalspec-runner[parquet]'\n"
+        "evalspec: a file of Parquet or Arrow needs pyarrow, which is not installed. pip install 'pyarrow>=15'\n"
     )
 
 

@@ -187,8 +187,8 @@ def test_without_the_extra_nothing_is_written(project, monkeypatch):
     done = project("convert", "traces", "prod.jsonl", "--to", "jsonl")
     scrubbing._load_detectors.cache_clear()
     assert done.code == 2 and not (project.folder / "prod.jsonl").exists()
-    wanted = "finding personal data needs phonenumbers, which is not installed. pip install 'evalspec-runner[publish]'"
-    assert done.err == f"evalspec: {wanted}\n"
+    wanted = "finding personal data needs phonenumbers, which is not installed. pip install "
+    assert done.err.startswith(f"evalspec: {wanted}") and done.err.count("\n") == 1
 
 
 def test_a_gold_set_gets_pending_triples_to_review(project):

@@ -113,7 +113,7 @@ def test_a_local_model_that_does_not_load_is_one_line_with_the_fix(error, expect
         raise error
 
     monkeypatch.setattr(module, "import_module", fail)
-    with pytest.raises(expected, match=r"^[^\n]*pip install 'evalspec-runner\[local\]'[^\n]*$") as caught:
+    with pytest.raises(expected, match=r"^[^\n]*pip install wordllama==0\.4\.0\.post1[^\n]*$") as caught:
         run_embed(LocalEmbedder(), ["words"])
     assert type(caught.value) is expected
     assert import_module("wordllama")

@@ -1,11 +1,13 @@
 """What `evalspec validate` finds: everything, at once, at its line, without calling anything."""
 
 import json
+import shlex
 import tracemalloc
 from typing import Any
 
 import pytest
 
+from evalspec.base.distribution import list_requirements
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.runs.planning.build import build_plan
 from evalspec.runs.planning.options import RunOptions
@@ -383,4 +385,6 @@ def test_judged_metrics_without_ragas_say_what_to_install_and_nothing_else(proje
     project.dataset("qa", [{"context": ["c"]}], metrics=["faithfulness"], thresholds={"faithfulness": 0.5})
     project.evaluation["judge"] = {"model": "m"}
     (line,) = problems(project)
-    assert line.endswith("faithfulness needs ragas, which is not installed. pip install evalspec-runner")
+    command = shlex.split(line.partition("faithfulness needs ragas, which is not installed. ")[2])
+    assert command[:2] == ["pip", "install"]
+    assert {*command[2:]} == {*project("requirements").out.split()} - {*list_requirements()}

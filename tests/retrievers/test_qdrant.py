@@ -208,5 +208,5 @@ def test_all_must_not_be_deleted_at_once():
 
 def test_the_package_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(MissingPackage, match=r"^[^\n]*qdrant-client[^\n]*'evalspec-runner\[qdrant\]'$"):
+    with pytest.raises(MissingPackage, match=r"^[^\n]*qdrant-client[^\n]*'qdrant-client>=1\.14'$"):
         qdrant()

@@ -7,11 +7,12 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from evalspec.base.errors import check_packages
 from evalspec.base.plural import counted
 from evalspec.base.registry import Registry
 from evalspec.inputs.manifest.export_schema import ExportConfig
 from evalspec.model import Exchange, Run, Score, ScoreStatus, Threshold
-from evalspec.reports.base import StoredExchanges, check_packages
+from evalspec.reports.base import StoredExchanges
 from evalspec.reports.findings import is_beyond, limits_of
 from evalspec.reports.rows import AttemptRow, read_attempts
 from evalspec.verdict.summary import in_slice

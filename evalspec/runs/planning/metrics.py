@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import asdict, replace
 
-from evalspec.base.errors import InvalidInput, Problem, split_fix
+from evalspec.base.errors import InvalidInput, MissingPackage, Problem, install_fix, split_fix
 from evalspec.base.json_text import compute_digest
 from evalspec.inputs.manifest.environment_schema import EnvironmentConfig
 from evalspec.inputs.manifest.loader import LoadedManifest
@@ -15,6 +15,7 @@ from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, 
 from evalspec.inputs.manifest.tool_schema import Tools
 from evalspec.inputs.manifest.yaml_source import Place
 from evalspec.model import JudgePrice, Need
+from evalspec.runs.planning.packages import find_extras
 from evalspec.scoring.judge.panel import form_panel
 from evalspec.scoring.judge.services import JudgeServices
 from evalspec.scoring.metrics.base import (
@@ -123,7 +124,11 @@ class MetricFinder(Struct):
             self._add(place, str(error))
         except InvalidInput as error:
             self.unusable.add(column)
-            for problem in error.problems:
+            problems = error.problems
+            if isinstance(error, MissingPackage):  # one command for all that the manifest needs
+                fix = install_fix(*find_extras(self.loaded.manifest, no_judge=self.no_judge) | {error.extra: ()})
+                problems = tuple(replace(problem, fix=fix) for problem in problems)
+            for problem in problems:
                 self._keep(problem if problem.file else self.loaded.problem(place, problem.message, problem.fix))
         return None
 

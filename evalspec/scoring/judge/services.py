@@ -91,7 +91,7 @@ class JudgeServices:
             MissingPackage: a package is missing.
         """
         if Need.JUDGE in needs and find_spec("ragas") is None:
-            raise MissingPackage(needed_by, "ragas")
+            raise MissingPackage(needed_by, "ragas", "judge")
         local = Need.EMBEDDINGS in needs and self._embeddings.provider == "local"
         if local and find_spec("wordllama") is None:
             raise MissingPackage(f"{needed_by} with embeddings.provider: local", "wordllama", "local")
@@ -296,7 +296,7 @@ def import_ragas() -> None:
         import_module("evalspec.scoring.judge.ragas_adapter")
     except ModuleNotFoundError as error:
         if error.name == "ragas":
-            raise MissingPackage("a judged metric", "ragas") from error
+            raise MissingPackage("a judged metric", "ragas", "judge") from error
         raise _unusable(error) from error
     except Exception as error:
         raise _unusable(error) from error
@@ -304,5 +304,5 @@ def import_ragas() -> None:
 
 def _unusable(error: Exception) -> InvalidInput:
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    fix = f"{install_fix()} installs releases that work together"
+    fix = f"{install_fix('judge')} installs releases that work together"
     return InvalidInput(f"ragas is installed but cannot be imported: {line}", fix)

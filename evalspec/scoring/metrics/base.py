@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from evalspec.base.errors import check_packages
 from evalspec.base.registry import Registry, near_miss
 from evalspec.model import STAGES, Direction, Exchange, JudgePrice, Need, Sample, Score
 from evalspec.scoring.metrics.parameters import RANGE, TURNS, Parameter, Value
@@ -142,6 +143,8 @@ class MetricDefinition(Struct, frozen=True):
     """Returns the part of a score that is the judge's word, by which control cases are compared; None: all of it."""
     imports: tuple[str, ...] = ()
     """Modules that scoring needs. They are imported before latency is measured."""
+    extra: str = ""
+    """The extra of the distribution that has their packages, if a slim installation lacks them."""
 
     # Dependencies on another metric, on the parameters, or on the dataset
     base: str | None = None
@@ -197,6 +200,8 @@ def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: 
         InvalidInput: the metric cannot be built, or a metric of another package raised.
     """
     context.services.check_installed(definition.name, needs)
+    if definition.extra:
+        check_packages(definition.name, {module.partition(".")[0] for module in definition.imports}, definition.extra)
     with METRICS.attribute_errors(definition.name):
         return definition.build(context) if definition.build else None
 

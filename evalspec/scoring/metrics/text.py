@@ -380,13 +380,13 @@ def rouge(exchange: Exchange) -> Score:
     return _score(compute_rouge, exchange)
 
 
-@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="sacrebleu", imports=("sacrebleu.metrics",))
+@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="sacrebleu", imports=("sacrebleu.metrics",), extra="bleu")
 def bleu(exchange: Exchange) -> Score:
     """Word n-grams of the response that occur in the expected answers (sentence BLEU)."""
     return _score(compute_bleu, exchange)
 
 
-@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="sacrebleu", imports=("sacrebleu.metrics",))
+@metric(needs=_NEEDS, reads_at_most=LONG_TEXTS, engine="sacrebleu", imports=("sacrebleu.metrics",), extra="bleu")
 def chrf(exchange: Exchange) -> Score:
     """Character n-grams that response and expected answer share (chrF). Suitable for any language."""
     return _score(compute_chrf, exchange)

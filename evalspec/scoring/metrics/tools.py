@@ -29,7 +29,7 @@ _COMPARES_CALLS: dict[str, Any] = {
     "needs": {Need.EXPECTED_TOOLS},
     "scores_answers": False,
     "from_trace": ("tool_calls",),
-    "imports": ("scipy.optimize", "scipy.sparse.csgraph"),
+    "imports": ("numpy",),
 }
 _READS_ALL_CALLS: dict[str, Any] = {"scores_answers": False, "is_of_whole": True, "from_trace": ("tool_calls",)}
 _UNSEEN = Score.not_applicable("the reply does not show which tools were called", Cause.REPLY)

@@ -1,0 +1,190 @@
+"""The git repository of an agent: which platforms build it, and whether a workflow of theirs runs the gate."""
+
+import os
+import posixpath
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+import yaml
+from msgspec import Struct
+
+from evalspec import __version__
+from evalspec.base.distribution import NAME, read_origin
+from evalspec.base.git import read_git
+from evalspec.inputs.manifest.loader import LoadedManifest
+from evalspec.model.checkups import CheckupFinding, CheckupStatus
+from evalspec.runs.planning.packages import find_extras
+
+GITHUB, GITLAB = "GitHub", "GitLab"
+GITLAB_MAIN = ".gitlab-ci.yml"
+WHEEL = "vendor/evalspec_runner-*.whl"
+"""What a workflow installs that has no other source of evalspec, from the folder of the agent."""
+_READ = {GITHUB: ".github/workflows/*.y*ml", GITLAB: GITLAB_MAIN}
+"""The files that a platform reads, from the root of a repository."""
+_SIGNS = {GITHUB: (".github",), GITLAB: (GITLAB_MAIN, ".gitlab")}
+_SSH = re.compile(r"(?:ssh://)?git@([\w.-]+)[:/]([^:]+)$")
+_COMMAND = re.compile(
+    r"""^\s*cd\s+["']?(?P<folder>[^"'\n]+?)["']?\s*$"""
+    r"""|^[^#\n]*?\bevalspec evaluate\b(?:[^#\n]*?\s(?P<manifest>[^\s"']+\.ya?ml)\b)?""",
+    re.MULTILINE,
+)
+
+
+class Repository(Struct, frozen=True):
+    """`root`: its top folder, or that of the agent if there is no repository. `folder`: of the agent, from the root.
+
+    `platforms`: those that seem to build it; GitHub if nothing says otherwise.
+    """
+
+    root: Path
+    folder: str
+    exists: bool
+    platforms: tuple[str, ...]
+
+
+def find_repository(folder: Path) -> Repository:
+    """Return the repository around a folder, which need not exist yet."""
+    folder = folder.resolve()
+    place = next(path for path in (folder, *folder.parents) if path.is_dir())
+    top = read_git(place, "rev-parse", "--show-toplevel")
+    root = Path(top).resolve() if top else folder
+    host = (top and urlsplit(_secure(read_git(root, "remote", "get-url", "origin") or "")).hostname) or ""
+    found = [one for one in _READ if one.lower() in host or any((root / sign).exists() for sign in _SIGNS[one])]
+    return Repository(root, Path(os.path.relpath(folder, root)).as_posix(), bool(top), tuple(found) or (GITHUB,))
+
+
+def find_source() -> tuple[str | None, str | None]:
+    """Return what pip can install evalspec from on any machine, and the local file or folder that it came from here.
+
+    The first is a release, or the commit of a repository that a server has; None: only this machine has this version.
+    """
+    origin = read_origin()
+    if origin == {}:
+        return f"{NAME}=={__version__}", None
+    known = origin or {}
+    url, commit = known.get("url", ""), known.get("vcs_info", {}).get("commit_id")
+    path = Path(url2pathname(urlsplit(url).path)) if url.startswith("file:") else None
+    if path is not None and path.is_dir():
+        commit = read_git(path, "rev-parse", "HEAD") or ""
+        is_pushed = read_git(path, "branch", "--remotes", "--contains", commit)
+        url = read_git(path, "remote", "get-url", "origin") if is_pushed else None
+    secure = _secure(url or "")
+    is_public = secure.startswith("https://") and "@" not in secure  # a name or a token may be in it
+    return f"git+{secure}@{commit}" if commit and is_public else None, None if path is None else str(path)
+
+
+def _secure(url: str) -> str:
+    """Return the address of a repository by HTTPS if it is that of git's SSH."""
+    return _SSH.sub(r"https://\1/\2", url)
+
+
+def check_gate(loaded: LoadedManifest) -> Iterator[CheckupFinding]:
+    """Yield whether pull requests are gated, as far as the files show it, and the packages that the manifest needs."""
+    needed = [f"{extra} for {', '.join(names)}" for extra, names in find_extras(loaded.manifest).items()]
+    yield CheckupFinding("packages", CheckupStatus.OK, "; ".join(["a slim installation", *needed]))
+    if loaded.manifest.spec.evaluation.ci_gate.enabled:
+        yield CheckupFinding("gate", CheckupStatus.OK, "ciGate is on")
+    else:
+        yield _warn("gate", "ciGate is off, so no threshold fails a pull request", "set spec.evaluation.ciGate: true")
+    yield from _check_workflows(loaded.path)
+    said = "not visible from here: whether the platform requires the job before a merge; see its settings"
+    yield CheckupFinding("branch protection", CheckupStatus.SKIPPED, said)
+
+
+def _check_workflows(manifest: Path) -> Iterator[CheckupFinding]:
+    repository = find_repository(manifest.parent)
+    root, add = repository.root, f"`evalspec init --ci {shlex.quote(str(manifest.parent))}` writes one"
+    if not repository.exists:
+        yield _warn("workflow", f"{root} is in no git repository", f"run `git init`; then {add}")
+        return
+    wanted = _join(repository.folder, manifest.name)
+    for platform in repository.platforms:
+        unread = [] if repository.folder == "." else [*(root / repository.folder).glob(_READ[platform])]
+        for path in unread:
+            message = f"{path.relative_to(root).as_posix()} is not where {platform} reads workflows"
+            yield _warn("workflow", message, f"remove it; {add} at {root}")
+        files = [path for path in sorted(root.glob(_READ[platform])) if _evaluates(wanted, _list_parts(root, path))]
+        if not files:
+            parts = [path for path in root.glob(".gitlab/*.yml") if platform == GITLAB and _evaluates(wanted, [path])]
+            include = [f"add `- local: .gitlab/{path.name}` below `include:` of {GITLAB_MAIN}" for path in parts]
+            yield _warn("workflow", f"no workflow of {platform} was found that evaluates {wanted}", [*include, add][0])
+        yield from (_check_workflow(repository, path, wanted) for path in files)
+
+
+def _check_workflow(repository: Repository, path: Path, wanted: str) -> CheckupFinding:
+    root, name = repository.root, path.relative_to(repository.root).as_posix()
+    parts, wheel = _list_parts(root, path), _join(repository.folder, WHEEL)
+    if path.name != GITLAB_MAIN and "pull_request" not in _read_yaml(path).get("on", ()):
+        return _warn("workflow", f"{name} does not run for pull requests", "add pull_request to its `on`")
+    needed = [*parts, root / wanted, *(root / wheel for part in parts if WHEEL in part.read_text(errors="replace"))]
+    for one in (file.relative_to(root).as_posix() for file in needed):
+        if not read_git(root, "ls-files", "--", one):
+            build = f"`pip wheel --no-deps -w {shlex.quote(posixpath.dirname(wheel))} PATH_TO_EVALSPEC` makes it; "
+            return _warn("workflow", f"{one} is not in git", f"{build if one == wheel else ''}commit and push it")
+    return CheckupFinding("workflow", CheckupStatus.OK, f"{name} evaluates {wanted}")
+
+
+def _warn(name: str, message: str, fix: str) -> CheckupFinding:
+    return CheckupFinding(name, CheckupStatus.WARNING, message, fix)
+
+
+def _list_parts(root: Path, path: Path) -> list[Path]:
+    """Return a workflow, and the files of the repository that it names, which may be parts of it."""
+    text = re.sub(r"(^|\s)#.*", "", path.read_text(encoding="utf-8", errors="replace"))
+    files = (root / name.lstrip("/") for name in re.findall(r"[\w./-]+\.ya?ml\b", text))
+    return list(dict.fromkeys([path, *(file for file in files if file.is_file())]))
+
+
+def _evaluates(wanted: str, parts: Iterable[Path]) -> bool:
+    return any(wanted in _find_evaluations(_read_yaml(part), ".") for part in parts)
+
+
+class _Reader(yaml.BaseLoader):
+    """Reads every scalar as text, also `on`, and values with a tag of a platform as none."""
+
+
+_Reader.add_multi_constructor("!", lambda _reader, _tag, _node: "")
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        return _get(yaml.load(path.read_text(encoding="utf-8", errors="replace"), _Reader))  # noqa: S506 - it makes only texts
+    except yaml.YAMLError:
+        return {}
+
+
+def _find_evaluations(node: Any, folder: str) -> Iterator[str]:
+    """Yield the manifests that the commands and actions of a workflow evaluate. `folder`: in which they run."""
+    if isinstance(node, list):
+        for value in node:
+            yield from _find_evaluations(value, folder)
+    if not isinstance(node, dict):
+        return
+    folder = (_get(node, "defaults", "run") or node).get("working-directory", folder)
+    if "/evalspec@" in str(node.get("uses")):
+        given = _get(node, "with")
+        yield _join(given.get("working-directory", "."), given.get("manifest", "agent.yaml"))
+    for script in (node.get("run"), node.get("script")):
+        here = folder
+        for found in _COMMAND.finditer("\n".join(map(str, script if isinstance(script, list) else [script]))):
+            if found["folder"]:
+                here = _join(here, found["folder"])
+            else:
+                yield _join(here, found["manifest"] or "agent.yaml")
+    for value in node.values():
+        yield from _find_evaluations(value, folder)
+
+
+def _get(node: Any, *keys: str) -> dict[str, Any]:
+    for key in keys:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
+
+
+def _join(*parts: Any) -> str:
+    return posixpath.normpath(posixpath.join(*map(str, parts)))

@@ -1,0 +1,230 @@
+"""Workflows of repositories with the agent in a subfolder: what `init` writes, and what `doctor` says about it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from evalspec import __version__
+from evalspec.api.repository import find_source
+from evalspec.base.distribution import list_requirements
+from installed import pretend_origin
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+PINNED = {"url": "https://example.com/o/evalspec.git", "vcs_info": {"vcs": "git", "commit_id": COMMIT}}
+PIN = f"git+https://example.com/o/evalspec.git@{COMMIT}"
+BOT = 'def answer(question):\n    return "21 days"\n'
+
+
+def git(*arguments, folder="."):
+    who = ("-c", "user.name=n", "-c", "user.email=e@example.com")
+    return subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def shop(project, tmp_path_factory, monkeypatch):
+    """A repository with a bot in the folder `bots/shop`, and evalspec from a commit."""
+    pretend_origin(monkeypatch, tmp_path_factory.mktemp("installed"), PINNED)
+    Path("bots/shop").mkdir(parents=True)
+    Path("bots/shop/bot.py").write_text(BOT)
+    Path("q.csv").write_text("question,ground_truth\nHow long is the trial?,21 days\n")
+    git("init", "--quiet")
+    return project
+
+
+def start(project, *options):
+    done = project("init", "bots/shop", "--agent", "bot:answer", "--data", "q.csv", *options)
+    assert done.code == 0, done.err
+    return done.out
+
+
+def examine(project, manifest="bots/shop/agent.yaml"):
+    """The findings about the gate, as lines."""
+    done = project("doctor", manifest, "--json")
+    assert done.code == 0
+    found = [one for one in done.document["findings"] if one["name"] in ("packages", "gate", "workflow")]
+    return [f"{one['status']}: {one['message']}{'; ' + one['fix'] if one['fix'] else ''}" for one in found]
+
+
+def check_commands(lines):
+    """The slim set comes first, then what the manifest needs; nothing else is installed."""
+    installs = [line for line in lines if line.startswith("pip install")]
+    assert installs[0].endswith("--no-deps $EVALSPEC")
+    assert [line.partition(" > ")[0] for line in lines if line.startswith("evalspec requirements")] == [
+        "evalspec requirements --slim",
+        "evalspec requirements agent.yaml",
+    ]
+    assert all("--requirement" in line for line in installs[1:]) and len(installs) == 3
+
+
+def test_github_runs_the_gate_of_a_subfolder(shop):
+    said = start(shop)
+    assert f"The workflow installs {PIN}." in said and "wrote .github/workflows/evalspec-bots-shop.yml" in said
+    assert not Path("bots/shop/.github").exists()
+    workflow = yaml.safe_load(Path(".github/workflows/evalspec-bots-shop.yml").read_text())
+    ((name, job),) = workflow["jobs"].items()
+    assert (name, job["defaults"]["run"]["working-directory"]) == ("evaluate-bots-shop", "bots/shop")
+    steps = {step.get("name", step.get("uses")): step for step in job["steps"]}
+    assert steps["Install"]["env"] == {"EVALSPEC": PIN}
+    check_commands(steps["Install"]["run"].splitlines())
+    cached = steps["actions/setup-python@v5"]["with"]
+    assert cached["cache"] == "pip" and all(Path(one).is_file() for one in cached["cache-dependency-path"].split("\n"))
+    assert steps["Save it"]["with"]["path"] == "bots/shop/.evalspec/cache"
+    assert shop("requirements", "bots/shop/agent.yaml").out.split() == list_requirements()
+
+    added = ".github/workflows/evalspec-bots-shop.yml"
+    ok = ["ok: a slim installation", "ok: ciGate is on"]
+    assert examine(shop) == [*ok, f"warning: {added} is not in git; commit and push it"]
+    git("add", ".")
+    assert examine(shop) == [*ok, f"ok: {added} evaluates bots/shop/agent.yaml"]
+    Path(added).write_text(Path(added).read_text().replace("  pull_request:\n", ""))
+    assert examine(shop)[2].startswith(f"warning: {added} does not run for pull requests")
+
+
+def test_a_workflow_that_github_does_not_read_is_reported(shop):
+    start(shop)
+    Path(".github").rename("bots/shop/.github")
+    manifest = Path("bots/shop/agent.yaml")
+    manifest.write_text(manifest.read_text().replace("ciGate: true", "ciGate: false"))
+    _, gate, lost, missing = examine(shop)
+    assert gate.startswith("warning: ciGate is off, so no threshold fails a pull request; set")
+    assert lost.startswith(
+        "warning: bots/shop/.github/workflows/evalspec-bots-shop.yml is not where GitHub reads workflows; remove it"
+    )
+    assert missing.startswith("warning: no workflow of GitHub was found that evaluates bots/shop/agent.yaml; `evalspec")
+    assert shop("init", "--ci", "bots/shop").out.startswith("wrote .github/workflows/evalspec-bots-shop.yml\n")
+    assert (
+        shop("init", "--ci", "bots").err == "evalspec: bots/agent.yaml: no such file. without --ci, init creates it\n"
+    )
+    assert "--ci: it is for the agent.yaml that is there" in shop("init", "--ci", "--url", "http://h").err
+
+
+def test_an_existing_gitlab_file_is_not_edited(shop):
+    git("remote", "add", "origin", "git@gitlab.example.com:team/shop.git")
+    mine = "include:\n  - local: /ci/other.yml\nlint: {script: [ruff check, !reference [.a, script]]}\n"
+    Path(".gitlab-ci.yml").write_text(mine)
+    said = start(shop)
+    assert Path(".gitlab-ci.yml").read_text() == mine and not Path(".github").exists()
+    assert said.endswith("include:\n  - local: .gitlab/evalspec-bots-shop.yml\n")
+    ((name, job),) = yaml.safe_load(Path(".gitlab/evalspec-bots-shop.yml").read_text()).items()
+    assert name == "evalspec-bots-shop" and job["variables"]["EVALSPEC"] == PIN and job["cache"]["paths"]
+    assert job["script"][1] == "cd bots/shop"
+    check_commands(job["script"])
+    git("add", ".")
+    line = "`- local: .gitlab/evalspec-bots-shop.yml` below `include:` of .gitlab-ci.yml"
+    assert (
+        examine(shop)[2] == f"warning: no workflow of GitLab was found that evaluates bots/shop/agent.yaml; add {line}"
+    )
+    Path(".gitlab-ci.yml").write_text(
+        mine.replace("other.yml\n", "other.yml\n  - local: .gitlab/evalspec-bots-shop.yml\n")
+    )
+    assert examine(shop)[2] == "ok: .gitlab-ci.yml evaluates bots/shop/agent.yaml"
+
+
+def test_the_gitlab_job_runs_as_written(shop, tmp_path, monkeypatch):
+    """Its own commands; installing is left out, as this is what is tested."""
+    git("remote", "add", "origin", "https://gitlab.com/team/shop.git")
+    start(shop)
+    assert yaml.safe_load(Path(".gitlab-ci.yml").read_text()) == {
+        "include": [{"local": ".gitlab/evalspec-bots-shop.yml"}]
+    }
+    (job,) = yaml.safe_load(Path(".gitlab/evalspec-bots-shop.yml").read_text()).values()
+    script = "\n".join(line for line in job["script"] if not line.startswith("pip install"))
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(Path(job["artifacts"]["paths"][0]).read_text())
+    assert report["verdict"] == "PASS" and Path(job["artifacts"]["reports"]["junit"]).is_file()
+
+
+def test_both_platforms_get_a_workflow_if_the_repository_has_both(shop):
+    Path(".github").mkdir()
+    Path(".gitlab-ci.yml").write_text("")
+    start(shop)
+    assert Path(".github/workflows/evalspec-bots-shop.yml").is_file()
+    assert Path(".gitlab/evalspec-bots-shop.yml").is_file()
+
+
+def test_a_wheel_that_nobody_built_is_reported(shop, tmp_path_factory, monkeypatch):
+    pretend_origin(monkeypatch, tmp_path_factory.mktemp("other"), {"url": "file:///w/evalspec.whl", "archive_info": {}})
+    assert "pip wheel --no-deps -w bots/shop/vendor /w/evalspec.whl" in start(shop)
+    git("add", ".")
+    assert examine(shop)[2] == (
+        "warning: bots/shop/vendor/evalspec_runner-*.whl is not in git; "
+        "`pip wheel --no-deps -w bots/shop/vendor PATH_TO_EVALSPEC` makes it; commit and push it"
+    )
+    Path("bots/shop/vendor").mkdir()
+    Path("bots/shop/vendor/evalspec_runner-0-py3-none-any.whl").touch()
+    git("add", ".")
+    assert examine(shop)[2].startswith("ok: ")
+
+
+@pytest.mark.parametrize(
+    ("script", "evaluates"),
+    [
+        ("cd bots/shop\nevalspec evaluate --no-judge agent.yaml", True),
+        ("python -m evalspec evaluate bots/shop/agent.yaml -o r.json", True),
+        ("evalspec evaluate agent.yaml", False),
+        ("# evalspec evaluate bots/shop/agent.yaml", False),
+        ("evalspec validate bots/shop/agent.yaml", False),
+    ],
+)
+def test_commands_of_own_workflows_are_read(shop, script, evaluates):
+    start(shop)
+    (path,) = Path(".github/workflows").iterdir()
+    path.write_text(json.dumps({"on": ["pull_request"], "jobs": {"a": {"steps": [{"run": script}]}}}))
+    git("add", ".")
+    assert examine(shop)[2].startswith("ok: ") is evaluates
+    uses = {"uses": "o/evalspec@main", "with": {"working-directory": "bots/shop"}}
+    path.write_text(json.dumps({"on": ["pull_request"], "jobs": {"a": {"steps": [uses]}}}))
+    assert examine(shop)[2].startswith("ok: ")
+
+
+@pytest.mark.parametrize("origin", [None, PINNED, PINNED | {"url": "https://user:token@example.com/o/e"}])
+def test_what_is_installed_is_what_exists(origin, tmp_path, monkeypatch):
+    pretend_origin(monkeypatch, tmp_path, origin)
+    wanted = f"evalspec-runner=={__version__}" if origin is None else PIN if origin is PINNED else None
+    assert find_source()[0] == wanted
+
+
+def test_a_checkout_is_pinned_to_its_commit_if_the_server_has_it(tmp_path, monkeypatch):
+    server, mine = tmp_path / "server.git", tmp_path / "mine"
+    git("init", "--quiet", "--bare", str(server), folder=tmp_path)
+    git("clone", "--quiet", str(server), str(mine), folder=tmp_path)
+    git("commit", "--quiet", "--allow-empty", "-m", "1", folder=mine)
+    pretend_origin(monkeypatch, tmp_path / "installed", {"url": mine.as_uri(), "dir_info": {"editable": True}})
+    assert find_source() == (None, str(mine))
+    git("push", "--quiet", "origin", "HEAD", folder=mine)
+    assert find_source() == (None, str(mine)), "a path of this machine is no source elsewhere"
+    git("remote", "set-url", "origin", "git@example.com:o/evalspec.git", folder=mine)
+    commit = git("rev-parse", "HEAD", folder=mine).strip()
+    assert find_source()[0] == f"git+https://example.com/o/evalspec.git@{commit}"
+    git("commit", "--quiet", "--allow-empty", "-m", "2", folder=mine)
+    assert find_source()[0] is None, "not pushed"
+
+
+def test_requirements_follow_what_the_manifest_declares(project):
+    project.api["traces"] = {}
+    project.evaluation["embeddings"] = {"provider": "local"}
+    project.evaluation["retrievers"] = {"words": {"builtin": "bm25"}}
+    own = {"name": "tone", "rubric": "Is it polite?", "labels": {"yes": 1, "no": 0}}
+    project.dataset("qa", [{}], metrics=["string_match", "hallucination", "answer_similarity", "chrf", own])
+    project.evaluation["datasets"].append({"name": "t", "path": "t.parquet", "metrics": ["rouge"]})
+    path = project.write().name
+    document = project("requirements", path, "--json").document
+    assert document["extras"] == {
+        "bleu": ["chrf"],
+        "judge": ["hallucination", "tone"],
+        "local": ["answer_similarity"],
+        "parquet": ["t.parquet"],
+        "retrievers": ["words"],
+        "traces": ["spec.api.traces"],
+    }
+    names = {line.partition("=")[0].rstrip("<>") for line in document["requirements"]}
+    assert {"ragas", "wordllama", "sacrebleu", "bm25s", "pyarrow", "opentelemetry-proto", "numpy"} <= names
+    assert "judge" not in project("requirements", path, "--no-judge", "--json").document["extras"]

@@ -1,0 +1,22 @@
+"""An installation of evalspec that says another origin than this one."""
+
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalspec.base.distribution import NAME
+
+
+def pretend_origin(monkeypatch: pytest.MonkeyPatch, place: Path, origin: dict[str, Any] | None) -> None:
+    """Let `direct_url.json` of the installation be `origin`; None: pip installed it from an index, and wrote none."""
+    folder = place / "evalspec_runner-0.dist-info"
+    folder.mkdir(parents=True)
+    needed = "".join(f"Requires-Dist: {line}\n" for line in metadata.requires(NAME) or ())
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {NAME}\nVersion: 0\n{needed}")
+    (folder / "INSTALLER").write_text("pip\n")
+    if origin is not None:
+        (folder / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(str(place))
