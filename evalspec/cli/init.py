@@ -1,6 +1,7 @@
 """`evalspec init`: create an evaluation that runs immediately and can be adapted."""
 
 import json
+import math
 import os
 import re
 import shlex
@@ -9,9 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from statistics import median
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
+import yaml
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,6 +23,7 @@ from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.foreign_text import encodable, inert
 from evalspec.base.output_files import replace_file
 from evalspec.base.plural import counted
+from evalspec.cli.connecting import FirstContact, connect_options
 from evalspec.cli.options import field_option, option, warn
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit, emit_line
@@ -29,11 +34,17 @@ from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.inputs.user_code.modules import check_module
 from evalspec.model import Sample, Turn
 
+if TYPE_CHECKING:
+    from evalspec.targets.agents.recognition import Recognised
+
 _SHORT_WORDS = 5
 """Right answers of at most so many words, as the median, are looked for in the replies."""
 
 
 _COLUMNS_SHOWN = 8
+_QUESTIONS = 2
+"""What `connect` sends: one to find out how the agent is asked, and one to prove it."""
+
 _BY_OPTIONS = "pass --field input=COLUMN --field expected=COLUMN"
 
 
@@ -82,7 +93,7 @@ _OF_EXPECTATIONS: Mapping[FirstMetric, Callable[[Sample | Turn], bool]] = {
 
 
 class StartingData(Struct, frozen=True):
-    """A dataset as `init` found it. `warnings`: what its reader noticed."""
+    """A dataset as `init` found it. `questions`: its first two different ones. `warnings`: what its reader noticed."""
 
     path: Path
     fields: Mapping[str, str]
@@ -90,6 +101,7 @@ class StartingData(Struct, frozen=True):
     samples: int
     answered: int
     metrics: Sequence[FirstMetric]
+    questions: Sequence[str]
     warnings: tuple[Problem, ...]
 
     @property
@@ -117,10 +129,13 @@ def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
     lengths: Counter[int] = Counter()
     columns: Counter[str] = Counter()
     expected: Counter[FirstMetric] = Counter()
+    questions: dict[str, None] = {}
 
     def watch(samples: Iterable[Sample], form: DatasetFormat) -> Iterator[Sample]:
         for sample in samples:
             columns.update(_list_texts(sample) if form.takes_fields else ())
+            if len(questions) < _QUESTIONS:
+                questions[sample.question] = None
             sides: tuple[Sample | Turn, ...] = (sample, *sample.turns)
             expected.update(metric for metric, has in _OF_EXPECTATIONS.items() if any(map(has, sides)))
             lengths[min((len(text.split()) for side in sides for text in side.references), default=0)] += 1
@@ -136,7 +151,7 @@ def read_starting_data(path: Path, fields: Mapping[str, str]) -> StartingData:
         raise InvalidInput(Problem("no right answers found", fix, str(path)))
     of_answers = [] if lengths[0] else [_IN_REPLY if median(lengths.elements()) <= _SHORT_WORDS else _OVERLAP]
     metrics = [*of_answers, *(metric for metric, count in expected.items() if count == total)] or [_REPLIED]
-    return StartingData(path, fields, data.format, total, total - lengths[0], metrics, data.warnings)
+    return StartingData(path, fields, data.format, total, total - lengths[0], metrics, [*questions], data.warnings)
 
 
 def _list_texts(sample: Sample) -> Iterator[str]:
@@ -167,6 +182,7 @@ _PARTS = {"PART-API": ("api-url.yaml", "api-python.yaml"), "PART-DATA": ("data-e
 )
 @field_option
 @option("--force", is_flag=True, help="Overwrite existing files.")
+@connect_options
 def command(
     directory: Path,
     url: str | None,
@@ -174,53 +190,76 @@ def command(
     data: Path | None,
     fields: tuple[tuple[str, str], ...],
     force: bool,
+    only_new: bool = False,
+    **asking: Any,
 ) -> None:
     """Create an agent.yaml, two datasets and a CI workflow in DIRECTORY (default: the current directory).
 
     Without --url or --agent, an example agent is created too, so the evaluation runs immediately and without an API
-    key. --data evaluates your own questions in place of the two datasets, with a metric that fits the right answers. If
-    any of the files already exists, nothing is written unless --force is given. Symbolic links are not followed.
+    key. --data evaluates your own questions in place of the two datasets, with a metric that fits the right answers.
+    With --url and a question, the agent is asked it, as by `evalspec connect`. If any of the files already exists,
+    nothing is written unless --force is given. Symbolic links are not followed.
 
     \b
     Examples:
       evalspec init
       evalspec init --agent bot:answer --data questions.csv
       evalspec init --agent bot:answer --data tickets.csv --field input=subject
-      evalspec init shop --url http://localhost:4000
+      evalspec init shop --url http://localhost:4000 --data questions.csv --yes
     """
     problems = [*_agent_problems(directory, url, agent), *_choice_problems(url, agent, data, fields)]
+    if url is None and any(asking.values()):
+        problems.append(
+            Problem("only an agent behind HTTP is asked", "pass --url", field="--question, --header, --yes")
+        )
     if problems:
         raise InvalidInput(problems)
     found = None if data is None else read_starting_data(data, dict(fields))
     contents = _render(url, agent, found, directory)
-    problems = [problem for name in contents for problem in _path_problems(directory, name, force)]
+    names = [name for name in contents if not (only_new and (directory / name).is_file())]
+    problems = [problem for name in names for problem in _path_problems(directory, name, force)]
     if problems:
         raise InvalidInput(dict.fromkeys(problems))
     if found is not None:
         for warning in found.warnings:
             warn(warning)
         emit_line(found.describe())
-    for name, text in contents.items():
-        _write(directory / name, text)
+    connection = None if url is None else FirstContact(url, **asking)
+    answered = connection.recognise(found.questions if found else (), directory) if connection else None
+    contents = _render(url, agent, found, directory, answered)
+    for name in names:
+        _write(directory / name, contents[name])
         emit_line(f"wrote {directory / name}")
     manifest, wheels = (inert(shlex.quote(str(directory / name))) for name in ("agent.yaml", "vendor"))
-    if url is not None:
+    if connection is not None and answered is not None:
+        connection.prove(directory / "agent.yaml", answered.reply.response)
+    elif url is not None:
         target = f"{url.rstrip('/')}{ChatEndpoint().path}"
         emit_line(f"requests go to POST {target}; to change that, edit url and chatEndpoint.path in {manifest}")
+        emit_line("the agent was not asked, because there is no question; pass --data FILE or --question TEXT")
     emit(f"\nNext:\n  evalspec validate {manifest}\n  evalspec evaluate {manifest}\n")
     emit("The workflow installs evalspec from a wheel. Build it before the first pull request, and commit it:")
     emit(f"  pip wheel --no-deps -w {wheels} PATH_TO_EVALSPEC")
 
 
-def _render(url: str | None, agent: str | None, data: StartingData | None, directory: Path) -> Mapping[str, str]:
-    """Return the text of each file by its path. What users give is inserted as JSON, which is valid YAML too."""
+def _render(
+    url: str | None, agent: str | None, data: StartingData | None, directory: Path, found: "Recognised | None" = None
+) -> Mapping[str, str]:
+    """Return the text of each file by its path. What users give is inserted as JSON, which is valid YAML too.
+
+    `found`: how the agent at the url is asked.
+    """
     if url is None and agent is None:
         return {name: _read_template(template) for name, template in _WITH_EXAMPLE_AGENT.items()}
     manifest = _read_template("manifest.yaml")
     for place, templates in _PARTS.items():
         is_second = agent is not None if place == "PART-API" else data is not None
-        manifest = manifest.replace(f"{place}\n", _read_template(templates[is_second]))
-    values = dict(_list_values(url, agent, data, directory))
+        template = "api-connected.yaml" if place == "PART-API" and found else templates[is_second]
+        manifest = manifest.replace(f"{place}\n", _read_template(template))
+    values = dict(_list_values(found.url if found else url, agent, data, directory))
+    if found:
+        as_yaml = yaml.safe_dump(found.endpoint, sort_keys=False, allow_unicode=True, width=math.inf)
+        values["      ENDPOINT-FOUND\n"] = indent(as_yaml, " " * 6)
     places = re.compile("|".join(map(re.escape, values)))
     manifest = places.sub(lambda found: values[found[0]], manifest)  # at once: a value may look like a place
     files = _WORKFLOW if data is not None else {**_EXAMPLE_DATA, **_WORKFLOW}
