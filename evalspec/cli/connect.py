@@ -32,8 +32,8 @@ def command(ctx: click.Context, /, url: str, **given: Any) -> Any:
     \b
     Examples:
       evalspec connect http://localhost:4000 --data questions.csv
-      evalspec connect http://localhost:4000/ask --question "Who pays?" --question "How long is the trial?"
-      evalspec connect https://bot.example --data questions.csv --header 'Authorization: $env:TOKEN' --yes
+      evalspec connect http://localhost:4000/ask --question "Who pays?" --yes
+      evalspec connect https://bot.example --header 'Authorization: $env:TOKEN'
     """
     if Path("agent.yaml").exists():
         fix = "connect never overwrites it; move it away, or work in another folder"

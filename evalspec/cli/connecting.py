@@ -15,7 +15,7 @@ from evalspec.base.text import excerpt
 from evalspec.cli.failure import redacting
 from evalspec.cli.options import SeparatedText, group_options, option
 from evalspec.cli.streams import can_prompt, emit, emit_line, notify
-from evalspec.inputs.manifest.credentials import find_literals
+from evalspec.inputs.manifest.credentials import SECRET_SETTING, find_literals
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.references import References, UnresolvedReference
 from evalspec.model import Sample
@@ -50,9 +50,8 @@ class FirstContact(Struct):
         `of_data`: the questions of the data. `folder`: of the manifest to be.
 
         Raises:
-            InvalidInput: a header or the url cannot be used, or nobody can confirm the result.
+            InvalidInput: a header or the url cannot be used, or the result is not confirmed.
             Unmeasurable: the agent gives no answer that can be read.
-            click.Abort: the user does not confirm the result.
         """
         from evalspec.api.loops import run_coroutine
         from evalspec.targets.agents.recognition import Recogniser
@@ -77,7 +76,7 @@ class FirstContact(Struct):
         for line in (f"url: {found.url}", *_describe(found)):
             emit(f"  {inert(references.redact(line))}")
         if not self.yes and not click.confirm("Write this?", err=True):
-            raise click.Abort
+            raise InvalidInput("not confirmed, so nothing was written")
         return found
 
     def prove(self, manifest: Path, answer: str) -> None:
@@ -118,7 +117,9 @@ def _parse_headers(lines: Sequence[str], url: str) -> dict[str, str]:
     pairs = {name.strip(): text.strip() for name, _, text in (line.partition(":") for line in lines)}
     fix = "write a reference, as in 'Authorization: $env:TOKEN' or 'Authorization: Bearer ${env:TOKEN}'"
     secret = {str(place[0]) for place, _ in find_literals(pairs | {"url": url})}
-    secret |= {name for name, text in pairs.items() if not name or not text or "$env:" in text[1:]}
+    for name, text in pairs.items():
+        is_literal = SECRET_SETTING.fullmatch(name) and "$" not in text
+        secret |= {name} if is_literal or not name or not text or "$env:" in text[1:] else set()
     if secret:
         raise InvalidInput(Problem(f"{', '.join(sorted(secret))}: not fit for a file", fix, field="--header"))
     return pairs

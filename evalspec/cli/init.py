@@ -208,10 +208,8 @@ def command(
       evalspec init shop --url http://localhost:4000 --data questions.csv --yes
     """
     problems = [*_agent_problems(directory, url, agent), *_choice_problems(url, agent, data, fields)]
-    if url is None and any(asking.values()):
-        problems.append(
-            Problem("only an agent behind HTTP is asked", "pass --url", field="--question, --header, --yes")
-        )
+    if url is None and (asking["questions"] or asking["headers"]):
+        problems.append(Problem("only an agent behind HTTP is asked", "pass --url", field="--question, --header"))
     if problems:
         raise InvalidInput(problems)
     found = None if data is None else read_starting_data(data, dict(fields))

@@ -1,6 +1,7 @@
 """`evalspec connect`: a manifest from one question to an agent of unknown shape, proved by a second one."""
 
 import json
+import re
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -8,12 +9,17 @@ import pytest
 import yaml
 
 from evalspec.inputs.manifest.loader import load_manifest
+from gold.terminal import Terminal
 from servers.hanging_up import Served
 from servers.ports import find_free_port
 
 ANSWERS = {"How long is the trial?": "The trial lasts 21 days.", "Who pays?": "The owner pays."}
 QUESTIONS = "question,ground_truth\nHow long is the trial?,21 days\nWho pays?,the owner\n"
 MOST = 12
+PAGE = (Path(__file__).parents[2] / "docs/how-to/own-agent.md").read_text()
+CONNECT = re.search(r"^evalspec (connect .+)$", PAGE, re.M)[1].split()
+EVALUATE = re.search(r"`evalspec (evaluate .+?)`", PAGE)[1].split()
+"""The commands of the page."""
 
 
 class Bot(Served):
@@ -192,7 +198,7 @@ def read_api():
 def test_two_commands_gate_an_agent_whose_shape_nobody_wrote_down(shop, name):
     answer, path, document, endpoint = SHAPES[name]
     with Bot(answer, document) as bot:
-        done = shop("connect", bot.url + path, "--data", "questions.csv", "--yes")
+        done = shop(*(bot.url + path if word.startswith("http") else word for word in CONNECT))
         assert done.code == 0, done
         assert read_api() == {"url": bot.url, "chatEndpoint": endpoint}
         assert "proved: another question got another answer, 'The owner pays.'" in done.out.splitlines()
@@ -200,7 +206,7 @@ def test_two_commands_gate_an_agent_whose_shape_nobody_wrote_down(shop, name):
         assert len(said) == len(bot.requests) <= MOST, done.err
         texts = [json.dumps(body) for *_, body, _ in bot.requests if body]
         assert all(sum(question in text for question in ANSWERS) == 1 for text in texts)
-        assert shop("evaluate", "agent.yaml").code == 0
+        assert shop(*EVALUATE).code == 0
 
 
 TOKEN = "s3cr3t-t0ken-of-a-test"
@@ -313,7 +319,7 @@ def test_a_hostile_service_gets_no_variable_and_writes_no_yaml(shop, monkeypatch
         (("URL", "--yes"), "there is no question to send; pass --data FILE or --question TEXT"),
         (("URL", "--question", "Who?"), "--yes: nobody can confirm the result. pass --yes, or use a terminal"),
         (("bot", "--question", "Who?", "--yes"), "'bot' is not an HTTP URL"),
-        (("URL", "--question", "Who?", "--yes", "--header", "Cookie: 4bc-def-1234"), "Cookie: not fit for a file"),
+        (("URL", "--question", "Who?", "--yes", "--header", "Cookie: abcxyz"), "Cookie: not fit for a file"),
         (("URL", "--question", "Who?", "--yes", "--header", "X-Key: a $env:BOT_TOKEN"), "X-Key: not fit for a file"),
         (("URL", "--question", "Who?", "--yes", "--header", "Authorization: $env:NOT_SET"), "NOT_SET is not set"),
         (("http://ada:p4ssw0rd-1@127.0.0.1:9", "--question", "Who?", "--yes"), "url: not fit for a file"),
@@ -324,7 +330,7 @@ def test_what_cannot_be_sent_is_one_line(shop, arguments, said):
         done = shop("connect", *(bot.url if one == "URL" else one for one in arguments))
         assert bot.requests == []
     assert (done.code, done.err.count("\n")) == (2, 1), done.err
-    assert said in done.err and "4bc-def-1234" not in done.err and "p4ssw0rd" not in done.err
+    assert said in done.err and "abcxyz" not in done.err and "p4ssw0rd" not in done.err
     assert not Path("agent.yaml").exists()
 
 
@@ -345,6 +351,20 @@ def test_init_with_a_url_and_a_question_connects_too(shop):
         done = shop("init", "sub", "--url", bot.url, "--data", "questions.csv", "--yes")
     assert (done.code, "proved: another" in done.out) == (0, True), done
     assert load_manifest(Path("sub/agent.yaml")).manifest.spec.api.chat_endpoint.response.answer == "$.reply"
+
+
+@pytest.mark.parametrize(("answer", "is_written"), [("n", False), ("y", True)])
+def test_on_a_terminal_the_questions_and_the_result_are_asked_for(shop, answer, is_written):
+    with Bot(message) as bot, Terminal(shop.folder, "connect", bot.url) as terminal:
+        terminal.expect("A question for the agent")
+        terminal.press("Who pays?\n")
+        terminal.expect("Another question")
+        terminal.press("How long is the trial?\n")
+        terminal.expect("$.reply = 'The owner pays.'")
+        terminal.press(f"{answer}\n")
+        code, _ = terminal.end()
+    assert (code, Path("agent.yaml").exists()) == (0 if is_written else 2, is_written), terminal.output
+    assert ("proved: another" if is_written else "nothing was written") in terminal.output
 
 
 def test_nothing_answers(shop):

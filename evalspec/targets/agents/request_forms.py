@@ -28,7 +28,7 @@ _SESSION_KEY = re.compile(r"(session|conversation|thread|chat)_?id", re.IGNORECA
 _ASKING = re.compile(r"ask|chat|answer|query|question|invoke|complet|generat|respond|agent|assist|rag", re.IGNORECASE)
 _CHANGING = re.compile(r"(?<![a-z])(feedback|upload|ingest|index|document|log|auth|token|delet|embed|admin)", re.I)
 """Paths to which no question is sent because a document lists them: they may store it."""
-_QUOTED = re.compile(r"['\"`]([A-Za-z_]\w{0,40})['\"`]", re.ASCII)
+_QUOTED = re.compile(r"['\"`]([A-Za-z_]\w{0,40})['\"`](?!\s*:)", re.ASCII)
 _LACKS = re.compile(r"missing|required|expected|KeyError|must", re.IGNORECASE)
 _WIRES_OF_PATHS = {
     "/chat/completions": "openai-compatible",
@@ -88,7 +88,8 @@ def list_next(form: Form, status: int | None, said: str) -> list[Form]:
     `status`: None: no reply arrived. `said`: the message of the service. A path that is not there, as far as one knows,
     is tried again only if the service names a key.
     """
-    usual = () if status in (404, 405, 501) else _FIRST_KEYS
+    after_messages = ("messages", *_FIRST_KEYS) if form.protocol not in (None, "custom") else _FIRST_KEYS
+    usual = () if status in (404, 405, 501) else after_messages
     plain = [key for key in _QUESTION_KEYS if key != "message" and re.search(rf"\b{key}\b", said)]
     quoted = _QUOTED.findall(said) if _LACKS.search(said) and not plain else []
     named = [key for key in (*plain, *quoted) if f'"{key}"' not in form.shown][:_MOST_NAMED]
