@@ -72,6 +72,8 @@ class FirstContact(Struct):
         with redacting(references.redact):
             search = Recogniser(self.url, headers, self.model, lambda line: notify(references.redact(line)))
             found = run_coroutine(lambda: search.find(self.questions[0], declared))
+        if references.redact_data(found.endpoint) != found.endpoint:
+            raise InvalidInput("the service repeats a secret as a name in its reply, which no file may have")
         emit_line(f"The agent answers {excerpt(self.questions[0])}. This becomes spec.api:")
         for line in (f"url: {found.url}", *_describe(found)):
             emit(f"  {inert(references.redact(line))}")

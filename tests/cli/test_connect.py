@@ -175,7 +175,8 @@ SHAPES = {
         "path": "/kb/v2/find", "protocol": "custom",
         "request": {"question": "{{input}}", "session_id": "{{session}}", "mode": "short"},
         "response": {"answer": "$.answer.text", "contexts": "$.sources[*].text", "contextIds": "$.sources[*].id"}}),
-    "crashing": (crashing, "/talk", None, {"path": "/talk", "protocol": "custom", "request": {"utterance": "{{input}}"},
+    "crashing": (crashing, "/talk/", None, {"path": "/talk/", "protocol": "custom",
+                                            "request": {"utterance": "{{input}}"},
                                            "response": {"answer": "$.data.said"}}),
     "events": (events, "", None, {"path": "/ask", "protocol": "custom", "request": {"question": "{{input}}"},
                                   "response": {"answer": "$.delta", "contexts": "$.sources[*]"}}),
@@ -237,6 +238,14 @@ def test_a_token_is_sent_and_neither_written_nor_shown(shop, monkeypatch):
         denied = shop("connect", bot.url, "--data", "questions.csv", "--yes", *HEADER)
     assert (denied.code, "expired" in denied.err + denied.out) == (3, False)
     assert "or correct that variable" in denied.err.splitlines()[-1]
+
+
+def test_a_secret_that_comes_back_as_a_key_is_not_written(shop, monkeypatch):
+    monkeypatch.setenv("BOT_TOKEN", TOKEN)
+    with Bot(lambda _path, _headers, body: (200, {TOKEN: ANSWERS[body["message"]]})) as bot:
+        done = shop("connect", bot.url, "--data", "questions.csv", "--yes", *HEADER)
+    assert (done.code, "repeats a secret" in done.err, TOKEN in done.err + done.out) == (2, True, False), done
+    assert not Path("agent.yaml").exists()
 
 
 @pytest.mark.parametrize(("status", "advice"), [(401, "--header 'Auth"), (403, "--header 'Auth"), (429, "again later")])

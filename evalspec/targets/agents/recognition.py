@@ -73,7 +73,7 @@ class Recogniser:
 
     def __init__(self, url: str, headers: Mapping[str, str], model: str | None, tell: Callable[[str], None]) -> None:
         parts = urlsplit(url)
-        self._url, self._path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+        self._url, self._path = f"{parts.scheme}://{parts.netloc}", parts.path
         self._queue = deque(list_first(self._path, parts.query))
         self._headers, self._model, self._tell, self._route = headers, model, tell, choose_route(url)
 

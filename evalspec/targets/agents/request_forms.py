@@ -30,13 +30,6 @@ _CHANGING = re.compile(r"(?<![a-z])(feedback|upload|ingest|index|document|log|au
 """Paths to which no question is sent because a document lists them: they may store it."""
 _QUOTED = re.compile(r"['\"`]([A-Za-z_]\w{0,40})['\"`](?!\s*:)", re.ASCII)
 _LACKS = re.compile(r"missing|required|expected|KeyError|must", re.IGNORECASE)
-_WIRES_OF_PATHS = {
-    "/chat/completions": "openai-compatible",
-    "/responses": "openai-responses",
-    "/messages": "anthropic",
-    "/api/chat": "ollama",
-    "/api/generate": "ollama",
-}
 _MOST_OPERATIONS, _MOST_NAMED = 5, 3
 _DEEPEST = 4
 
@@ -68,17 +61,20 @@ _USUAL = (
     *(Form("/v1/messages", "anthropic"), Form("/v1/responses", "openai-responses"), _make_short("/invoke", "input")),
     *(Form("/chat"), _make_short("/ask", "question"), Form("/")),
 )
+_WIRES = [(form.path.removeprefix("/v1"), form.protocol) for form in _USUAL if form.protocol and not form.request]
+"""Ends of paths, with their protocols."""
 
 
 def list_first(path: str, query: str) -> Iterator[Form | str]:
     """Yield what to send first, and the paths of OpenAPI documents as text. `path`, `query`: of the given url."""
-    own, last = path + (f"?{query}" if query else ""), path.rpartition("/")[2]
-    yield from (Form(own, wire) for end, wire in _WIRES_OF_PATHS.items() if path.endswith(end))
+    own, base = path + (f"?{query}" if query else ""), path.rstrip("/")
+    last = base.rpartition("/")[2]
+    yield from (Form(own, wire) for end, wire in _WIRES if path.endswith(end))
     yield "/openapi.json"
     if last not in ("", "api", "v1"):
         named = last.replace("invoke", "input").replace("ask", "question")
         yield from (_make_short(own, key) for key in sorted(_FIRST_KEYS, key=lambda key: key not in named))
-    yield from (replace(form, path=path + form.path.removeprefix(f"/{last}" if last else "")) for form in _USUAL)
+    yield from (replace(form, path=base + form.path.removeprefix(f"/{last}" if last else "")) for form in _USUAL)
     yield "/v3/api-docs"
 
 
@@ -104,7 +100,7 @@ def list_operations(document: Mapping[str, Any], path: str) -> list[Form]:
         schema = as_object(as_object(body.get("content")).get("application/json")).get("schema")
         if schema and _PATH.fullmatch(place) and (place == path or not _CHANGING.search(place)):
             template = _fill(schema, document, 0)
-            found += [Form(place, wire) for end, wire in _WIRES_OF_PATHS.items() if place.endswith(end)]
+            found += [Form(place, wire) for end, wire in _WIRES if place.endswith(end)]
             found += [_make_form(place, template)] if isinstance(template, dict) else []
     found.sort(key=lambda form: (not _ASKING.search(form.path), "stream" in form.path))
     return ([form for form in found if form.path == path] or found)[:_MOST_OPERATIONS]
