@@ -199,7 +199,7 @@ def _find_agent(plan: Plan) -> Callable[[], Awaitable[_Answered]] | None:
 
     async def ask() -> _Answered:
         async with agent_process(plan, None, needed=True):
-            reply = await (_ask_by_http(target, sample) if agent is None and target else _call(agent))
+            reply = await (ask_by_http(target, sample) if agent is None and target else _call(agent))
         return _Answered(f"it answered {len(reply.response):,} characters")
 
     return ask
@@ -211,7 +211,12 @@ async def _call(agent: AgentFunction) -> AgentReply:
     return read_result(await call_function(agent, _QUESTION), "the result of the agent's function")
 
 
-async def _ask_by_http(target: AgentTarget, sample: Sample) -> AgentReply:
+async def ask_by_http(target: AgentTarget, sample: Sample) -> AgentReply:
+    """Return the reply to one request, as a run makes it.
+
+    Raises:
+        ServiceError: there is no usable reply.
+    """
     from evalspec.targets.agents.http import HttpAgent
     from evalspec.targets.http.routes import choose_route
 

@@ -5,6 +5,7 @@ VARIABLE = "_EVALSPEC_COMPLETE"
 
 COMMANDS = {
     "init": "Create an agent.yaml, datasets and a CI workflow.",
+    "connect": "Ask an agent behind HTTP a question, and write its agent.yaml.",
     "validate": "Check a manifest and its datasets without calling anything.",
     "plan": "Show a run's calls and the drop that it can detect; call nothing.",
     "requirements": "Print the packages that a manifest needs, for pip.",

@@ -114,10 +114,10 @@ judge_repeat_option = option(
 )
 
 
-class _ConditionType(click.ParamType[str]):
-    """A condition on samples. It may contain spaces, so EVALSPEC_WHERE separates several by semicolons."""
+class SeparatedText(click.ParamType[str]):
+    """A text, such as a condition. It may contain spaces, so a variable separates several by semicolons."""
 
-    name = "condition"
+    name = "text"
     envvar_list_splitter = ";"
 
 
@@ -146,7 +146,7 @@ field_option = option(
 where_option = option(
     "--where",
     multiple=True,
-    type=_ConditionType(),
+    type=SeparatedText(),
     metavar="COND",
     help="Use only samples with KEY=VALUE, KEY!=VALUE or 'KEY in A,B,C'; repeatable.",
 )

@@ -204,6 +204,11 @@ def messages_stream() -> TextIO:
     return cast(TextIO, _messages[-1]) if _messages else sys.stderr
 
 
+def can_prompt() -> bool:
+    """Return whether somebody can answer: input and messages are a terminal."""
+    return sys.stdin.isatty() and messages_stream().isatty()
+
+
 def is_result_printed() -> bool:
     """Return whether any part of the result has been printed."""
     return bool(_results) and _results[-1].is_used

@@ -219,7 +219,7 @@ PAGES = {
     "docs/how-to/migrating-from-openai-evals.md": Page({"run.jsonl": f"{FOREIGN}/openai-evals-run.jsonl"}),
     "docs/how-to/migrating-from-promptfoo.md": Page({"promptfooconfig.yaml": f"{FOREIGN}/promptfoo.yaml"}),
     "docs/how-to/migrating-from-ragas.md": Page({"results.jsonl": f"{FOREIGN}/ragas.jsonl"}),
-    "docs/how-to/own-agent.md": SHOWN,
+    "docs/how-to/own-agent.md": SHOWN._replace(stand_ins=("agent",)),
     "docs/how-to/production-traces.md": Page({"traces": "tests/traces/collector"}, is_printed=True, has_manifest=True),
     "docs/how-to/pytest.md": Page(
         SHOP,

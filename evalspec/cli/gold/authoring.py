@@ -1,6 +1,5 @@
 """`evalspec gold init`, `add` and `revise`: sets and the content of triples. `add` asks for what is missing."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from evalspec.base.plural import counted
 from evalspec.cli.documents import emit_document
 from evalspec.cli.gold.options import acting, corpus_option, note_option, print_entries, source_option
 from evalspec.cli.options import json_option, warn
-from evalspec.cli.streams import notify
+from evalspec.cli.streams import can_prompt, notify
 from evalspec.curation.gold.authoring import create_set, find_edited, list_removed, read_triple
 from evalspec.curation.gold.blocks import read_documents
 from evalspec.curation.gold.files import show
@@ -121,7 +120,7 @@ def add_command(
 def _complete(file: Path | None, drafted: RunSample, fields: dict[str, Any], *, is_silent: bool) -> GoldTriple:
     """Return the triple of a file, a run or options. What is missing is prompted for, if somebody can answer."""
     has_all = all((drafted.content.get("question") or fields["question"], _has_block(drafted, fields)))
-    if file is None and not has_all and not is_silent and _can_ask():
+    if file is None and not has_all and not is_silent and can_prompt():
         fields = _ask_missing(fields, drafted.content, drafted.candidates)
     elif drafted.candidates and not _has_block(drafted, fields):
         retrieved = ", ".join(drafted.candidates)
@@ -178,11 +177,6 @@ def revise_command(
     entry = revise_triple(root, triple_id, triple, by, note=note)
     _tell_redacted(triple, entry)
     return print_entries([entry], as_json, by)
-
-
-def _can_ask() -> bool:
-    """Return whether somebody can answer: input and messages are a terminal."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _ask_missing(fields: Mapping[str, Any], known: Mapping[str, Any], candidates: Sequence[str] = ()) -> dict[str, Any]:

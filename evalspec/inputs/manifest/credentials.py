@@ -22,7 +22,7 @@ _STARTS = ("sk-", "gh", "glpat-", "hf_", "KIA", "SIA", "AIza", "xox", "eyJ", "--
 
 _ENCODED_STARTS = tuple(start.encode() for start in _STARTS)
 _SECRET_VARIABLE = re.compile(r".*(?:_KEY|TOKEN|SECRET|PASSWORD)", re.IGNORECASE)
-_SECRET_SETTING = re.compile(r".*(?:authorization|api[-_]?key|cookie|token|secret|password)", re.IGNORECASE)
+SECRET_SETTING = re.compile(r".*(?:authorization|api[-_]?key|cookie|token|secret|password)", re.IGNORECASE)
 _NO_SECRET = re.compile(
     r"(?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20})(?:[-_. ](?:[A-Z]?[a-z]{1,20}|[A-Z]{1,20}))*"  # words
     r"|[-+]?[\d.,:]+"
@@ -70,7 +70,7 @@ def find_literals(value: Any) -> Iterator[tuple[Place, str]]:
 def _list_credentials(value: str, name: str) -> Iterator[str]:
     scheme, space, rest = value.strip().partition(" ")
     credential = rest if space and scheme.isalpha() else value.strip()
-    if _SECRET_SETTING.fullmatch(name) and len(credential) >= _SHORTEST and not credential.isalpha():
+    if SECRET_SETTING.fullmatch(name) and len(credential) >= _SHORTEST and not credential.isalpha():
         yield credential
     elif "@" in value and (passwords := _find_passwords(value)):
         yield from passwords

@@ -20,6 +20,7 @@ _ROUNDS = 4
 """How often invalid parts are left out."""
 _LEAST_DEPTH = 2
 """Parts that are at most this deep, such as spec.evaluation, are not left out: little would be left to check."""
+_OF_DATASETS = (".csv", ".tsv", ".jsonl", ".parquet")
 _GATE = ("spec", "evaluation", "ciGate")
 _MEANT = re.compile(r"did you mean '(.*)'\?")
 
@@ -108,6 +109,9 @@ def load_valid_parts(path: Path) -> PartialManifest:
 def _read_source(path: Path) -> YamlSource:
     if "\0" in str(path):
         raise InvalidInput(Problem("the path of the manifest contains a NUL character", "remove it", field="manifest"))
+    if path.suffix.lower() in _OF_DATASETS and path.is_file():
+        fix = f"write one: evalspec connect URL --data {path}, or evalspec init --agent MODULE:FUNCTION --data {path}"
+        raise InvalidInput(Problem("is a dataset, not a manifest", fix, str(path)))
     source = load_yaml(path, str(path))
     if not isinstance(source.data, dict):
         fix = "start it with apiVersion: agentspec.io/v1"

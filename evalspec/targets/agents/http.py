@@ -7,7 +7,7 @@ and anything after it is ignored.
 import asyncio
 import codecs
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from functools import partial
 from time import perf_counter
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from evalspec.base.errors import ServiceError
 from evalspec.base.jsonl import parse_json
 from evalspec.base.text import excerpt, parse_event, refuse_encoding
+from evalspec.inputs.manifest.agent_schema import ChatEndpoint
 from evalspec.model import AgentReply, Sample
 from evalspec.targets.agents.base import AgentTarget, add_times
 from evalspec.targets.agents.request_template import fill_headers, fill_url
@@ -51,10 +52,20 @@ AGENT = ServiceNames(
 
 
 class HttpAgent:
-    """The agent of one worker, with one connection."""
+    """The agent of one worker, with one connection. `read`, `open_reader`: how its replies are read.
 
-    def __init__(self, target: AgentTarget, route: Route) -> None:
-        self._target = target
+    `status`: of the last reply; None: there was none.
+    """
+
+    def __init__(
+        self,
+        target: AgentTarget,
+        route: Route,
+        read: Callable[[Any, ChatEndpoint, str], AgentReply] = read_reply,
+        open_reader: Callable[[ChatEndpoint, str], StreamReader] = open_stream,
+    ) -> None:
+        self._target, self._read, self._open_reader = target, read, open_reader
+        self.status: int | None = None
         self._filled = {name: text for name, text in target.headers.items() if any(list_placeholders(text))}
         fixed = {name: text for name, text in target.headers.items() if name not in self._filled}
         headers = {"accept": f"application/json, {EVENT_STREAM}, {JSON_LINES}", **fixed}
@@ -100,17 +111,18 @@ class HttpAgent:
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encoded)
         started = perf_counter()
         async with send(self._client, request, AGENT) as response:
+            self.status = response.status_code
             await refuse_status(response, AGENT)
             events = read_events(response)
             if events is not None:
                 streamed = await read_stream(
-                    events, open_stream(endpoint, question), started + endpoint.timeout_seconds
+                    events, self._open_reader(endpoint, question), started + endpoint.timeout_seconds
                 )
                 reply = add_times(streamed.reply, started, streamed.finished_at, streamed.first_token_at)
             else:
                 raw = await read_whole(response)
                 finished = perf_counter()
-                reply = add_times(read_reply(parse_body(raw, url, AGENT), endpoint, question), started, finished, None)
+                reply = add_times(self._read(parse_body(raw, url, AGENT), endpoint, question), started, finished, None)
         is_read = endpoint.response is None or endpoint.response.tool_calls is not None
         shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
