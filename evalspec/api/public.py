@@ -167,14 +167,14 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
     if part.loaded is None:
         return Validation(tuple(part.problems))
     try:
-        warnings, samples, limits = validate_manifest(part.loaded, to_options(options, agent))
+        warnings, remarks, samples, limits = validate_manifest(part.loaded, to_options(options, agent))
     except InvalidInput as error:
         return Validation((*part.problems, *_list_further(error.problems, part)))
     if part.problems:
         return Validation(tuple(part.problems))
     if problems := _check_labels(part.loaded):
         return Validation(problems)
-    notes = tuple(recommend_checks(part.loaded))
+    notes = (*remarks, *recommend_checks(part.loaded))
     return Validation(warnings=tuple(warnings), notes=notes, samples=samples, limits=limits)
 
 
@@ -195,7 +195,11 @@ def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:
 def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:
     """Yield the problems that are not consequences of what was left out of the manifest."""
     own = part.loaded.source.file if part.loaded else ""
-    yield from (one for one in problems if one not in part.problems and (part.is_whole or one.file not in ("", own)))
+    yield from (
+        one
+        for one in problems
+        if one not in part.problems and not (one.file in ("", own) and one.field.startswith(part.doubtful))
+    )
 
 
 def plan(

@@ -51,6 +51,11 @@ class Container(Enum):
     """Shards of tables, as Hugging Face stores them."""
     OTHER = auto()
 
+    @property
+    def has_header(self) -> bool:
+        """Whether all records have the same columns, which stand once in the file."""
+        return self in (Container.CELLS, Container.TABLE, Container.FOLDER)
+
 
 class FileRow(NamedTuple):
     """One record. `line`: its line from 1, or its number in a table. `is_cells`: its values are texts of a CSV."""

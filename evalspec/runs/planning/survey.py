@@ -6,6 +6,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, split_fix
+from evalspec.base.foreign_text import inert
+from evalspec.base.registry import SURELY_MEANT, find_close
 from evalspec.inputs.manifest.metric_schema import WithThresholds
 from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.model import Check, Need, Sample, Turn
@@ -164,7 +166,13 @@ def check_needs(
     for need, names in needed_by.items():
         lacking = survey.lacking[need].count if need in survey.lacking else 0
         if lacking and (need not in _OF_SOME or lacking == survey.count):
-            problems.append(_problem(need, names, survey.lacking[need], survey.count, shown_as))
+            found = _problem(need, names, survey.lacking[need], survey.count, shown_as)
+            near = find_close(need.value, survey.keys, SURELY_MEANT) if lacking == survey.count else None
+            problems.append(
+                replace(found, fix=f"did you mean the column '{inert(near)}'? Rename it to {need.value}")
+                if near
+                else found
+            )
     return problems
 
 

@@ -5,7 +5,7 @@ override those of the dataset's file. A threshold that is enforced in no dataset
 unlisted metric if it is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -96,7 +96,11 @@ class ThresholdFinder(Struct):
             if not self._ensure(dataset, name, (*place, key)):
                 if find_scored(name) in self.finder.unusable:
                     continue
-                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
+                self._add(
+                    (*place, key),
+                    f"dataset '{dataset.name}' does not compute {name}",
+                    _name_cutoffs(name, dataset.metrics) or _how_to_compute(name),
+                )
                 continue
             self._append([dataset], name, given, (*place, key))
             bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
@@ -142,9 +146,10 @@ class ThresholdFinder(Struct):
                     self._add(self._place_of(index, (*place, key)), "null lifts a threshold of the evaluation", fix)
             computing = self._computing(datasets, name, (*place, key))
             if not computing and find_scored(name) not in self.finder.unusable:
-                known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
-                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
-                self._add((*place, key), f"no dataset computes {name}", fix)
+                known = sorted({metric for dataset in datasets for metric in dataset.metrics})
+                computed = ", ".join(known) or "none"
+                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {computed}"
+                self._add((*place, key), f"no dataset computes {name}", _name_cutoffs(name, known) or fix)
             self._append(computing, name, given, (*place, key))
             stated.append((computing, name, given, (*place, key)))
         for one in stated:
@@ -375,6 +380,13 @@ def _add_new(problem: Problem, known: list[Problem]) -> None:
 
 def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
+
+
+def _name_cutoffs(name: str, computed: Iterable[str]) -> str:
+    """Return the fix for a metric that is computed with other cut-offs only; empty if it is not."""
+    base = parse_metric_spec(name).base
+    others = [one for one in computed if "@" in name + one and parse_metric_spec(one).base == base]
+    return f"it is computed as {', '.join(others)}: write {others[0]}" if others else ""
 
 
 def _how_to_compute(name: str) -> str:
