@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 def command(context: click.Context) -> None:
     """List, name, promote, push, verify and remove stored runs. Without a subcommand, list them.
 
-    A RUN is an id, its prefix, a name, `latest`, or `latest~1` for the run before it. `runs label` gives a run a name. To judge the replies of a run, use `evalspec label`.
+    A RUN is an id, its prefix, a name, `latest`, or `latest~1` for the run before it. `runs label` gives a run a name.
+    To judge the replies of a run, use `evalspec label`.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ from xml.sax.xmlreader import AttributesImpl
 from msgspec import Struct
 
 from evalspec.base.foreign_text import cut, visible
+from evalspec.base.text import one_line
 from evalspec.model import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
 from evalspec.reports.base import Reporter, StoredExchanges, no_exchanges
 from evalspec.reports.findings import (
@@ -85,8 +86,8 @@ def render_junit(run: Run, exchanges: StoredExchanges = no_exchanges) -> bytes:
 def _name_samples(exchanges: StoredExchanges) -> dict[tuple[str, str], str]:
     """Return the names of samples whose id is a hash: the beginning of the question, and the id, which is unique."""
     asked = ((one.dataset, one.exchange.sample) for one in exchanges())
-    found = {(name, sample.id): sample.user_input for name, sample in asked if _HASH.fullmatch(sample.id)}
-    return {key: f"{quote_line(question, _LONGEST_NAME)} [{key[1]}]" for key, question in found.items()}
+    found = {(name, sample.id): one_line(sample.question) for name, sample in asked if _HASH.fullmatch(sample.id)}
+    return {key: f"{cut(question, _LONGEST_NAME)} [{key[1]}]" for key, question in found.items() if question}
 
 
 def _cases(dataset: DatasetResult, run: Run, names: Mapping[tuple[str, str], str]) -> Iterator[_Case]:

@@ -133,7 +133,7 @@ def test_validate_reports_an_error_of_the_manifest_and_those_of_its_datasets(sho
     (shop.folder / "qa.jsonl").write_text('{"input": "a?"}\n')
     lines = shop("validate").out.splitlines()
     assert problem in lines[0]
-    assert "qa.jsonl:1: expected: this key is required. add it" in lines
+    assert "qa.jsonl:1: expected: this key is required. add it, as in expected: TEXT" in lines
     assert lines[-1] == f"agent.yaml is not valid: {len(lines) - 1} errors"
 
 

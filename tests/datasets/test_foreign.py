@@ -293,7 +293,7 @@ def test_fields_name_any_column(tmp_path, monkeypatch, capsys):
         ({"input": "$.["}, "fields.input: '$.[' is not a JSONPath query"),
         (
             {"input": "said"},
-            "the record has no question. looked for said; the record has turn.said, gold.say, docs. Set",
+            "there is no column 'said'. did you mean 'turn.said'? The columns are turn.said, gold.say, docs",
         ),
     ],
 )
@@ -343,7 +343,7 @@ def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
         "plain.tsv:2: `answer` is read as the right answer. set `fields: {expected: answer}` to confirm that, "
         "or `fields: {response: answer}` if it is the system's reply"
     ]
-    (kept,) = load("plain.csv").warnings
+    (kept,) = load("plain.csv").remarks
     assert kept.message == "columns kept as metadata only: category"
     (tmp_path / "d.csv").write_text(",question,expected\n0,a,b\n")
     (index,) = load_dataset(Source(tmp_path / "d.csv", "d.csv")).samples

@@ -14,6 +14,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     StrictStr,
     Tag,
+    ValidationError,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -22,7 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, core_schema
 
 from evalspec.base.errors import split_fix
-from evalspec.base.registry import near_miss
+from evalspec.base.registry import find_close, near_miss
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
@@ -110,6 +111,20 @@ def has_step(value: Any, step: str | int) -> bool:
     return step in value if isinstance(value, Mapping) else isinstance(value, list) and step in range(len(value))
 
 
+def list_errors(error: ValidationError, model: type[BaseModel]) -> list[ErrorDetails]:
+    """Return the errors of a value, without those of required keys that are there but misspelled."""
+    found = error.errors(include_url=False)
+    misspelled = {(*one["loc"][:-1], find_meant(one, model)) for one in found}
+    return [one for one in found if one["type"] != "missing" or one["loc"] not in misspelled]
+
+
+def find_meant(error: ErrorDetails, model: type[BaseModel]) -> str | None:
+    """Return the key that an unknown key probably is; None for other errors."""
+    location = error["loc"]
+    unknown = error["type"] == "extra_forbidden"
+    return find_close(str(location[-1]), sorted(_known_keys(model, location[:-1]))) if unknown else None
+
+
 def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     """Return the message and the fix for one validation error of `model`."""
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
@@ -193,7 +208,9 @@ def _render_flow(value: Any) -> str:
     """Return an example as YAML on one line."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_render_flow(item)}' for key, item in value.items())}}}"
-    return f"[{', '.join(map(_render_flow, value))}]" if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_render_flow, value))}]"
+    return f'"{value}"' if _is_quoted(str(value)) else str(value)
 
 
 def _plain(expectation: str) -> str:

@@ -1,6 +1,5 @@
 """Read agent.yaml into a validated Manifest. All errors are reported at once, each with its line."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,10 @@ from evalspec.inputs.manifest.fields import (
     KEY_KINDS,
     explain_error,
     find_field,
+    find_meant,
     find_place,
     has_step,
+    list_errors,
     list_keys,
     make_example,
 )
@@ -34,7 +35,6 @@ _SECTIONS = ((Manifest, ()), (Metadata, ("metadata",)), (Spec, ("spec",)))
 """The sections that other tools may add keys to."""
 _UNIQUE = ("spec", "evaluation", "path")
 """Required keys that nothing can stand in for."""
-_MEANT = re.compile(r"did you mean '(.*)'\?")
 
 
 class LoadedManifest(Struct, frozen=True):
@@ -75,7 +75,7 @@ def load_manifest(path: Path) -> LoadedManifest:
     try:
         manifest = Manifest.model_validate(source.data)
     except ValidationError as error:
-        problems += [_explain(details, source) for details in error.errors(include_url=False)]
+        problems += [_explain(details, source) for details in list_errors(error, Manifest)]
     if problems:
         raise InvalidInput(problems)
     return LoadedManifest(manifest, source, References(path.parent), path)
@@ -110,7 +110,7 @@ def load_valid_parts(path: Path) -> PartialManifest:
         try:
             manifest = Manifest.model_validate(source.data)
         except ValidationError as error:
-            found = error.errors(include_url=False)
+            found = list_errors(error, Manifest)
             new = [details for details in found if not attempt or _is_within(details["loc"], renamed)]
             problems += [_explain(details, source) for details in new]
             doubtful |= {part for details in found for part in _list_doubtful(details, is_first=not attempt)}
@@ -180,11 +180,8 @@ def _place_in_data(error: ErrorDetails, attempt: int, data: Any) -> Place:
 
 def _find_meant(place: Place, errors: Sequence[ErrorDetails]) -> str | None:
     """Return the key that an unknown key probably is, or None."""
-    for error in errors:
-        if error["type"] == "extra_forbidden" and error["loc"][-1] == place[-1]:
-            found = _MEANT.fullmatch(explain_error(error, Manifest)[1])
-            return found[1] if found else None
-    return None
+    meant = (find_meant(error, Manifest) for error in errors if error["loc"][-1:] == place[-1:])
+    return next(filter(None, meant), None)
 
 
 def _stand_in(error: ErrorDetails, data: Any) -> bool:

@@ -279,7 +279,7 @@ class Draft(Struct):
             InvalidInput: there is a problem.
         """
         if self.problems:
-            raise InvalidInput(self.problems)
+            raise InvalidInput(dict.fromkeys(self.problems))
 
 
 def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = keep_samples) -> Draft:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem, split_fix
-from evalspec.base.registry import near_miss
+from evalspec.base.registry import find_close, near_miss
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import find_scored, parse_metric_spec, parse_passes
@@ -70,6 +70,7 @@ def _is_own(metric: Metric) -> bool:
     return bool(entry.get("rubric") or entry.get("scorer"))
 
 
+_ALIKE = 0.8
 _NO_LIFT = "remove it, or write the slice and stat of the threshold that it is meant for"
 
 
@@ -149,7 +150,9 @@ class ThresholdFinder(Struct):
                 known = sorted({metric for dataset in datasets for metric in dataset.metrics})
                 computed = ", ".join(known) or "none"
                 fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {computed}"
-                self._add((*place, key), f"no dataset computes {name}", _name_cutoffs(name, known) or fix)
+                other = _name_cutoffs(name, known)
+                if not (other and any(dataset.data.problems for dataset in datasets)):  # a file may have cut-offs
+                    self._add((*place, key), f"no dataset computes {name}", other or _name_close(name, known) or fix)
             self._append(computing, name, given, (*place, key))
             stated.append((computing, name, given, (*place, key)))
         for one in stated:
@@ -350,8 +353,12 @@ class ThresholdFinder(Struct):
         if not all(dataset.available for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for tag in dataset.survey.tags})
+        key, mark, value = (name or "").partition("=")
+        known = {key for dataset in datasets for key in dataset.survey.keys} if mark else tags
+        close = None if key in known else find_close(key, known)
         fix = f"use a tag or key=value of the metadata; tags: {', '.join(tags) or 'none'}"
-        self._add(place, f"no sample is in the slice '{name}'", fix)
+        meant = f"did you mean '{close}{mark}{value}'?" if close else fix
+        self._add(place, f"no sample is in the slice '{name}'", meant)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
         _add_new(self.loaded.problem(place, message, fix), self.finder.problems)
@@ -387,6 +394,13 @@ def _name_cutoffs(name: str, computed: Iterable[str]) -> str:
     base = parse_metric_spec(name).base
     others = [one for one in computed if "@" in name + one and parse_metric_spec(one).base == base]
     return f"it is computed as {', '.join(others)}: write {others[0]}" if others else ""
+
+
+def _name_close(name: str, computed: Iterable[str]) -> str:
+    """Return the fix for a name that is no metric, but close to one that is computed or free to compute."""
+    free = (metric.name for metric in METRICS if metric.implicit)
+    close = None if METRICS.find(parse_metric_spec(name).base) else find_close(name, [*computed, *free], _ALIKE)
+    return f"did you mean '{close}'?" if close else ""
 
 
 def _how_to_compute(name: str) -> str:

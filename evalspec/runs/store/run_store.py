@@ -171,7 +171,9 @@ class RunStore:
                 f"there are no runs in {self.runs}", "run `evalspec evaluate` first, or change to the folder of the run"
             )
         if back is not None:
-            raise InvalidInput(f"there is no {name}: {self.runs} has {counted(len(known), 'run')}", "evalspec runs list shows them")
+            raise InvalidInput(
+                f"there is no {name}: {self.runs} has {counted(len(known), 'run')}", "evalspec runs list shows them"
+            )
         names = [*self.labels(), *(folder.name for folder in known[:_NAMES_SHOWN])]
         raise InvalidInput(f"no run is named '{name}'", f"{near_miss(name, names)} (all: evalspec runs list)")
 
