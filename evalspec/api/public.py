@@ -195,11 +195,8 @@ def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:
 def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:
     """Yield the problems that are not consequences of what was left out of the manifest."""
     own = part.loaded.source.file if part.loaded else ""
-    yield from (
-        one
-        for one in problems
-        if one not in part.problems and not (one.file in ("", own) and one.field.startswith(part.doubtful))
-    )
+    new = (one for one in problems if one not in part.problems)
+    yield from (one for one in new if one.file not in ("", own) or not one.field.startswith(part.doubtful))
 
 
 def plan(

@@ -108,12 +108,8 @@ def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStor
 def _check_name(name: str, promoted: Iterable[str], store: RunStore) -> None:
     """Raise InvalidInput if no run or baseline has that name."""
     names = [LATEST_NAME, *store.labels(), *promoted]
-    if (
-        name in names
-        or count_back(name) is not None
-        or Path(name).exists()
-        or any(folder.name.startswith(name) for folder in store.list())
-    ):
+    is_known = name in names or count_back(name) is not None or Path(name).exists()
+    if is_known or any(folder.name.startswith(name) for folder in store.list()):
         return
     raise InvalidInput(Problem(f"no baseline or run is named '{name}'", near_miss(name, names), field="--baseline"))
 

@@ -28,16 +28,18 @@ _FORMS = f"{__name__}.forms"
 
 
 def _check_outputs(context: click.Context, _parameter: click.Parameter, outputs: Sequence[Path]) -> Sequence[Path]:
-    forms = context.meta[_FORMS] = {}
-    paths = []
-    for output in outputs:
-        form, _, rest = str(output).partition(":")
-        reporter = REPORTERS.find(form) if rest else None
-        paths.append(output if reporter is None else Path(rest))
-        if reporter is not None:
-            forms[paths[-1]] = reporter
+    found = [_split_form(output) for output in outputs]
+    context.meta[_FORMS] = dict(found)
+    paths = [path for path, _ in found]
     refuse_others(paths, force=context.params.pop("force"))
     return paths
+
+
+def _split_form(output: Path) -> tuple[Path, Reporter | None]:
+    """Return the path and the reporter of FORMAT:PATH. Without a known format, the whole is a path."""
+    form, _, rest = str(output).partition(":")
+    reporter = REPORTERS.find(form) if rest else None
+    return (Path(rest), reporter) if reporter else (output, None)
 
 
 def output_options(text: str) -> Callable[[Command], Command]:
@@ -62,7 +64,7 @@ def resolve_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
     Raises:
         InvalidInput: a path names no report format, neither before it (`junit:report.xml`) nor by its suffix.
     """
-    named: Mapping[Path, Reporter] = click.get_current_context().meta[_FORMS]
+    named: Mapping[Path, Reporter | None] = click.get_current_context().meta[_FORMS]
     return [(path, named.get(path) or reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
 
 

@@ -254,6 +254,9 @@ def test_help_of_evaluate_is_in_groups_and_says_once_how_to_set_variables(projec
     assert titles[0] == "Samples:"
     assert {"Agent and judge:", "Output:", "Server:", "Retrievers:"} <= set(titles)
     assert sum("EVALSPEC_DATASET" in line for line in lines) == 1
+    convert = project("convert", "--help").out
+    assert convert.index("\nOptions:") < convert.index("--to FORMAT ") < convert.index("\nSamples:")
+    assert "Server:" not in convert
 
 
 def test_the_help_of_every_command_fits_on_a_terminal(project, monkeypatch):

@@ -293,7 +293,7 @@ def test_fields_name_any_column(tmp_path, monkeypatch, capsys):
         ({"input": "$.["}, "fields.input: '$.[' is not a JSONPath query"),
         (
             {"input": "said"},
-            "there is no column 'said'. did you mean 'turn.said'? The columns are turn.said, gold.say, docs",
+            "there is no column 'said'. the columns are turn.said, gold.say, docs; did you mean 'turn.said'?",
         ),
     ],
 )

@@ -110,9 +110,7 @@ class ColumnPath(Struct, frozen=True):
 
     def locate(self, record: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the keys that lead to the value of a record. A query uses the whole outermost column."""
-        if self.is_query:
-            return (self.head,)
-        if self.text.endswith(_ONLY):
+        if self.is_query or self.text.endswith(_ONLY):
             return (self.head,)
         return find_path(record, self.text) or (self.head,)
 
@@ -175,11 +173,10 @@ class SoughtColumns(Struct):
 
     def list_problems(self, shown_as: str) -> list[Problem]:
         """Return a problem for each column that the file does not have."""
-        names = [inert(name) for name in self.seen]
-        shown = ", ".join(names[:COLUMNS_SHOWN]) + (", …" if len(names) > COLUMNS_SHOWN else "")
+        shown = f"the columns are {', '.join(map(inert, [*self.seen][:COLUMNS_SHOWN]))}"
         problems = []
         for field, name in self.missing.items():
             close = find_close(name, self.seen)
-            fix = f"did you mean '{inert(close)}'? The columns are {shown}" if close else f"the columns are {shown}"
+            fix = f"{shown}; did you mean '{inert(close)}'?" if close else shown
             problems.append(Problem(f"there is no column '{name}'", fix, shown_as, 1, f"fields.{field}"))
         return problems

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
@@ -120,9 +120,8 @@ def list_errors(error: ValidationError, model: type[BaseModel]) -> list[ErrorDet
 
 def find_meant(error: ErrorDetails, model: type[BaseModel]) -> str | None:
     """Return the key that an unknown key probably is; None for other errors."""
-    location = error["loc"]
-    unknown = error["type"] == "extra_forbidden"
-    return find_close(str(location[-1]), sorted(_known_keys(model, location[:-1]))) if unknown else None
+    *outer, key = error["loc"] or ("",)
+    return find_close(str(key), sorted(_known_keys(model, outer))) if error["type"] == "extra_forbidden" else None
 
 
 def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
@@ -164,7 +163,7 @@ def _is_quoted(text: str) -> bool:
     """Return whether a text without its quotes is a number, true or false."""
     try:
         return isinstance(json.loads(text.lower()), int | float)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
 
 
@@ -233,7 +232,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _known_keys(root: Any, location: Steps) -> list[str]:
+def _known_keys(root: Any, location: Sequence[str | int]) -> list[str]:
     """Return the keys that the models at a location accept, spelled as in the file."""
     return list(dict.fromkeys(key for model in _models_at(root, location) for key in list_keys(model)))
 
@@ -243,7 +242,7 @@ def list_keys(model: type[BaseModel], *, required: bool = False) -> list[str]:
     return [key for key, field in _fields(model) if field.is_required() or not required]
 
 
-def _models_at(root: Any, location: Steps) -> list[type[BaseModel]]:
+def _models_at(root: Any, location: Sequence[str | int]) -> list[type[BaseModel]]:
     models = [root]
     for step in location:
         annotations = [field.annotation for model in models for key, field in _fields(model) if key == str(step)]

@@ -140,13 +140,12 @@ def _correct_sections(source: YamlSource) -> list[Problem]:
     problems = []
     for model, place in _SECTIONS:
         section = source.data.get(place[0]) if place else source.data
+        keys = list_keys(model)
         for key in list(section) if isinstance(section, dict) else ():
-            keys = list_keys(model)
             known = keys if model is Spec else [name for name in list_keys(model, required=True) if name not in section]
             meant = None if key in keys or str(key).startswith("x-") else find_close(str(key), known)
             if meant is not None:
-                fix = f"did you mean '{meant}'?"
-                problems.append(source.problem((*place, key), f"unknown key '{key}'", fix))
+                problems.append(source.problem((*place, key), f"unknown key '{key}'", f"did you mean '{meant}'?"))
                 source.rename((*place, key), meant)
     return problems
 
@@ -190,22 +189,24 @@ def _stand_in(error: ErrorDetails, data: Any) -> bool:
     field = find_field(Manifest, error["loc"])
     if field is None or key in _UNIQUE or error["type"] not in ("missing", "literal_error") or not field.is_required():
         return False
-    for step in outer:
-        if not has_step(data, step):
-            return False
-        data = data[step]
-    data[key] = make_example(field)
-    return True
+    section = _reach(data, outer)
+    if isinstance(section, dict):
+        section[key] = make_example(field)
+    return isinstance(section, dict)
 
 
 def _take_out(data: Any, place: Place) -> None:
     """Remove what is at a place."""
-    for step in place[:-1]:
-        if not has_step(data, step):
-            return
-        data = data[step]
-    if has_step(data, place[-1]):
-        data.pop(place[-1])
+    section = _reach(data, place[:-1])
+    if has_step(section, place[-1]):
+        section.pop(place[-1])
+
+
+def _reach(data: Any, place: Sequence[str | int]) -> Any:
+    """Return the value at a place, None if there is none."""
+    for step in place:
+        data = data[step] if has_step(data, step) else None
+    return data
 
 
 def _is_within(location: Place, places: Sequence[Place]) -> bool:
@@ -226,11 +227,9 @@ def _find_nuls(value: Any, place: Place) -> Iterator[Place]:
 def _list_doubtful(error: ErrorDetails, *, is_first: bool) -> Iterator[str]:
     """Yield the beginning of the fields whose checks may depend on the value with this error; none for most keys."""
     location = error["loc"]
-    if location[:1] != ("spec",) or (
-        is_first and (error["type"] == "extra_forbidden" or _is_within(location, [_GATE]))
-    ):
-        return
-    yield render_path(_API) if _is_within(location, [_API]) else ""
+    is_harmless = is_first and (error["type"] == "extra_forbidden" or _is_within(location, [_GATE]))
+    if location[:1] == ("spec",) and not is_harmless:
+        yield render_path(_API) if _is_within(location, [_API]) else ""
 
 
 def _explain(error: ErrorDetails, source: YamlSource) -> Problem:

@@ -95,9 +95,10 @@ def validate_manifest(
     draft.warnings.extend(_unresolved(loaded, wanted))
     limits = {dataset.name: tuple(dataset.limits) for dataset in wanted}
     if options.is_selective and wanted:
-        selected = {found.name: len(found.samples) for found in select_datasets(draft, wanted)}
-        return draft.warnings, draft.remarks, selected, limits
-    return draft.warnings, draft.remarks, {dataset.name: dataset.available for dataset in wanted}, limits
+        counts = {found.name: len(found.samples) for found in select_datasets(draft, wanted)}
+    else:
+        counts = {dataset.name: dataset.available for dataset in wanted}
+    return draft.warnings, draft.remarks, counts, limits
 
 
 def require_datasets(draft: Draft) -> None:

@@ -97,11 +97,8 @@ class ThresholdFinder(Struct):
             if not self._ensure(dataset, name, (*place, key)):
                 if find_scored(name) in self.finder.unusable:
                     continue
-                self._add(
-                    (*place, key),
-                    f"dataset '{dataset.name}' does not compute {name}",
-                    _name_cutoffs(name, dataset.metrics) or _how_to_compute(name),
-                )
+                fix = _name_cutoffs(name, dataset.metrics) or _how_to_compute(name)
+                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", fix)
                 continue
             self._append([dataset], name, given, (*place, key))
             bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
@@ -148,8 +145,7 @@ class ThresholdFinder(Struct):
             computing = self._computing(datasets, name, (*place, key))
             if not computing and find_scored(name) not in self.finder.unusable:
                 known = sorted({metric for dataset in datasets for metric in dataset.metrics})
-                computed = ", ".join(known) or "none"
-                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {computed}"
+                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {', '.join(known)}"
                 other = _name_cutoffs(name, known)
                 if not (other and any(dataset.data.problems for dataset in datasets)):  # a file may have cut-offs
                     self._add((*place, key), f"no dataset computes {name}", other or _name_close(name, known) or fix)

@@ -172,7 +172,7 @@ class RunStore:
             )
         if back is not None:
             raise InvalidInput(
-                f"there is no {name}: {self.runs} has {counted(len(known), 'run')}", "evalspec runs list shows them"
+                f"there is no {name}: {self.runs} has {counted(len(known), 'run')}", "list: evalspec runs"
             )
         names = [*self.labels(), *(folder.name for folder in known[:_NAMES_SHOWN])]
         raise InvalidInput(f"no run is named '{name}'", f"{near_miss(name, names)} (all: evalspec runs list)")
