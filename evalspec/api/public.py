@@ -75,7 +75,7 @@ async def aevaluate(
     """Evaluate like `evaluate`, without blocking the event loop."""
     from evalspec.api.evaluation import ProgressCallback, complete, prepare
 
-    loaded = _with_judge(load_manifest(Path(manifest)), judge)
+    loaded = _with_judge(load_whole(manifest, agent=agent, **options), judge)
     with redacting(loaded):
         evaluation = prepare(loaded, to_options(options, agent), RunStore(Path(store)))
         return await complete(evaluation.begin(), ProgressCallback(evaluation.plan.total, progress))
@@ -176,6 +176,18 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
         return Validation(problems)
     notes = (*remarks, *recommend_checks(part.loaded))
     return Validation(warnings=tuple(warnings), notes=notes, samples=samples, limits=limits)
+
+
+def load_whole(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> LoadedManifest:
+    """Return a manifest.
+
+    Raises:
+        InvalidInput: It is invalid. The problems of its datasets are listed too.
+    """
+    try:
+        return load_manifest(Path(manifest))
+    except InvalidInput as error:
+        raise InvalidInput(validate(manifest, agent=agent, **options).problems or error.problems) from None
 
 
 def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:

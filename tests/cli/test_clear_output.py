@@ -137,6 +137,34 @@ def test_validate_reports_an_error_of_the_manifest_and_those_of_its_datasets(sho
     assert lines[-1] == f"agent.yaml is not valid: {len(lines) - 1} errors"
 
 
+@pytest.mark.parametrize("command", ["validate", "evaluate"])
+def test_no_error_of_the_manifest_hides_those_of_its_datasets(command, shop):
+    text = (shop.folder / "agent.yaml").read_text()
+    api = '"specs": {"api": {"ulr": "http://localhost", "readyTimeoutSeconds": "9"},'
+    for old, new in (
+        ("io/v1", "io/v2"),
+        ('"spec": {', api),
+        ('{\n  "name": "shop"\n }', "{}"),
+        ('"rouge"\n', '"rogue"\n'),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (shop.folder / "agent.yaml").write_text(text)
+    (shop.folder / "qa.jsonl").write_text('{"input": "a?"}\n')
+    done = shop(command)
+    said = [line.removeprefix("evalspec: ") for line in (done.out + done.err).splitlines()]
+    wanted = [
+        "agent.yaml:5: specs: unknown key 'specs'. did you mean 'spec'?",
+        "agent.yaml:2: apiVersion: 'agentspec.io/v2' is not one of the accepted values. write \"agentspec.io/v1\"",
+        "agent.yaml:4: metadata.name: this key is required. add it, as in name: my-agent",
+        "agent.yaml:5: spec.api.readyTimeoutSeconds: '9' is text. remove the quotes",
+        "agent.yaml:5: spec.api.ulr: unknown key 'ulr'. did you mean 'url'?",
+        "qa.jsonl:1: expected: this key is required. add it, as in expected: TEXT",
+    ]
+    assert done.code == 2
+    assert [line for line in said if "is not valid" not in line] == wanted
+
+
 def test_what_follows_from_an_error_is_not_reported_as_another(shop):
     shop.write(datasets=[{"name": "qa", "path": 5, "metrics": ["string_match"]}])
     assert len(shop("validate").out.splitlines()) == 2
