@@ -217,8 +217,7 @@ def command(
     if push and options["shard"] is not None:
         raise InvalidInput(Problem("a shard is not pushed", "push the merged run: evalspec runs push", field="--push"))
     options["dry_run"] = dry_run
-    checked = {key: options[key] for key in ("datasets", "url", "no_judge")}
-    loaded = load_whole(manifest, **checked)
+    loaded = load_whole(manifest, datasets=options["datasets"], url=options["url"], no_judge=options["no_judge"])
     with redacting(loaded.references.redact):
         planned_exports = choose_exports(loaded, exports)
         kept = options.pop("retriever", None)

@@ -51,10 +51,9 @@ class Container(Enum):
     """Shards of tables, as Hugging Face stores them."""
     OTHER = auto()
 
-    @property
-    def has_header(self) -> bool:
-        """Whether all records have the same columns, which stand once in the file."""
-        return self in (Container.CELLS, Container.TABLE, Container.FOLDER)
+
+WITH_HEADER = (Container.CELLS, Container.TABLE, Container.FOLDER)
+"""The kinds of files in which all records have the same columns."""
 
 
 class FileRow(NamedTuple):

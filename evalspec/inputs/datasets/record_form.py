@@ -17,8 +17,8 @@ from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import ReadingNotes, Source
 from evalspec.inputs.datasets.filters import ABSENT
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, problem_at
-from evalspec.inputs.datasets.record_files import FileRow, probe, read_rows
-from evalspec.inputs.datasets.record_names import COLUMNS_SHOWN, NAME_INPUT, SoughtColumns, compile_path, spell_columns
+from evalspec.inputs.datasets.record_files import WITH_HEADER, FileRow, probe, read_rows
+from evalspec.inputs.datasets.record_names import COLUMNS_SHOWN, NAME_INPUT, SoughtColumns, compile_path, match_columns
 from evalspec.inputs.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
 from evalspec.model import AgentReply, Sample
 from evalspec.model.samples import render_input
@@ -85,11 +85,11 @@ class RecordForm(Struct, frozen=True):
         """
         return _parse(self, row, fields or {}, spelled or {})
 
-    def spell(self, columns: Collection[str], fields: Mapping[str, str]) -> dict[str, list[str]]:
+    def match(self, columns: Collection[str], fields: Mapping[str, str]) -> dict[str, list[str]]:
         """Return the columns of a table by the known names that they mean in other letters."""
         of_form = (self.columns, *(variant.columns for variant in self.variants))
         names = (names for one in of_form for names in one.values())
-        return spell_columns(chain(fields.values(), *names), columns)
+        return match_columns(chain(fields.values(), *names), columns)
 
 
 class Parsed(NamedTuple):
@@ -141,7 +141,7 @@ class _Reading:
     def __init__(self, form: RecordForm, source: Source, notes: ReadingNotes) -> None:
         self._form, self._source, self._notes = form, source, notes
         found = probe(source.path, read_head(source.path))
-        self._header = sorted(found.columns) if found.container.has_header else []
+        self._header = sorted(found.columns) if found.container in WITH_HEADER else []
         self._sought = SoughtColumns(dict(source.fields), bool(self._header), {})
         self._unread: Counter[str] = Counter()
         self._notices: dict[str, int] = {}
@@ -149,7 +149,7 @@ class _Reading:
 
     def read(self, rows: Iterable[FileRow]) -> Iterator[Sample]:
         notes, fields, sought = self._notes, self._source.fields, self._sought
-        meant = self._form.spell(self._header, fields)
+        meant = self._form.match(self._header, fields)
         wrong = [self._explain_two(name, columns) for name, columns in meant.items() if len(columns) > 1]
         if self._header:
             sought.look_in(dict.fromkeys((*self._header, *meant)))

@@ -51,7 +51,6 @@ IDS = ("id", "_id", "qid", "query_id", "question_id", "sample_id")
 ANSWER = "answer"
 """The answer of a person in most files, of the system in others."""
 COLUMNS_SHOWN = 12
-_BLANKS = re.compile(r"[\s_-]")
 NAME_INPUT = "Set `fields: {input: COLUMN}` (convert: --field input=COLUMN)"
 NAME_COLUMNS = "name the columns with `fields: {input: COLUMN, expected: COLUMN}`"
 """Fixes of a file whose columns have other names, for a manifest. A command without one says what it takes instead."""
@@ -126,13 +125,13 @@ def compile_path(text: str) -> ColumnPath:
 
 def _fold(column: str) -> str:
     """Return the name of a column without case and blanks: `Expected Answer` is `expected_answer`."""
-    return _BLANKS.sub("", column).casefold()
+    return re.sub(r"[\s_-]", "", column).casefold()
 
 
-def spell_columns(known: Iterable[str], columns: Collection[str]) -> dict[str, list[str]]:
+def match_columns(known: Iterable[str], columns: Collection[str]) -> dict[str, list[str]]:
     """Return the columns of a table by the known names that they mean in other letters. An exact name wins.
 
-    `known`: paths, of which the outermost column counts.
+    `known`: paths. Only the outermost column of each counts.
     """
     names = dict.fromkeys(compile_path(name).head for name in known)
     exact = {_fold(column) for column in columns if column in names}
@@ -162,14 +161,14 @@ class SoughtColumns(Struct):
 
     def look_in(self, record: Any) -> None:
         """Note the columns of a record."""
-        if not self.missing or not isinstance(record, dict):
-            return
-        self.seen |= dict.fromkeys(_name_values(record))
-        for field, name in list(self.missing.items()):
-            path = compile_path(name)
-            is_there = path.head in record if self.has_header or path.is_query else path.find(record) is not ABSENT
-            if is_there or not path.head:
-                del self.missing[field]
+        if self.missing and isinstance(record, dict):
+            self.seen |= dict.fromkeys(_name_values(record))
+            self.missing = {field: name for field, name in self.missing.items() if not self._is_in(record, name)}
+
+    def _is_in(self, record: Mapping[str, Any], name: str) -> bool:
+        path = compile_path(name)
+        is_whole = self.has_header or path.is_query
+        return not path.head or (path.head in record if is_whole else path.find(record) is not ABSENT)
 
     def list_problems(self, shown_as: str) -> list[Problem]:
         """Return a problem for each column that the file does not have."""

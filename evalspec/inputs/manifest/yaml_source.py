@@ -54,12 +54,9 @@ class YamlSource(Struct):
         section = self.data
         for step in place[:-1]:
             section = section[step]
-        value = section.pop(place[-1])
-        if name in section:
-            return
-        section[name] = value
+        section.setdefault(name, section.pop(place[-1]))
         moved = {path: line for path, line in self.lines.items() if path[: len(place)] == place}
-        self.lines |= {(*place[:-1], name, *path[len(place) :]): line for path, line in moved.items()}
+        self.lines = {(*place[:-1], name, *path[len(place) :]): line for path, line in moved.items()} | self.lines
 
 
 class _TooManyNodes(Exception):

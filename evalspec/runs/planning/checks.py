@@ -47,7 +47,6 @@ from evalspec.runs.planning.services import (
     check_tools,
     check_traces,
     choose_traces,
-    explain_bad_url,
     needs_from_mapping,
     read_price,
     resolve_judge,
@@ -138,10 +137,6 @@ def check_manifest(draft: Draft) -> list[PlannedDataset]:
     """Check the whole manifest, and return the selected datasets. Other datasets are not read."""
     check_trust(draft)
     check_endpoint(draft.loaded, draft.problems, draft.warnings)
-    url = draft.loaded.manifest.spec.api.url
-    bad = explain_bad_url(url) if url and "$" not in url and draft.needs_url and draft.options.url is None else None
-    if bad is not None:
-        draft.add((*API_PLACE, "url"), *bad)
     check_environment(draft.loaded, draft.problems)
     check_tools(draft.loaded, draft.tools, draft.problems)
     check_traces(draft.loaded, draft.options, draft.problems, is_python=not draft.needs_url)

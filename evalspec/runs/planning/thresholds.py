@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem, split_fix
-from evalspec.base.registry import find_close, near_miss
+from evalspec.base.registry import SURELY_MEANT, find_close, near_miss
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import find_scored, parse_metric_spec, parse_passes
@@ -70,7 +70,6 @@ def _is_own(metric: Metric) -> bool:
     return bool(entry.get("rubric") or entry.get("scorer"))
 
 
-_ALIKE = 0.8
 _NO_LIFT = "remove it, or write the slice and stat of the threshold that it is meant for"
 
 
@@ -395,7 +394,7 @@ def _name_cutoffs(name: str, computed: Iterable[str]) -> str:
 def _name_close(name: str, computed: Iterable[str]) -> str:
     """Return the fix for a name that is no metric, but close to one that is computed or free to compute."""
     free = (metric.name for metric in METRICS if metric.implicit)
-    close = None if METRICS.find(parse_metric_spec(name).base) else find_close(name, [*computed, *free], _ALIKE)
+    close = None if METRICS.find(parse_metric_spec(name).base) else find_close(name, [*computed, *free], SURELY_MEANT)
     return f"did you mean '{close}'?" if close else ""
 
 
