@@ -3,7 +3,7 @@
 They print nothing, and raise an EvalspecError where the command would exit with an error.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from evalspec.api.arguments import AnyPath, LimitOptions, Options, check_arguments, to_options
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
-from evalspec.inputs.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
+from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest, load_valid_parts
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.targets.agents.function import AgentFunction
@@ -169,7 +169,7 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
     try:
         warnings, remarks, samples, limits = validate_manifest(part.loaded, to_options(options, agent))
     except InvalidInput as error:
-        return Validation((*part.problems, *_list_further(error.problems, part)))
+        return Validation((*part.problems, *part.list_further(error.problems)))
     if part.problems:
         return Validation(tuple(part.problems))
     if problems := _check_labels(part.loaded):
@@ -202,13 +202,6 @@ def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:
     except InvalidInput as error:
         return tuple(error.problems)
     return ()
-
-
-def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:
-    """Yield the problems that are not consequences of what was left out of the manifest."""
-    own = part.loaded.source.file if part.loaded else ""
-    new = (one for one in problems if one not in part.problems)
-    yield from (one for one in new if one.file not in ("", own) or not one.field.startswith(part.doubtful))
 
 
 def plan(

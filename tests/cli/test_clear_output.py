@@ -145,7 +145,6 @@ def test_no_error_of_the_manifest_hides_those_of_its_datasets(command, shop):
         ("io/v1", "io/v2"),
         ('"spec": {', api),
         ('{\n  "name": "shop"\n }', "{}"),
-        ('"rouge"\n', '"rogue"\n'),
     ):
         assert text.count(old) == 1
         text = text.replace(old, new)

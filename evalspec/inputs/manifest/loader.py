@@ -1,6 +1,6 @@
 """Read agent.yaml into a validated Manifest. All errors are reported at once, each with its line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,12 @@ class PartialManifest(Struct, frozen=True):
     problems: Sequence[Problem]
     loaded: LoadedManifest | None = None
     doubtful: tuple[str, ...] = ()
+
+    def list_further(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """Yield the problems of other checks that are not consequences of what was left out of the manifest."""
+        own = self.loaded.source.file if self.loaded else ""
+        new = (one for one in problems if one not in self.problems)
+        yield from (one for one in new if one.file not in ("", own) or not one.field.startswith(self.doubtful))
 
 
 def load_valid_parts(path: Path) -> PartialManifest:

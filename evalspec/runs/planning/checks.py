@@ -93,10 +93,9 @@ def validate_manifest(
     options.parse_selection()
     draft.warnings.extend(_unresolved(loaded, wanted))
     limits = {dataset.name: tuple(dataset.limits) for dataset in wanted}
+    counts = {dataset.name: dataset.available for dataset in wanted}
     if options.is_selective and wanted:
         counts = {found.name: len(found.samples) for found in select_datasets(draft, wanted)}
-    else:
-        counts = {dataset.name: dataset.available for dataset in wanted}
     return draft.warnings, draft.remarks, counts, limits
 
 

@@ -5,13 +5,13 @@ override those of the dataset's file. A threshold that is enforced in no dataset
 unlisted metric if it is free to compute (`implicit`): latency, error rate, and hallucination beside faithfulness.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem, split_fix
-from evalspec.base.registry import SURELY_MEANT, find_close, near_miss
+from evalspec.base.registry import find_close, near_miss
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import find_scored, parse_metric_spec, parse_passes
@@ -21,7 +21,7 @@ from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.passes import PlannedPasses
 from evalspec.scoring.metrics.base import METRICS, Metric
-from evalspec.scoring.metrics.columns import canonical_spec, find_column
+from evalspec.scoring.metrics.columns import canonical_spec, find_column, name_close, name_cutoffs
 from evalspec.verdict.outline import close
 
 
@@ -96,7 +96,7 @@ class ThresholdFinder(Struct):
             if not self._ensure(dataset, name, (*place, key)):
                 if find_scored(name) in self.finder.unusable:
                     continue
-                fix = _name_cutoffs(name, dataset.metrics) or _how_to_compute(name)
+                fix = name_cutoffs(name, dataset.metrics) or _how_to_compute(name)
                 self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", fix)
                 continue
             self._append([dataset], name, given, (*place, key))
@@ -144,10 +144,11 @@ class ThresholdFinder(Struct):
             computing = self._computing(datasets, name, (*place, key))
             if not computing and find_scored(name) not in self.finder.unusable:
                 known = sorted({metric for dataset in datasets for metric in dataset.metrics})
-                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {', '.join(known)}"
-                other = _name_cutoffs(name, known)
+                computed = ", ".join(known) or "none"
+                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {computed}"
+                other = name_cutoffs(name, known)
                 if not (other and any(dataset.data.problems for dataset in datasets)):  # a file may have cut-offs
-                    self._add((*place, key), f"no dataset computes {name}", other or _name_close(name, known) or fix)
+                    self._add((*place, key), f"no dataset computes {name}", other or name_close(name, known) or fix)
             self._append(computing, name, given, (*place, key))
             stated.append((computing, name, given, (*place, key)))
         for one in stated:
@@ -382,20 +383,6 @@ def _add_new(problem: Problem, known: list[Problem]) -> None:
 
 def _shown(bound: float | None) -> str:
     return "unlimited" if bound is None else f"{bound:g}"
-
-
-def _name_cutoffs(name: str, computed: Iterable[str]) -> str:
-    """Return the fix for a metric that is computed with other cut-offs only; empty if it is not."""
-    base = parse_metric_spec(name).base
-    others = [one for one in computed if "@" in name + one and parse_metric_spec(one).base == base]
-    return f"it is computed as {', '.join(others)}: write {others[0]}" if others else ""
-
-
-def _name_close(name: str, computed: Iterable[str]) -> str:
-    """Return the fix for a name that is no metric, but close to one that is computed or free to compute."""
-    free = (metric.name for metric in METRICS if metric.implicit)
-    close = None if METRICS.find(parse_metric_spec(name).base) else find_close(name, [*computed, *free], SURELY_MEANT)
-    return f"did you mean '{close}'?" if close else ""
 
 
 def _how_to_compute(name: str) -> str:
