@@ -488,3 +488,24 @@ def test_what_a_file_says_about_itself_is_in_the_report_and_a_missing_loader_is_
     Path("agent.yaml").write_text(json.dumps(spec))
     assert run(["validate", "agent.yaml"]) == 2
     assert "only a loader can read the loaderRef of 1 documents: eval:shop:1" in capsys.readouterr().out
+
+
+def test_the_case_and_blanks_of_a_column_do_not_matter_in_tables(tmp_path):
+    (tmp_path / "d.csv").write_text("Question, Expected Answer ,Prompt\na,b,c\n")
+    pq.write_table(pa.table({"Question": ["a"], "EXPECTED-ANSWER": ["b"], "Prompt": ["c"]}), tmp_path / "d.parquet")
+    for name in ("d.csv", "d.parquet"):
+        data = load_dataset(Source(tmp_path / name, name))
+        (sample,) = data.samples
+        assert (sample.user_input, sample.references, sample.metadata) == ("a", ("b",), {"Prompt": "c"})
+        assert ([note.message for note in data.remarks], data.warnings) == (
+            ["columns kept as metadata only: Prompt"],
+            (),
+        )
+    (tmp_path / "exact.csv").write_text("Question,question,expected\nx,a,b\n")
+    (sample,) = load_dataset(Source(tmp_path / "exact.csv", "exact.csv")).samples
+    assert (sample.user_input, sample.metadata) == ("a", {"Question": "x"})
+    (tmp_path / "two.csv").write_text("Question,QUESTION,expected\nx,a,b\n")
+    (problem,) = load_dataset(Source(tmp_path / "two.csv", "two.csv")).problems
+    assert problem.message == "the columns 'QUESTION' and 'Question' both mean question"
+    (tmp_path / "d.jsonl").write_text('{"Question": "a", "expected": "b"}\n')
+    assert load_dataset(Source(tmp_path / "d.jsonl", "d.jsonl")).problems
