@@ -3,7 +3,7 @@
 They print nothing, and raise an EvalspecError where the command would exit with an error.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from evalspec.api.arguments import AnyPath, LimitOptions, Options, check_arguments, to_options
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
-from evalspec.inputs.manifest.loader import LoadedManifest, PartialManifest, load_manifest, load_valid_parts
+from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest, load_valid_parts
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.runs.store.stored_run import open_run
 from evalspec.targets.agents.function import AgentFunction
@@ -75,7 +75,7 @@ async def aevaluate(
     """Evaluate like `evaluate`, without blocking the event loop."""
     from evalspec.api.evaluation import ProgressCallback, complete, prepare
 
-    loaded = _with_judge(load_manifest(Path(manifest)), judge)
+    loaded = _with_judge(load_whole(manifest, agent=agent, **options), judge)
     with redacting(loaded):
         evaluation = prepare(loaded, to_options(options, agent), RunStore(Path(store)))
         return await complete(evaluation.begin(), ProgressCallback(evaluation.plan.total, progress))
@@ -167,15 +167,27 @@ def validate(manifest: AnyPath, *, agent: AgentFunction | None = None, **options
     if part.loaded is None:
         return Validation(tuple(part.problems))
     try:
-        warnings, samples, limits = validate_manifest(part.loaded, to_options(options, agent))
+        warnings, remarks, samples, limits = validate_manifest(part.loaded, to_options(options, agent))
     except InvalidInput as error:
-        return Validation((*part.problems, *_list_further(error.problems, part)))
+        return Validation((*part.problems, *part.list_further(error.problems)))
     if part.problems:
         return Validation(tuple(part.problems))
     if problems := _check_labels(part.loaded):
         return Validation(problems)
-    notes = tuple(recommend_checks(part.loaded))
+    notes = (*remarks, *recommend_checks(part.loaded))
     return Validation(warnings=tuple(warnings), notes=notes, samples=samples, limits=limits)
+
+
+def load_whole(manifest: AnyPath, *, agent: AgentFunction | None = None, **options: Unpack[Options]) -> LoadedManifest:
+    """Return a manifest.
+
+    Raises:
+        InvalidInput: It is invalid. The problems of its datasets are listed too.
+    """
+    try:
+        return load_manifest(Path(manifest))
+    except InvalidInput as error:
+        raise InvalidInput(validate(manifest, agent=agent, **options).problems or error.problems) from None
 
 
 def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:
@@ -190,12 +202,6 @@ def _check_labels(loaded: LoadedManifest) -> tuple[Problem, ...]:
     except InvalidInput as error:
         return tuple(error.problems)
     return ()
-
-
-def _list_further(problems: Iterable[Problem], part: PartialManifest) -> Iterator[Problem]:
-    """Yield the problems that are not consequences of what was left out of the manifest."""
-    own = part.loaded.source.file if part.loaded else ""
-    yield from (one for one in problems if one not in part.problems and (part.is_whole or one.file not in ("", own)))
 
 
 def plan(

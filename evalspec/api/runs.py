@@ -19,7 +19,7 @@ from evalspec.model.fingerprints import RepliesFile
 from evalspec.runs.planning.inputs import existing_baseline
 from evalspec.runs.store.damage import refuse_damage
 from evalspec.runs.store.run_log import LATEST_NAME
-from evalspec.runs.store.run_store import RunStore
+from evalspec.runs.store.run_store import RunStore, count_back
 from evalspec.runs.store.stored_run import StoredRun, open_run
 from evalspec.verdict.comparison.baseline import FOLDER, baseline_path
 from evalspec.verdict.comparison.named_runs import NamedRun
@@ -108,7 +108,8 @@ def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStor
 def _check_name(name: str, promoted: Iterable[str], store: RunStore) -> None:
     """Raise InvalidInput if no run or baseline has that name."""
     names = [LATEST_NAME, *store.labels(), *promoted]
-    if name in names or Path(name).exists() or any(folder.name.startswith(name) for folder in store.list()):
+    is_known = name in names or count_back(name) is not None or Path(name).exists()
+    if is_known or any(folder.name.startswith(name) for folder in store.list()):
         return
     raise InvalidInput(Problem(f"no baseline or run is named '{name}'", near_miss(name, names), field="--baseline"))
 

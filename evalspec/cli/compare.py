@@ -87,12 +87,13 @@ def command(
 ) -> ExitCode:
     """Compare each CANDIDATE with BASELINE, sample by sample, and test whether the differences exceed noise.
 
-    Each argument is a stored run (an id, its prefix, a label or `latest`), the name of a promoted baseline, a report or
-    baseline file, or a report of Unrag or AgentSpec.
+    Each argument is a stored run (an id, its prefix, a label, `latest`, or `latest~1` for the run before), the name of
+    a promoted baseline, a report or baseline file, or a report of Unrag or AgentSpec.
 
     \b
     Examples:
       evalspec compare main latest
+      evalspec compare latest~1 latest
       evalspec compare bm25 dense hybrid --metric nDCG@10
       evalspec compare evals/baselines/main.json latest --fail-on degraded
     """  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from evalspec.api.public import load_whole
 from evalspec.base.collector import long_lived
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import inert
@@ -36,7 +37,7 @@ from evalspec.cli.pushing import allow_http_option, choose_push_server, push_opt
 from evalspec.cli.run_output import Shape, output_option, resolve_reporters, shape_options
 from evalspec.cli.streams import emit, notify
 from evalspec.cli.trust_options import trust_options
-from evalspec.inputs.manifest.loader import LoadedManifest, load_manifest
+from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model.fingerprints import Cleanup, RetrieverMode
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.draft import PlannedDataset
@@ -218,7 +219,7 @@ def command(
     if push and options["shard"] is not None:
         raise InvalidInput(Problem("a shard is not pushed", "push the merged run: evalspec runs push", field="--push"))
     options["dry_run"] = dry_run
-    loaded = load_manifest(manifest)
+    loaded = load_whole(manifest, datasets=options["datasets"], url=options["url"], no_judge=options["no_judge"])
     with redacting(loaded.references.redact):
         planned_exports = choose_exports(loaded, exports)
         kept = options.pop("retriever", None)

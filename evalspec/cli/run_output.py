@@ -1,7 +1,7 @@
 """Print a finished Run and write the requested reports."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,23 @@ from evalspec.reports.json_report import JSON, iterate_json
 
 _CHARACTERS_AT_ONCE = 65_536
 _AS_JSON = Path("report.json")
+_FORMS = f"{__name__}.forms"
+"""The key of the reporters by path, for paths of `-o` with the name of a form."""
 
 
 def _check_outputs(context: click.Context, _parameter: click.Parameter, outputs: Sequence[Path]) -> Sequence[Path]:
-    refuse_others(outputs, force=context.params.pop("force"))
-    return outputs
+    found = [_split_form(output) for output in outputs]
+    context.meta[_FORMS] = dict(found)
+    paths = [path for path, _ in found]
+    refuse_others(paths, force=context.params.pop("force"))
+    return paths
+
+
+def _split_form(output: Path) -> tuple[Path, Reporter | None]:
+    """Return the path and the reporter of FORMAT:PATH. Without a known format, the whole is a path."""
+    form, _, rest = str(output).partition(":")
+    reporter = REPORTERS.find(form) if rest else None
+    return (Path(rest), reporter) if reporter else (output, None)
 
 
 def output_options(text: str) -> Callable[[Command], Command]:
@@ -42,7 +54,7 @@ def output_options(text: str) -> Callable[[Command], Command]:
 
 
 output_option = output_options(
-    "Also write a report, in the format of the suffix; repeatable. A pipe or /dev/stdout gets JSON."
+    "Also write a report in the format of the suffix, or FORMAT:PATH; repeatable. A pipe or /dev/stdout gets JSON."
 )
 
 
@@ -50,9 +62,10 @@ def resolve_reporters(outputs: Sequence[Path]) -> list[tuple[Path, Reporter]]:
     """Return the requested reports with their reporters. A stream whose name has no suffix gets JSON.
 
     Raises:
-        InvalidInput: a suffix belongs to no report format.
+        InvalidInput: a path names no report format, neither before it (`junit:report.xml`) nor by its suffix.
     """
-    return [(path, reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
+    named: Mapping[Path, Reporter | None] = click.get_current_context().meta[_FORMS]
+    return [(path, named.get(path) or reporter_for(_AS_JSON if is_nameless(path) else path)) for path in outputs]
 
 
 def is_nameless(path: Path) -> bool:

@@ -34,18 +34,19 @@ if TYPE_CHECKING:
 @click.group("runs", invoke_without_command=True)
 @click.pass_context
 def command(context: click.Context) -> None:
-    """List, name, promote, push, verify and remove stored runs. A RUN is an id, its prefix, a name or `latest`.
+    """List, name, promote, push, verify and remove stored runs. Without a subcommand, list them.
 
-    `runs label` gives a run a name. To judge the replies of a run, use `evalspec label`.
+    A RUN is an id, its prefix, a name, `latest`, or `latest~1` for the run before it. `runs label` gives a run a name.
+    To judge the replies of a run, use `evalspec label`.
 
     \b
     Examples:
-      evalspec runs list
+      evalspec runs
       evalspec runs label latest before-rerank
       evalspec runs prune --keep 20
     """
     if context.invoked_subcommand is None:
-        emit(context.get_help())
+        context.invoke(list_runs)
 
 
 @command.command("list")

@@ -72,9 +72,9 @@ def reporter_for(path: Path) -> Reporter:
     by_suffix = {suffix: reporter for reporter in REPORTERS for suffix in reporter.suffixes}
     fitting = [suffix for suffix in by_suffix if path.name.casefold().endswith(suffix.casefold())]
     if not fitting:
-        raise InvalidInput(
-            f"'{path}' has no known report suffix", f"end the name with one of {', '.join(sorted(by_suffix))}"
-        )
+        suffixes = ", ".join(sorted(by_suffix))
+        fix = f"end the name with one of {suffixes}, or write the format before it, as in junit:{path.name}"
+        raise InvalidInput(f"'{path}' has no known report suffix", fix)
     reporter = by_suffix[max(fitting, key=len)]
     reporter.check_installed()
     return reporter

@@ -4,6 +4,7 @@ It contains failures or errors if and only if the exit code of the run is not 0.
 failure only if the limit is broken for the whole dataset, because a mean that passes has samples below it.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from xml.sax.saxutils import XMLGenerator
@@ -12,8 +13,9 @@ from xml.sax.xmlreader import AttributesImpl
 from msgspec import Struct
 
 from evalspec.base.foreign_text import cut, visible
+from evalspec.base.text import one_line
 from evalspec.model import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
-from evalspec.reports.base import Reporter
+from evalspec.reports.base import Reporter, StoredExchanges, no_exchanges
 from evalspec.reports.findings import (
     describe_beyond,
     describe_failure,
@@ -27,6 +29,8 @@ from evalspec.reports.findings import (
 _GATE = "gate"
 _FAILURE, _ERROR, _SKIPPED = "failure", "error", "skipped"
 _LONGEST_MESSAGE = 300
+_LONGEST_NAME = 80
+_HASH = re.compile(r"[0-9a-f]{12}")
 _LONGEST_TEXT = 20_000
 _OF_STATUS = {
     VerdictStatus.FAIL: _FAILURE,
@@ -53,9 +57,13 @@ class _Case(Struct, frozen=True):
     seconds: float | None = None
 
 
-def render_junit(run: Run) -> bytes:
-    """Return the run as an XML document in UTF-8. Characters that XML cannot represent are escaped."""
-    suites = [(dataset.name, dataset.file, list(_cases(dataset, run))) for dataset in run.datasets]
+def render_junit(run: Run, exchanges: StoredExchanges = no_exchanges) -> bytes:
+    """Return the run as an XML document in UTF-8. Characters that XML cannot represent are escaped.
+
+    `exchanges`: have the questions, with which the names of samples without an id begin.
+    """
+    names = _name_samples(exchanges)
+    suites = [(dataset.name, dataset.file, list(_cases(dataset, run, names))) for dataset in run.datasets]
     suites.append((_GATE, None, list(_gate_cases(run))))
     stream = BytesIO()
     xml = XMLGenerator(stream, "utf-8", short_empty_elements=True)
@@ -75,7 +83,14 @@ def render_junit(run: Run) -> bytes:
     return stream.getvalue()
 
 
-def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
+def _name_samples(exchanges: StoredExchanges) -> dict[tuple[str, str], str]:
+    """Return the names of samples whose id is a hash: the beginning of the question, and the id, which is unique."""
+    asked = ((one.dataset, one.exchange.sample) for one in exchanges())
+    found = {(name, sample.id): one_line(sample.question) for name, sample in asked if _HASH.fullmatch(sample.id)}
+    return {key: f"{cut(question, _LONGEST_NAME)} [{key[1]}]" for key, question in found.items() if question}
+
+
+def _cases(dataset: DatasetResult, run: Run, names: Mapping[tuple[str, str], str]) -> Iterator[_Case]:
     """Yield the cases of a dataset. Only the first case of a sample has its latency, so that sums are correct."""
     beyond = scores_beyond_limits(dataset)
     for sample in dataset.samples:
@@ -83,7 +98,8 @@ def _cases(dataset: DatasetResult, run: Run) -> Iterator[_Case]:
         for metric, score in sample.scores.items():
             outcome = _outcome(sample, score, beyond.get((sample.id, metric)))
             classname = f"{dataset.name}.{metric}"
-            yield _Case(classname, sample.id, _tolerated(outcome, run), dataset.file, sample.line, seconds)
+            name = names.get((dataset.name, sample.id), sample.id)
+            yield _Case(classname, name, _tolerated(outcome, run), dataset.file, sample.line, seconds)
             seconds = None
 
 
@@ -186,4 +202,4 @@ def _close(xml: XMLGenerator, name: str, depth: int) -> None:
     xml.endElement(name)
 
 
-JUNIT = Reporter("junit", (".junit.xml",), lambda run, _exchanges: render_junit(run))
+JUNIT = Reporter("junit", (".junit.xml",), render_junit)

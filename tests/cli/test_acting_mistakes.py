@@ -105,7 +105,7 @@ def test_messages_name_the_key_and_the_form(acting):
     acting.evaluation["tools"] = [{"nme": "book"}]
     said = validate(acting, 2)
     assert "spec.evaluation.tools[0].name: this key is required" in said
-    assert "d.jsonl:1: max_steps: '3' is not accepted here. it should be an integer" in said
+    assert "d.jsonl:1: max_steps: '3' is text. remove the quotes" in said
 
 
 def test_a_refused_metric_is_not_reported_again_at_its_threshold(acting):

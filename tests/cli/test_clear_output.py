@@ -133,8 +133,35 @@ def test_validate_reports_an_error_of_the_manifest_and_those_of_its_datasets(sho
     (shop.folder / "qa.jsonl").write_text('{"input": "a?"}\n')
     lines = shop("validate").out.splitlines()
     assert problem in lines[0]
-    assert "qa.jsonl:1: expected: this key is required. add it" in lines
+    assert "qa.jsonl:1: expected: this key is required. add it, as in expected: TEXT" in lines
     assert lines[-1] == f"agent.yaml is not valid: {len(lines) - 1} errors"
+
+
+@pytest.mark.parametrize("command", ["validate", "evaluate"])
+def test_no_error_of_the_manifest_hides_those_of_its_datasets(command, shop):
+    text = (shop.folder / "agent.yaml").read_text()
+    api = '"specs": {"api": {"ulr": "http://localhost", "readyTimeoutSeconds": "9"},'
+    for old, new in (
+        ("io/v1", "io/v2"),
+        ('"spec": {', api),
+        ('{\n  "name": "shop"\n }', "{}"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    (shop.folder / "agent.yaml").write_text(text)
+    (shop.folder / "qa.jsonl").write_text('{"input": "a?"}\n')
+    done = shop(command)
+    said = [line.removeprefix("evalspec: ") for line in (done.out + done.err).splitlines()]
+    wanted = [
+        "agent.yaml:5: specs: unknown key 'specs'. did you mean 'spec'?",
+        "agent.yaml:2: apiVersion: 'agentspec.io/v2' is not one of the accepted values. write \"agentspec.io/v1\"",
+        "agent.yaml:4: metadata.name: this key is required. add it, as in name: my-agent",
+        "agent.yaml:5: spec.api.readyTimeoutSeconds: '9' is text. remove the quotes",
+        "agent.yaml:5: spec.api.ulr: unknown key 'ulr'. did you mean 'url'?",
+        "qa.jsonl:1: expected: this key is required. add it, as in expected: TEXT",
+    ]
+    assert done.code == 2
+    assert [line for line in said if "is not valid" not in line] == wanted
 
 
 def test_what_follows_from_an_error_is_not_reported_as_another(shop):
@@ -254,6 +281,9 @@ def test_help_of_evaluate_is_in_groups_and_says_once_how_to_set_variables(projec
     assert titles[0] == "Samples:"
     assert {"Agent and judge:", "Output:", "Server:", "Retrievers:"} <= set(titles)
     assert sum("EVALSPEC_DATASET" in line for line in lines) == 1
+    convert = project("convert", "--help").out
+    assert convert.index("\nOptions:") < convert.index("--to FORMAT ") < convert.index("\nSamples:")
+    assert "Server:" not in convert
 
 
 def test_the_help_of_every_command_fits_on_a_terminal(project, monkeypatch):

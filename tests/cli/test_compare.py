@@ -133,6 +133,8 @@ def test_a_run_with_itself_has_no_evidence_of_a_change(two_runs):
     assert outcome.code == 0
     assert words(outcome.out).startswith("no differences in 12 samples")
     assert "Samples: 12 unchanged" in outcome.out
+    assert "note: good and latest~1 are the same run" in two_runs("compare", "good", "latest~1").out
+    assert "same run" not in two_runs("compare", "good", "bad").out
 
 
 def test_fail_on_degraded(two_runs):

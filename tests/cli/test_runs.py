@@ -99,6 +99,17 @@ def test_names_of_runs(stored):
         assert stored("runs", "label", "--", "main", bad).code == 2
 
 
+def test_runs_alone_lists_them_and_a_tilde_counts_back(stored):
+    newest = stored.evaluate("--json").document["runId"]
+    assert stored("runs").out == stored("runs", "list").out != ""
+    assert stored("report", "latest~1", "--json").document["runId"] == stored.first["runId"]
+    assert stored("show", "latest~1", "s0", "--json").code == 0
+    compared = stored("compare", "latest~1", "latest", "--json").document
+    assert (compared["baseline"]["runId"], compared["candidates"][0]["runId"]) == (stored.first["runId"], newest)
+    gone = stored("report", "latest~2")
+    assert (gone.code, "there is no latest~2: .evalspec/runs has 2 runs" in gone.err) == (2, True)
+
+
 def test_an_ambiguous_beginning_is_refused(stored):
     stored.evaluate()
     outcome = stored("report", "2")

@@ -101,7 +101,7 @@ def test_reuse_is_auto_true_or_false(occupied, value):
     outcome = occupied.validate()
     assert outcome.code == 2
     assert "spec.api.reuse" in outcome.out
-    assert "write 'auto', true or false" in outcome.out
+    assert 'write "auto", true or false' in outcome.out
 
 
 def test_yaml_booleans_are_understood(occupied, agent):

@@ -293,7 +293,7 @@ def test_fields_name_any_column(tmp_path, monkeypatch, capsys):
         ({"input": "$.["}, "fields.input: '$.[' is not a JSONPath query"),
         (
             {"input": "said"},
-            "the record has no question. looked for said; the record has turn.said, gold.say, docs. Set",
+            "there is no column 'said'. the columns are turn.said, gold.say, docs; did you mean 'turn.said'?",
         ),
     ],
 )
@@ -343,7 +343,7 @@ def test_notices_say_what_is_not_read_and_what_is_doubtful(tmp_path):
         "plain.tsv:2: `answer` is read as the right answer. set `fields: {expected: answer}` to confirm that, "
         "or `fields: {response: answer}` if it is the system's reply"
     ]
-    (kept,) = load("plain.csv").warnings
+    (kept,) = load("plain.csv").remarks
     assert kept.message == "columns kept as metadata only: category"
     (tmp_path / "d.csv").write_text(",question,expected\n0,a,b\n")
     (index,) = load_dataset(Source(tmp_path / "d.csv", "d.csv")).samples
@@ -488,3 +488,24 @@ def test_what_a_file_says_about_itself_is_in_the_report_and_a_missing_loader_is_
     Path("agent.yaml").write_text(json.dumps(spec))
     assert run(["validate", "agent.yaml"]) == 2
     assert "only a loader can read the loaderRef of 1 documents: eval:shop:1" in capsys.readouterr().out
+
+
+def test_the_case_and_blanks_of_a_column_do_not_matter_in_tables(tmp_path):
+    (tmp_path / "d.csv").write_text("Question, Expected Answer ,Prompt\na,b,c\n")
+    pq.write_table(pa.table({"Question": ["a"], "EXPECTED-ANSWER": ["b"], "Prompt": ["c"]}), tmp_path / "d.parquet")
+    for name in ("d.csv", "d.parquet"):
+        data = load_dataset(Source(tmp_path / name, name))
+        (sample,) = data.samples
+        assert (sample.user_input, sample.references, sample.metadata) == ("a", ("b",), {"Prompt": "c"})
+        assert ([note.message for note in data.remarks], data.warnings) == (
+            ["columns kept as metadata only: Prompt"],
+            (),
+        )
+    (tmp_path / "exact.csv").write_text("Question,question,expected\nx,a,b\n")
+    (sample,) = load_dataset(Source(tmp_path / "exact.csv", "exact.csv")).samples
+    assert (sample.user_input, sample.metadata) == ("a", {"Question": "x"})
+    (tmp_path / "two.csv").write_text("Question,QUESTION,expected\nx,a,b\n")
+    (problem,) = load_dataset(Source(tmp_path / "two.csv", "two.csv")).problems
+    assert problem.message == "the columns 'QUESTION' and 'Question' both mean question"
+    (tmp_path / "d.jsonl").write_text('{"Question": "a", "expected": "b"}\n')
+    assert load_dataset(Source(tmp_path / "d.jsonl", "d.jsonl")).problems

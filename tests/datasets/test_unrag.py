@@ -106,7 +106,7 @@ def test_every_problem_of_a_bad_file_with_its_line():
 @pytest.mark.parametrize(
     ("fields", "part"),
     [
-        ({"version": 1}, "version: 1 is not one of the accepted values. write '1'"),
+        ({"version": 1}, 'version: 1 is not one of the accepted values. write "1"'),
         ({"version": ...}, "version: this key is required"),
         ({"id": " "}, "id: it is blank"),
         ({"description": None}, "description: null is not accepted here"),
@@ -120,11 +120,11 @@ def test_every_problem_of_a_bad_file_with_its_line():
         ({"defaults__topK": 2.5}, "defaults.topK: 2.5 is not accepted here"),
         ({"defaults__topK": True}, "defaults.topK: True is not accepted here"),
         ({"defaults__mode": "rerank"}, "defaults.mode: 'rerank' is not one of"),
-        ({"defaults__rerankTopK": "9"}, "defaults.rerankTopK: '9' is not accepted here"),
+        ({"defaults__rerankTopK": "9"}, "defaults.rerankTopK: '9' is text. remove the quotes"),
         ({"defaults__thresholds": {"min": 0.5}}, "defaults.thresholds.min: 0.5 is not accepted here"),
         ({"defaults__thresholds": {"min": {"recallAtk": 0.5}}}, "did you mean 'recallAtK'?"),
         ({"defaults__thresholds": {"min": {"recallAtK": 75}}}, "min.recallAtK: 75 is not accepted here"),
-        ({"defaults__thresholds": {"min": {"recallAtK": "0.9"}}}, "min.recallAtK: '0.9' is not accepted here"),
+        ({"defaults__thresholds": {"min": {"recallAtK": "0.9"}}}, "min.recallAtK: '0.9' is text. remove the quotes"),
         ({"defaults__thresholds": {"max": {"p95TotalMs": 0}}}, "max.p95TotalMs: 0 is not accepted here"),
         ({"documents": {}}, "documents: {} is not accepted here"),
         ({"documents__0": "a"}, "documents[0]: 'a' is not accepted here"),

@@ -1,5 +1,7 @@
 """The JUnit report: read back by junitparser, and held against a schema of what its readers agree on."""
 
+import json
+import re
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
@@ -117,3 +119,16 @@ def test_what_xml_cannot_hold_is_shown():
 def test_no_text_breaks_the_document_or_its_counts(text):
     report = parsed(run_full_of(text))
     assert [suite.tests for suite in report] == [3, 4]
+
+
+def test_a_sample_without_an_id_is_named_by_its_question_and_the_form_may_stand_before_the_path(project, agent):
+    project.api = {"url": agent.url}
+    project.dataset("qa", [{}, {"input": "A question " * 20}, {"id": "given"}], metrics=["string_match"])
+    assert project.evaluate("-o", "junit:out.xml", "-o", "json:same.txt").code == 0
+    names = [case.name for case in next(iter(JUnitXml.fromstring((project.folder / "out.xml").read_bytes())))]
+    assert re.fullmatch(r"Capital of France\? \[[0-9a-f]{12}\]", names[0])
+    assert re.fullmatch(r"(A question )+.*… \[[0-9a-f]{12}\]", names[1]) and len(names[1]) == 95
+    assert names[2] == "given"
+    assert json.loads((project.folder / "same.txt").read_bytes())["verdict"] == "NOT_GATED"
+    wrong = project("report", "-o", "junt:x.xml")
+    assert (wrong.code, "write the format before it, as in junit:" in wrong.err) == (2, True)

@@ -50,13 +50,15 @@ class DatasetDefaults(Struct, frozen=True):
 class ReadingNotes(Struct):
     """What a reader found besides the samples. `problems` reject the dataset; `warnings` do not.
 
-    `documents`: the corpus, None if the files have none. `files`: files that were read besides the source's path.
+    `remarks`: what only `evalspec validate` says. `documents`: the corpus, None if the files have none.
+    `files`: files that were read besides the source's path.
     `curation`: computes agreement and quality of a gold set; None for other datasets. `replies`: the recorded replies
     by sample id, if the source wants them.
     """
 
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
+    remarks: list[Problem] = field(default_factory=list)
     documents: list[Document] | None = None
     defaults: DatasetDefaults = field(default_factory=DatasetDefaults)
     files: list[Path] = field(default_factory=list)

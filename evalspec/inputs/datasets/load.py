@@ -54,7 +54,8 @@ def discard(samples: Iterable[Sample]) -> Sequence[Sample]:
 class LoadedDataset(Struct, frozen=True):
     """The content of a dataset, the SHA-256 of its files, and its problems.
 
-    `files`: files that were read besides its own path. `curation`: computes agreement and quality of a gold set.
+    `remarks`: what only `evalspec validate` says. `files`: files that were read besides its own path.
+    `curation`: computes agreement and quality of a gold set.
     `replies`: the recorded replies of the files by sample id, if the source wants them.
     """
 
@@ -63,6 +64,7 @@ class LoadedDataset(Struct, frozen=True):
     sha256: str
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...]
+    remarks: tuple[Problem, ...] = ()
     format: str = ""
     files: tuple[Path, ...] = ()
     curation: Callable[[], Curation] | None = None
@@ -107,6 +109,7 @@ def _load(source: Source, format_name: str | None, notes: ReadingNotes, gather: 
         sha256=_finish(digest, hashing, notes.files),
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
+        remarks=tuple(notes.remarks),
         format=dataset_format.name if dataset_format else "",
         files=tuple(notes.files),
         curation=notes.curation,

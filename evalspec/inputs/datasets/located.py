@@ -15,7 +15,7 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.foreign_text import normalize
 from evalspec.base.jsonl import GZIP_MAGIC, reporting_unreadable
 from evalspec.base.trust import require_file
-from evalspec.inputs.manifest.fields import explain_error, find_place
+from evalspec.inputs.manifest.fields import explain_error, find_place, list_errors
 from evalspec.inputs.manifest.yaml_source import Place, render_path
 
 _ID_LENGTH = 12
@@ -94,7 +94,7 @@ def parse_record(
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        for details in error.errors(include_url=False):
+        for details in list_errors(error, model):
             message, fix = explain_error(details, model)
             problems.append(problem_at(source, (*place, *_place_in_data(details, value)), message, fix))
         return None

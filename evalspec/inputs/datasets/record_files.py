@@ -52,6 +52,10 @@ class Container(Enum):
     OTHER = auto()
 
 
+WITH_HEADER = (Container.CELLS, Container.TABLE, Container.FOLDER)
+"""The kinds of files in which all records have the same columns."""
+
+
 class FileRow(NamedTuple):
     """One record. `line`: its line from 1, or its number in a table. `is_cells`: its values are texts of a CSV."""
 

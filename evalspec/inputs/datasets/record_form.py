@@ -3,83 +3,28 @@
 A form is data: the columns of each field, which other columns are metadata, and what it can store when written.
 """
 
-import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from evalspec.base.errors import Problem, ServiceError, split_fix
+from evalspec.base.errors import Problem, split_fix
 from evalspec.base.foreign_text import inert
-from evalspec.base.json_path import explain_bad_query, select_values
+from evalspec.base.jsonl import read_head
 from evalspec.base.registry import near_miss
 from evalspec.inputs.datasets.base import ReadingNotes, Source
-from evalspec.inputs.datasets.filters import ABSENT, find_path, find_value
+from evalspec.inputs.datasets.filters import ABSENT
 from evalspec.inputs.datasets.located import LineOfFile, SeenIds, content_id, problem_at
-from evalspec.inputs.datasets.record_files import FileRow, probe, read_rows
-from evalspec.inputs.datasets.record_names import NAME_INPUT
+from evalspec.inputs.datasets.record_files import WITH_HEADER, FileRow, probe, read_rows
+from evalspec.inputs.datasets.record_names import COLUMNS_SHOWN, NAME_INPUT, SoughtColumns, compile_path, match_columns
 from evalspec.inputs.datasets.record_values import CONVERTERS, IN_CELLS, BadValue, converter_of, parse_cell
 from evalspec.model import AgentReply, Sample
 from evalspec.model.samples import render_input
 
-_HEAD = re.compile(r"""\$(?:\.([A-Za-z_]\w*)|\[["']([^"']+)["']\])""")
-_SINGULAR = re.compile(r"""\$(?:\.[A-Za-z_]\w*|\[["'][^"']+["']\]|\[-?\d+\])*""")
-_ONLY = ".*"
-
-
-class ColumnPath(Struct, frozen=True):
-    """Where a column is. `head`: the outermost column, empty if unknown. `problem`: why the text is no path."""
-
-    text: str
-    head: str
-    is_query: bool = False
-    problem: str | None = None
-
-    def find(self, record: Mapping[str, Any]) -> Any:
-        """Return the value in a record, ABSENT if there is none. A query with several matches gives a list.
-
-        Raises:
-            BadValue: the query fails on this record.
-        """
-        if self.is_query:
-            return self._select(record)
-        if self.text.endswith(_ONLY):
-            inner = record.get(self.text.removesuffix(_ONLY))
-            return next(iter(inner.values())) if isinstance(inner, dict) and len(inner) == 1 else ABSENT
-        return find_value(record, self.text)
-
-    def _select(self, record: Mapping[str, Any]) -> Any:
-        try:
-            found = select_values(self.text, record)
-        except ServiceError as error:
-            raise BadValue(str(error)) from error
-        if _SINGULAR.fullmatch(self.text):
-            return found[0] if found else ABSENT
-        return found if found or self.head in record else ABSENT
-
-    def locate(self, record: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the keys that lead to the value of a record. A query uses the whole outermost column."""
-        if self.is_query:
-            return (self.head,)
-        if self.text.endswith(_ONLY):
-            return (self.head,)
-        return find_path(record, self.text) or (self.head,)
-
-
-@lru_cache(maxsize=256)
-def compile_path(text: str) -> ColumnPath:
-    """Return the path that a text spells. An invalid query has a `problem`."""
-    if not text.startswith("$"):
-        return ColumnPath(text, text.partition(".")[0])
-    head = _HEAD.match(text)
-    return ColumnPath(text, (head[1] or head[2]) if head else "", True, explain_bad_query(text))
-
-
 REPLY_FIELDS = ("response", "retrieved_context_ids")
 SAME = "--responses same"
-_SHOWN = 12
 _SEPARATORS = (";", "|", "\n")
 """What people write between ids, but may also be in one."""
 _ONE_ID = "`;`, `|` or a line break in `relevant` is read as part of one id; separate ids with commas"
@@ -130,13 +75,21 @@ class RecordForm(Struct, frozen=True):
         if not given:
             yield from _Reading(self, source, notes).read(rows)
 
-    def parse(self, row: FileRow, fields: Mapping[str, str] | None = None) -> "Parsed":
-        """Return the parts of a record.
+    def parse(
+        self, row: FileRow, fields: Mapping[str, str] | None = None, spelled: Mapping[str, str] | None = None
+    ) -> "Parsed":
+        """Return the parts of a record. `spelled`: the names that its columns are known by, if they are others.
 
         Raises:
             BadField: a value is invalid, or the question is missing.
         """
-        return _parse(self, row, fields or {})
+        return _parse(self, row, fields or {}, spelled or {})
+
+    def match(self, columns: Collection[str], fields: Mapping[str, str]) -> dict[str, list[str]]:
+        """Return the columns of a table by the known names that they mean in other letters."""
+        of_form = (self.columns, *(variant.columns for variant in self.variants))
+        names = (names for one in of_form for names in one.values())
+        return match_columns(chain(fields.values(), *names), columns)
 
 
 class Parsed(NamedTuple):
@@ -187,21 +140,36 @@ class _Reading:
 
     def __init__(self, form: RecordForm, source: Source, notes: ReadingNotes) -> None:
         self._form, self._source, self._notes = form, source, notes
+        found = probe(source.path, read_head(source.path))
+        self._header = sorted(found.columns) if found.container in WITH_HEADER else []
+        self._sought = SoughtColumns(dict(source.fields), bool(self._header), {})
         self._unread: Counter[str] = Counter()
         self._notices: dict[str, int] = {}
         self._replies = 0
 
     def read(self, rows: Iterable[FileRow]) -> Iterator[Sample]:
-        notes = self._notes
+        notes, fields, sought = self._notes, self._source.fields, self._sought
+        meant = self._form.match(self._header, fields)
+        wrong = [self._explain_two(name, columns) for name, columns in meant.items() if len(columns) > 1]
+        if self._header:
+            sought.look_in(dict.fromkeys((*self._header, *meant)))
+            wrong += sought.list_problems(self._source.shown_as)
+        notes.problems += wrong
+        if wrong:
+            return
+        spelled = {column: name for name, columns in meant.items() for column in columns}
         seen = SeenIds("id", notes.problems)
         line = LineOfFile(self._source.shown_as)
         count = 0
         for row in rows:
             count += 1
             line.number = row.line
+            sought.look_in(row.value)
             try:
-                parsed = self._form.parse(row, self._source.fields)
+                parsed = self._form.parse(row, fields, spelled)
             except BadField as error:
+                if error.is_absent and "input" in sought.missing and count == 1:
+                    break
                 notes.problems.append(problem_at(line, (error.column,) if error.column else (), str(error), error.fix))
                 if error.is_absent and count == 1:
                     return  # the other records have the same columns
@@ -213,7 +181,12 @@ class _Reading:
             yield parsed.sample
         if not count and not notes.problems:
             notes.problems.append(Problem("there are no records", "write one per sample", self._source.shown_as))
+        notes.problems += sought.list_problems(self._source.shown_as)
         self._finish()
+
+    def _explain_two(self, name: str, columns: Sequence[str]) -> Problem:
+        both = " and ".join(f"'{inert(column)}'" for column in columns)
+        return Problem(f"the columns {both} both mean {name}", "rename all but one", self._source.shown_as, 1)
 
     def _note(self, parsed: Parsed, line: int) -> None:
         self._unread.update(parsed.unread)
@@ -231,19 +204,22 @@ class _Reading:
             warnings.append(Problem(message, fix, shown_as, line))
         names = sorted(self._unread)
         if names:
-            more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            message = f"columns kept as metadata only: {', '.join(map(inert, names[:_SHOWN]))}{more}"
-            warnings.append(Problem(message, "if a metric needs one, name it in `fields`", shown_as))
+            more = f" and {len(names) - COLUMNS_SHOWN} more" if len(names) > COLUMNS_SHOWN else ""
+            message = f"columns kept as metadata only: {', '.join(map(inert, names[:COLUMNS_SHOWN]))}{more}"
+            said = self._notes.remarks if self._header else warnings
+            said.append(Problem(message, "if a metric needs one, name it in `fields`", shown_as))
         if self._replies and not self._source.with_replies:
             replies = "1 recorded reply" if self._replies == 1 else f"{self._replies:,} recorded replies"
             message = f"the file also has {replies}, not part of the samples"
             warnings.append(Problem(message, f"to score them instead of querying an agent, pass {SAME}", shown_as))
 
 
-def _parse(form: RecordForm, row: FileRow, fields: Mapping[str, str]) -> Parsed:
+def _parse(form: RecordForm, row: FileRow, fields: Mapping[str, str], spelled: Mapping[str, str]) -> Parsed:
     record = row.value
     if not isinstance(record, dict):
         raise BadField("", "the record is not a JSON object", "write an object per sample")
+    if spelled:
+        record = {spelled.get(column, column): value for column, value in record.items()}
     if row.is_cells and form.opens_cells:
         record = {key: parse_cell(text) if key in form.opens_cells else text for key, text in record.items()}
     if form.adapt is not None:
@@ -256,12 +232,16 @@ def _parse(form: RecordForm, row: FileRow, fields: Mapping[str, str]) -> Parsed:
     values, used = _find_values(record, columns, fields, row.is_cells, form.delimiter)
     if "input" not in values:
         names = (fields["input"],) if "input" in fields else columns.get("input", _NO_NAMES)
-        looked_for = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        found = ", ".join(map(inert, _leave(record, used, deeply=True)[1][:_SHOWN])) or "no columns"
+        looked_for = ", ".join(names[:COLUMNS_SHOWN]) + (", …" if len(names) > COLUMNS_SHOWN else "")
+        found = ", ".join(map(inert, _leave(record, used, deeply=True)[1][:COLUMNS_SHOWN])) or "no columns"
         fix = f"looked for {looked_for}; the record has {found}. {NAME_INPUT}"
         raise BadField("", "the record has no question", fix, is_absent=True)
     reply = _make_reply(values)
     rest, unread = _leave(record, used)
+    if spelled:  # what nothing reads keeps its own name
+        own = {name: column for column, name in spelled.items()}
+        rest = {own.get(name, name): value for name, value in rest.items()}
+        unread = [own.get(name, name) for name in unread]
     metadata = {**values.get("metadata", {})}
     metadata |= {key: value for key, value in rest.items() if key not in metadata}
     known = form.metadata | metadata.keys() - rest.keys()

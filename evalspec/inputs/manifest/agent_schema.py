@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model_validator
 from pydantic.alias_generators import to_camel
 
+from evalspec.base.registry import find_close
 from evalspec.inputs.manifest.fields import Count, Extensible, ManifestModel, ModuleObject, Name, Seconds
 from evalspec.inputs.manifest.judge_schema import PriceConfig
 from evalspec.inputs.manifest.traces_schema import TracesConfig
@@ -25,7 +26,10 @@ class EndMarker(ManifestModel):
 class ResponseMapping(ManifestModel):
     """JSONPath queries (RFC 9535) that select the parts of the agent's reply."""
 
-    answer: Name = Field(description="The answer, a single text; in a stream, the texts of all events are joined.")
+    answer: Name = Field(
+        description="The answer, a single text; in a stream, the texts of all events are joined.",
+        examples=["$.response"],
+    )
     contexts: Name | None = Field(
         None, description="The retrieved passages as texts, best first. They override the sample's `context`."
     )
@@ -135,6 +139,8 @@ class ChatEndpoint(Extensible):
         if self.protocol == "custom" and (self.request is None or self.response is None):
             raise ValueError("protocol custom needs both a request template and a response mapping; add both")
         if self.request is not None and self.protocol != "custom":
+            if find_close(self.protocol or "", ("custom",)):
+                raise ValueError(f"unknown protocol '{self.protocol}'; did you mean 'custom'?")
             raise ValueError("a request template is used by protocol custom only; set protocol: custom")
         if self.parameters and self.protocol in (None, "agentspec", "custom"):
             raise ValueError(

@@ -13,8 +13,11 @@ from evalspec.model.samples import FlatIds
 class DatasetConfig(WithThresholds):
     """One dataset. Its metrics replace the evaluation's, and its thresholds take precedence over the evaluation's."""
 
-    name: Name = Field(description="Unique name, for --dataset and in reports.")
-    path: Name = Field(description="File or folder of the samples, relative to the manifest, with or without `$file:`.")
+    name: Name = Field(description="Unique name, for --dataset and in reports.", examples=["core"])
+    path: Name = Field(
+        description="File or folder of the samples, relative to the manifest, with or without `$file:`.",
+        examples=["evals/core.jsonl"],
+    )
     format: Name | None = Field(
         None, description="How the file is written, such as jsonl, csv or records. Default: detected from the content."
     )

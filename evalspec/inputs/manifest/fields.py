@@ -1,8 +1,9 @@
 """Building blocks of the manifest's models: value types, strict and lenient sections, and readable errors."""
 
+import json
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -13,6 +14,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     StrictStr,
     Tag,
+    ValidationError,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -21,7 +23,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import ErrorDetails, core_schema
 
 from evalspec.base.errors import split_fix
-from evalspec.base.registry import near_miss
+from evalspec.base.registry import find_close, near_miss
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.retriever_schema import RetrieverTarget
@@ -109,6 +111,19 @@ def has_step(value: Any, step: str | int) -> bool:
     return step in value if isinstance(value, Mapping) else isinstance(value, list) and step in range(len(value))
 
 
+def list_errors(error: ValidationError, model: type[BaseModel]) -> list[ErrorDetails]:
+    """Return the errors of a value, without those of required keys that are there but misspelled."""
+    found = error.errors(include_url=False)
+    misspelled = {(*one["loc"][:-1], find_meant(one, model)) for one in found}
+    return [one for one in found if one["type"] != "missing" or one["loc"] not in misspelled]
+
+
+def find_meant(error: ErrorDetails, model: type[BaseModel]) -> str | None:
+    """Return the key that an unknown key probably is; None for other errors."""
+    *outer, key = error["loc"] or ("",)
+    return find_close(str(key), sorted(_known_keys(model, outer))) if error["type"] == "extra_forbidden" else None
+
+
 def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
     """Return the message and the fix for one validation error of `model`."""
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
@@ -116,9 +131,10 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
         key = str(error["loc"][-1])
         return f"unknown key '{key}'", near_miss(key, _known_keys(model, error["loc"][:-1]))
     if kind == "missing":
-        return "this key is required", "add it"
+        return "this key is required", _name_value(model, error["loc"])
     if kind in ("literal_error", "enum"):
-        return f"{_shown(given)} is not one of the accepted values", f"write {_plain(context['expected'])}"
+        expected = _plain(context["expected"]).replace("'", '"')  # JSON has no other quotes
+        return f"{_shown(given)} is not one of the accepted values", f"write {expected}"
     if kind == "value_error":
         return split_fix(str(context["error"]))
     if kind == "string_too_short":
@@ -129,10 +145,71 @@ def explain_error(error: ErrorDetails, model: type[BaseModel]) -> tuple[str, str
         return f"it has {context['actual_length']}, and needs at least {context['min_length']}", "add what is missing"
     if kind == "string_type" and isinstance(given, int | float):
         return f"{_shown(given)} is not text", "put it in quotes"
+    return _explain_type(error)
+
+
+def _explain_type(error: ErrorDetails) -> tuple[str, str]:
+    """Return message and fix of an error that says which values are right."""
+    given = error["input"]
+    if error["type"] in ("bool_type", "int_type", "float_type") and isinstance(given, str) and _is_quoted(given):
+        return f"{_shown(given)} is text", "remove the quotes"
     text = error["msg"].removeprefix("Input should be ")
     if text != error["msg"]:
         return f"{_shown(given)} is not accepted here", f"it should be {_plain(text)}"
     return text[:1].lower() + text[1:], ""
+
+
+def _is_quoted(text: str) -> bool:
+    """Return whether a text without its quotes is a number, true or false."""
+    try:
+        return isinstance(json.loads(text.lower()), int | float)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _name_value(root: type[BaseModel], location: Steps) -> str:
+    """Return the fix for a missing key: its only value, or an example."""
+    field, key = find_field(root, location), str(location[-1])
+    if field is None:
+        return "add it"
+    written = f"{key}: {_render_flow(make_example(field))}"
+    return f"add {written}" if get_origin(field.annotation) is Literal else f"add it, as in {written}"
+
+
+def find_field(root: type[BaseModel], location: Steps) -> FieldInfo | None:
+    """Return the field of a key at a location, None if no model has it."""
+    found = (field for model in _models_at(root, location[:-1]) for key, field in _fields(model) if key == location[-1])
+    return next(found, None)
+
+
+_PLACEHOLDERS: Mapping[type, str] = {str: "TEXT", float: "NUMBER", int: "NUMBER"}
+
+
+def make_example(field: FieldInfo) -> Any:
+    """Return a value for a field: its own example, its only value, or one with placeholders such as TEXT."""
+    return field.examples[0] if field.examples else _make_value(field.annotation)
+
+
+def _make_value(annotation: Any) -> Any:
+    arguments = get_args(annotation)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return {key: make_example(field) for key, field in _fields(annotation) if field.is_required()}
+    if get_origin(annotation) is list:
+        return [_make_value(arguments[0])]
+    if get_origin(annotation) is Literal:
+        return arguments[0]
+    if arguments and get_origin(annotation) is not dict:
+        return _make_value(arguments[0])
+    return _PLACEHOLDERS.get(annotation, "…")
+
+
+def _render_flow(value: Any) -> str:
+    """Return an example as YAML on one line."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_render_flow(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_render_flow, value))}]"
+    return f'"{value}"' if _is_quoted(str(value)) else str(value)
 
 
 def _plain(expectation: str) -> str:
@@ -155,17 +232,26 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "…"
 
 
-def _known_keys(root: Any, location: tuple[str | int, ...]) -> list[str]:
+def _known_keys(root: Any, location: Sequence[str | int]) -> list[str]:
     """Return the keys that the models at a location accept, spelled as in the file."""
+    return list(dict.fromkeys(key for model in _models_at(root, location) for key in list_keys(model)))
+
+
+def list_keys(model: type[BaseModel], *, required: bool = False) -> list[str]:
+    """Return the keys of a section, spelled as in the file. `required`: only those that it must have."""
+    return [key for key, field in _fields(model) if field.is_required() or not required]
+
+
+def _models_at(root: Any, location: Sequence[str | int]) -> list[type[BaseModel]]:
     models = [root]
     for step in location:
         annotations = [field.annotation for model in models for key, field in _fields(model) if key == str(step)]
         models = [inner for annotation in annotations for inner in _models_within(annotation)] or models
-    return list(dict.fromkeys(key for model in models for key, _ in _fields(model) if key != "bound"))
+    return models
 
 
 def _fields(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    return [(field.alias or name, field) for name, field in model.model_fields.items()]
+    return [(field.alias or name, field) for name, field in model.model_fields.items() if name != "bound"]
 
 
 def _models_within(annotation: Any) -> list[type[BaseModel]]:

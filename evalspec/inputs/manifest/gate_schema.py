@@ -125,6 +125,8 @@ class CiGate(ManifestModel):
     @model_validator(mode="before")
     @classmethod
     def _from_bool(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"'{value}' is text; write true or false without quotes, or a mapping with the rules")  # noqa: TRY004
         return {"enabled": value} if isinstance(value, bool) else value
 
     @model_validator(mode="after")

@@ -1,8 +1,6 @@
 """Read agent.yaml into a validated Manifest. All errors are reported at once, each with its line."""
 
-import re
-from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +9,33 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.inputs.manifest.fields import DROP_KINDS, KEY_KINDS, explain_error, find_place, has_step
+from evalspec.base.registry import find_close
+from evalspec.inputs.manifest.fields import (
+    DROP_KINDS,
+    KEY_KINDS,
+    explain_error,
+    find_field,
+    find_meant,
+    find_place,
+    has_step,
+    list_errors,
+    list_keys,
+    make_example,
+)
 from evalspec.inputs.manifest.references import References, UnresolvedReference
-from evalspec.inputs.manifest.schema import Manifest
+from evalspec.inputs.manifest.schema import Manifest, Metadata, Spec
 from evalspec.inputs.manifest.yaml_source import Place, YamlSource, load_yaml, render_path
 
 _ROUNDS = 4
 """How often invalid parts are left out."""
-_LEAST_DEPTH = 2
-"""Parts that are at most this deep, such as spec.evaluation, are not left out: little would be left to check."""
+_NEEDED: frozenset[Place] = frozenset({(), ("spec",), ("spec", "evaluation")})
+"""Parts without which there is nothing to check."""
 _OF_DATASETS = (".csv", ".tsv", ".jsonl", ".parquet")
-_GATE = ("spec", "evaluation", "ciGate")
-_MEANT = re.compile(r"did you mean '(.*)'\?")
+_API, _GATE = ("spec", "api"), ("spec", "evaluation", "ciGate")
+_SECTIONS = ((Manifest, ()), (Metadata, ("metadata",)), (Spec, ("spec",)))
+"""The sections that other tools may add keys to."""
+_UNIQUE = ("spec", "evaluation", "path")
+"""Required keys that nothing can stand in for."""
 
 
 class LoadedManifest(Struct, frozen=True):
@@ -59,51 +72,89 @@ def load_manifest(path: Path) -> LoadedManifest:
         InvalidInput: with every problem in the file.
     """
     source = _read_source(path)
+    problems = _correct_sections(source)
     try:
         manifest = Manifest.model_validate(source.data)
     except ValidationError as error:
-        raise InvalidInput(_explain(details, source) for details in error.errors(include_url=False)) from None
+        problems += [_explain(details, source) for details in list_errors(error, Manifest)]
+    if problems:
+        raise InvalidInput(problems)
     return LoadedManifest(manifest, source, References(path.parent), path)
 
 
 class PartialManifest(Struct, frozen=True):
     """A manifest with errors. `loaded`: its valid parts; None if too little is valid.
 
-    `is_whole`: nothing but unknown keys and settings of the gate was left out, so what the other checks say of `loaded`
-    is true of the manifest.
+    `doubtful`: beginnings of the fields about which the other checks of `loaded` may say what is not true of the
+    manifest, because a value there was left out.
     """
 
     problems: Sequence[Problem]
     loaded: LoadedManifest | None = None
-    is_whole: bool = True
+    doubtful: tuple[str, ...] = ()
+
+    def list_further(self, problems: Iterable[Problem]) -> Iterator[Problem]:
+        """Yield the problems of other checks that are not consequences of what was left out of the manifest."""
+        own = self.loaded.source.file if self.loaded else ""
+        new = (one for one in problems if one not in self.problems)
+        yield from (one for one in new if one.file not in ("", own) or not one.field.startswith(self.doubtful))
 
 
 def load_valid_parts(path: Path) -> PartialManifest:
     """Read a manifest, and leave out what is not valid, so that the rest can be checked too.
 
-    Unknown keys are renamed if they are probably misspelled. Other errors take the value, or what it is part of, away.
+    Unknown keys are renamed if they are probably misspelled, and an example stands in for a required value. Other
+    errors take the value, or what it is part of, away.
 
     Raises:
         InvalidInput: the file is not readable as a manifest.
     """
     source = _read_source(path)
-    data, is_whole = deepcopy(source.data), True
-    problems: list[Problem] = []
+    problems = _correct_sections(source)
+    doubtful: set[str] = set()
+    renamed: list[Place] = []
     for attempt in range(_ROUNDS):
         try:
-            manifest = Manifest.model_validate(data)
+            manifest = Manifest.model_validate(source.data)
         except ValidationError as error:
-            found = error.errors(include_url=False)
-            problems = problems or [_explain(details, source) for details in found]
-            is_whole = is_whole and not attempt and all(map(_concerns_nothing_else, found))
-            removed = {_place_in_data(details, attempt, data) for details in found}
-            if any(len(place) <= _LEAST_DEPTH for place in removed):
+            found = list_errors(error, Manifest)
+            new = [details for details in found if not attempt or _is_within(details["loc"], renamed)]
+            problems += [_explain(details, source) for details in new]
+            doubtful |= {part for details in found for part in _list_doubtful(details, is_first=not attempt)}
+            lost = [details for details in found if attempt or not _stand_in(details, source.data)]
+            removed = {_place_in_data(details, attempt, source.data) for details in lost}
+            if removed & _NEEDED:
                 break
             for place in sorted(removed, key=len, reverse=True):
-                _take_out(data, place, _find_meant(place, found))
+                meant = _find_meant(place, found)
+                if meant is not None:
+                    source.rename(place, meant)
+                    renamed.append((*place[:-1], meant))
+                else:
+                    _take_out(source.data, place)
         else:
-            return PartialManifest(problems, LoadedManifest(manifest, source, References(path.parent), path), is_whole)
+            loaded = LoadedManifest(manifest, source, References(path.parent), path)
+            return PartialManifest(problems, loaded, tuple(doubtful))
     return PartialManifest(problems)
+
+
+def _correct_sections(source: YamlSource) -> list[Problem]:
+    """Return a problem for each key that misspells one that evalspec reads, and rename it.
+
+    Other tools may have their own keys. In `spec`, none of AgentSpec's is like one of those that are read. Elsewhere, a
+    key is a misspelling only if a required one is missing.
+    """
+    problems = []
+    for model, place in _SECTIONS:
+        section = source.data.get(place[0]) if place else source.data
+        keys = list_keys(model)
+        for key in list(section) if isinstance(section, dict) else ():
+            known = keys if model is Spec else [name for name in list_keys(model, required=True) if name not in section]
+            meant = None if key in keys or str(key).startswith("x-") else find_close(str(key), known)
+            if meant is not None:
+                problems.append(source.problem((*place, key), f"unknown key '{key}'", f"did you mean '{meant}'?"))
+                source.rename((*place, key), meant)
+    return problems
 
 
 def _read_source(path: Path) -> YamlSource:
@@ -138,24 +189,38 @@ def _place_in_data(error: ErrorDetails, attempt: int, data: Any) -> Place:
 
 def _find_meant(place: Place, errors: Sequence[ErrorDetails]) -> str | None:
     """Return the key that an unknown key probably is, or None."""
-    for error in errors:
-        if error["type"] == "extra_forbidden" and error["loc"][-1] == place[-1]:
-            found = _MEANT.fullmatch(explain_error(error, Manifest)[1])
-            return found[1] if found else None
-    return None
+    meant = (find_meant(error, Manifest) for error in errors if error["loc"][-1:] == place[-1:])
+    return next(filter(None, meant), None)
 
 
-def _take_out(data: Any, place: Place, meant: str | None) -> None:
-    """Remove what is at a place, or give it its right name, unless that exists."""
-    for step in place[:-1]:
-        if not has_step(data, step):
-            return
-        data = data[step]
-    if not has_step(data, place[-1]):
-        return
-    value = data.pop(place[-1])
-    if meant is not None and isinstance(data, dict):
-        data.setdefault(meant, value)
+def _stand_in(error: ErrorDetails, data: Any) -> bool:
+    """Return whether an example can stand in for a value that is missing or not the only one; put it in place."""
+    *outer, key = error["loc"]
+    field = find_field(Manifest, error["loc"])
+    if field is None or key in _UNIQUE or error["type"] not in ("missing", "literal_error") or not field.is_required():
+        return False
+    section = _reach(data, outer)
+    if isinstance(section, dict):
+        section[key] = make_example(field)
+    return isinstance(section, dict)
+
+
+def _take_out(data: Any, place: Place) -> None:
+    """Remove what is at a place."""
+    section = _reach(data, place[:-1])
+    if has_step(section, place[-1]):
+        section.pop(place[-1])
+
+
+def _reach(data: Any, place: Sequence[str | int]) -> Any:
+    """Return the value at a place, None if there is none."""
+    for step in place:
+        data = data[step] if has_step(data, step) else None
+    return data
+
+
+def _is_within(location: Place, places: Sequence[Place]) -> bool:
+    return any(location[: len(place)] == place for place in places)
 
 
 def _find_nuls(value: Any, place: Place) -> Iterator[Place]:
@@ -169,9 +234,12 @@ def _find_nuls(value: Any, place: Place) -> Iterator[Place]:
         yield place
 
 
-def _concerns_nothing_else(error: ErrorDetails) -> bool:
-    """Return whether the checks of other keys do not depend on the key with this error."""
-    return error["type"] == "extra_forbidden" or error["loc"][: len(_GATE)] == _GATE
+def _list_doubtful(error: ErrorDetails, *, is_first: bool) -> Iterator[str]:
+    """Yield the beginning of the fields whose checks may depend on the value with this error; none for most keys."""
+    location = error["loc"]
+    is_harmless = is_first and (error["type"] == "extra_forbidden" or _is_within(location, [_GATE]))
+    if location[:1] == ("spec",) and not is_harmless:
+        yield render_path(_API) if _is_within(location, [_API]) else ""
 
 
 def _explain(error: ErrorDetails, source: YamlSource) -> Problem:

@@ -18,7 +18,8 @@ class MetricEntry(ManifestModel):
 
     name: Name = Field(
         description="A built-in metric in any case, with a cut-off if it takes one (Recall@5), or a new name for "
-        "your own."
+        "your own.",
+        examples=["string_match"],
     )
     rubric: Name | None = Field(
         None,

@@ -93,7 +93,7 @@ class EvaluationConfig(WithThresholds, Extensible):
 class Metadata(Lenient):
     """The agent's name, version and description."""
 
-    name: Name = Field(description="Name of the agent in reports.")
+    name: Name = Field(description="Name of the agent in reports.", examples=["my-agent"])
     version: StrictStr | None = Field(None, description="Version of the agent, recorded with each run.")
     description: StrictStr | None = Field(None, description="What the agent does; not used.")
 
@@ -102,7 +102,7 @@ class Spec(Lenient):
     """The agent and its evaluation. Keys other than `api`, `evaluation` and `tools` are ignored."""
 
     api: Api = Api.model_construct()
-    evaluation: EvaluationConfig
+    evaluation: EvaluationConfig = Field(examples=[{"datasets": [{"name": "core", "path": "evals/core.jsonl"}]}])
     tools: Any = Field(None, description="AgentSpec's tools: only their names and hints are read.")
 
 

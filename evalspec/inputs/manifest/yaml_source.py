@@ -49,6 +49,15 @@ class YamlSource(Struct):
         """Return a problem of the value at `path`."""
         return Problem(message, fix, self.file, self.line(path), render_path(path))
 
+    def rename(self, place: Place, name: str) -> None:
+        """Give the last key of a place its right name. If the mapping has that key too, the wrong one is removed."""
+        section = self.data
+        for step in place[:-1]:
+            section = section[step]
+        section.setdefault(name, section.pop(place[-1]))
+        moved = {path: line for path, line in self.lines.items() if path[: len(place)] == place}
+        self.lines = {(*place[:-1], name, *path[len(place) :]): line for path, line in moved.items()} | self.lines
+
 
 class _TooManyNodes(Exception):
     """The document has too many values to be read in acceptable time."""

@@ -77,10 +77,10 @@ def check_datasets(loaded: LoadedManifest, options: RunOptions) -> list[PlannedD
 
 def validate_manifest(
     loaded: LoadedManifest, options: RunOptions, collect: Collect | None = None
-) -> tuple[list[Problem], dict[str, int], dict[str, tuple[StatedLimit, ...]]]:
+) -> tuple[list[Problem], list[Problem], dict[str, int], dict[str, tuple[StatedLimit, ...]]]:
     """Check the manifest and every selected dataset without resolving secrets or calling anything.
 
-    Return the warnings, and by dataset the number of samples and the stated limits. `collect`: gets the samples.
+    Return warnings, remarks, and by dataset the number of samples and the stated limits. `collect`: gets the samples.
     Without it, samples are kept only if the options select some of them: then their number is returned.
 
     Raises:
@@ -93,9 +93,10 @@ def validate_manifest(
     options.parse_selection()
     draft.warnings.extend(_unresolved(loaded, wanted))
     limits = {dataset.name: tuple(dataset.limits) for dataset in wanted}
+    counts = {dataset.name: dataset.available for dataset in wanted}
     if options.is_selective and wanted:
-        return draft.warnings, {found.name: len(found.samples) for found in select_datasets(draft, wanted)}, limits
-    return draft.warnings, {dataset.name: dataset.available for dataset in wanted}, limits
+        counts = {found.name: len(found.samples) for found in select_datasets(draft, wanted)}
+    return draft.warnings, draft.remarks, counts, limits
 
 
 def require_datasets(draft: Draft) -> None:
@@ -258,7 +259,8 @@ def _check_needs(draft: Draft, dataset: PlannedDataset) -> None:
     if dataset.retriever is None and choose_traces(draft.loaded, draft.options) is not None:
         given |= {Need.CONTEXT, Need.RETRIEVED_IDS, Need.CANDIDATE_IDS}
     _check_users(draft, dataset)
-    draft.problems.extend(check_needs(dataset.survey, metrics, file, given))
+    if not any(found.field.startswith("fields.") for found in dataset.data.problems):
+        draft.problems.extend(check_needs(dataset.survey, metrics, file, given))
     staged = [metric.name for metric in metrics if Need.CANDIDATE_IDS in metric.needs - given]
     if staged:
         message = f"{', '.join(staged)} of dataset '{dataset.name}' need rankings before and after reranking"

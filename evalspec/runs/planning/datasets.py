@@ -70,6 +70,7 @@ def load(draft: Draft, dataset: PlannedDataset, context: BuildContext) -> None:
     draft.problems.extend(checked.list_problems(data.shown_as))
     draft.problems.extend(inputs.list_problems(data.shown_as) if inputs is not None else ())
     draft.warnings.extend(data.warnings)
+    draft.remarks.extend(data.remarks)
     if source.with_replies and not data.problems:
         _add_replies(draft, config, data)
 

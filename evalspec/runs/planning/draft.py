@@ -229,6 +229,7 @@ class Draft(Struct):
     """The state of a manifest check. `collect`: turns the samples that are read into a collection.
 
     `replies`: the replies in the files of the datasets, if the run scores them. `tools`: those that the agent has.
+    `remarks`: what only `evalspec validate` says.
     """
 
     loaded: LoadedManifest
@@ -239,6 +240,7 @@ class Draft(Struct):
     collect: Collect = keep_samples
     replies: dict[tuple[str, str], RecordedReply] = field(default_factory=dict)
     tools: Tools | None = None
+    remarks: list[Problem] = field(default_factory=list)
 
     @property
     def own_agent(self) -> str | None:
@@ -277,7 +279,7 @@ class Draft(Struct):
             InvalidInput: there is a problem.
         """
         if self.problems:
-            raise InvalidInput(self.problems)
+            raise InvalidInput(dict.fromkeys(self.problems))
 
 
 def start_draft(loaded: LoadedManifest, options: RunOptions, collect: Collect = keep_samples) -> Draft:

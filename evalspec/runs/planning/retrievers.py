@@ -123,7 +123,8 @@ def _refuse_idle_keys(draft: Draft, config: DatasetConfig, place: Place) -> None
     for field in _OWN_KEYS:
         if field in config.model_fields_set:
             key = type(config).model_fields[field].alias or field
-            draft.add((*place, key), f"{key} applies only to datasets with a retriever", "add retriever: NAME")
+            message = f"{key} applies only to datasets with a retriever"
+            draft.add((*place, key), message, "remove it, or add retriever: NAME")
 
 
 def _explain_unknown(draft: Draft, name: str, evaluation: EvaluationConfig, place: Place) -> None:

@@ -6,6 +6,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, split_fix
+from evalspec.base.foreign_text import inert
+from evalspec.base.registry import SURELY_MEANT, find_close
 from evalspec.inputs.manifest.metric_schema import WithThresholds
 from evalspec.inputs.manifest.metric_spec import split_column
 from evalspec.model import Check, Need, Sample, Turn
@@ -164,16 +166,19 @@ def check_needs(
     for need, names in needed_by.items():
         lacking = survey.lacking[need].count if need in survey.lacking else 0
         if lacking and (need not in _OF_SOME or lacking == survey.count):
-            problems.append(_problem(need, names, survey.lacking[need], survey.count, shown_as))
+            problems.append(_problem(need, names, survey, shown_as))
     return problems
 
 
-def _problem(need: Need, names: Sequence[str], lacking: Lacking, total: int, shown_as: str) -> Problem:
-    first, also = lacking.first[0], describe_others(lacking, total)
+def _problem(need: Need, names: Sequence[str], survey: Survey, shown_as: str) -> Problem:
+    lacking = survey.lacking[need]
+    first, also = lacking.first[0], describe_others(lacking, survey.count)
     where = "" if first.line is not None else f" in sample {first.id}"
     message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
     by_answer = [_BY_ANSWER[name] for name in names if need is Need.REFERENCE_CONTEXTS and name in _BY_ANSWER]
     fix = by_answer[0] if by_answer else _FIXES.get(need, "add it or drop the metric")
+    near = find_close(need.value, survey.keys, SURELY_MEANT) if lacking.count == survey.count else None
+    fix = f"did you mean the column '{inert(near)}'? Rename it to {need.value}" if near else fix
     return Problem(message, fix, shown_as, first.line, need.value)
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import Problem, split_fix
-from evalspec.base.registry import near_miss
+from evalspec.base.registry import find_close, near_miss
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.inputs.manifest.metric_schema import Limit, MetricEntry
 from evalspec.inputs.manifest.metric_spec import find_scored, parse_metric_spec, parse_passes
@@ -21,7 +21,7 @@ from evalspec.runs.planning.draft import Decision, Identity, PlannedDataset
 from evalspec.runs.planning.metrics import MetricFinder
 from evalspec.runs.planning.passes import PlannedPasses
 from evalspec.scoring.metrics.base import METRICS, Metric
-from evalspec.scoring.metrics.columns import canonical_spec, find_column
+from evalspec.scoring.metrics.columns import canonical_spec, find_column, name_close, name_cutoffs
 from evalspec.verdict.outline import close
 
 
@@ -96,7 +96,8 @@ class ThresholdFinder(Struct):
             if not self._ensure(dataset, name, (*place, key)):
                 if find_scored(name) in self.finder.unusable:
                     continue
-                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", _how_to_compute(name))
+                fix = name_cutoffs(name, dataset.metrics) or _how_to_compute(name)
+                self._add((*place, key), f"dataset '{dataset.name}' does not compute {name}", fix)
                 continue
             self._append([dataset], name, given, (*place, key))
             bound = {dataset.identify(name, limit) for limit in given if not limit.lifts}
@@ -142,9 +143,12 @@ class ThresholdFinder(Struct):
                     self._add(self._place_of(index, (*place, key)), "null lifts a threshold of the evaluation", fix)
             computing = self._computing(datasets, name, (*place, key))
             if not computing and find_scored(name) not in self.finder.unusable:
-                known = ", ".join(sorted({metric for dataset in datasets for metric in dataset.metrics}))
-                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {known or 'none'}"
-                self._add((*place, key), f"no dataset computes {name}", fix)
+                known = sorted({metric for dataset in datasets for metric in dataset.metrics})
+                computed = ", ".join(known) or "none"
+                fix = f"add it to a dataset's metrics or remove the threshold; computed metrics: {computed}"
+                other = name_cutoffs(name, known)
+                if not (other and any(dataset.data.problems for dataset in datasets)):  # a file may have cut-offs
+                    self._add((*place, key), f"no dataset computes {name}", other or name_close(name, known) or fix)
             self._append(computing, name, given, (*place, key))
             stated.append((computing, name, given, (*place, key)))
         for one in stated:
@@ -345,8 +349,12 @@ class ThresholdFinder(Struct):
         if not all(dataset.available for dataset in datasets):
             return
         tags = sorted({tag for dataset in datasets for tag in dataset.survey.tags})
+        key, mark, value = (name or "").partition("=")
+        known = {key for dataset in datasets for key in dataset.survey.keys} if mark else tags
+        close = None if key in known else find_close(key, known)
         fix = f"use a tag or key=value of the metadata; tags: {', '.join(tags) or 'none'}"
-        self._add(place, f"no sample is in the slice '{name}'", fix)
+        meant = f"did you mean '{close}{mark}{value}'?" if close else fix
+        self._add(place, f"no sample is in the slice '{name}'", meant)
 
     def _add(self, place: Place, message: str, fix: str = "") -> None:
         _add_new(self.loaded.problem(place, message, fix), self.finder.problems)

@@ -19,6 +19,7 @@ from typing import Any
 
 from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.output_files import Input, sync_folder
+from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
 from evalspec.model.log import Change
 from evalspec.runs.store.derived import remove_derived
@@ -36,6 +37,7 @@ OWN_INPUTS = tuple(Input(STORE / name, "evalspec's own store") for name in _OWN)
 _NAMES_SHOWN = 3
 _FROM_LABELS = Path("..", "runs")
 _PATH_MARKS = {"/", os.sep, os.altsep or os.sep}
+_LATEST = re.compile(rf"{LATEST_NAME}(?:~(\d{{1,9}}))?", re.ASCII)
 _LABEL = re.compile(r"[A-Za-z][\w.-]{0,63}", re.ASCII)
 _ID = re.compile(r"(\d{8}T\d{6}\.\d{3})Z-[\w-]+", re.ASCII)
 _TIME = "%Y%m%dT%H%M%S.%f"
@@ -135,13 +137,14 @@ class RunStore:
         Raises:
             InvalidInput: No run or several runs have this name.
         """
-        is_own = name == LATEST_NAME or name in self.labels() or self.owns(self.runs / name)
+        is_own = count_back(name) is not None or name in self.labels() or self.owns(self.runs / name)
         if not is_own and (Path(name) / DESCRIPTION_NAME).is_file():
             return Path(name).resolve()
         return self.find_own(name)
 
     def find_own(self, name: str) -> Path:
-        """Return the folder of a run of this store. `name`: `latest` (the newest), a label, or the start of an id.
+        """Return the folder of a run of this store. `name`: a label, the start of an id, `latest` (the newest), or
+        `latest~2` (the second one before it).
 
         Paths are rejected, because callers may change or delete the folder.
 
@@ -152,8 +155,9 @@ class RunStore:
             fix = "name it by its id or a label (evalspec runs list shows them)"
             raise InvalidInput(f"'{name}' is a path, not the name of a run in {self.runs}", fix)
         known = [folder for folder in self.list() if self.owns(folder)]
-        if name == LATEST_NAME and known:
-            return known[0]
+        back = count_back(name)
+        if back is not None and back < len(known):
+            return known[back]
         label = self.labels().get(name)
         if label is not None:
             return label
@@ -165,6 +169,10 @@ class RunStore:
         if not known:
             raise InvalidInput(
                 f"there are no runs in {self.runs}", "run `evalspec evaluate` first, or change to the folder of the run"
+            )
+        if back is not None:
+            raise InvalidInput(
+                f"there is no {name}: {self.runs} has {counted(len(known), 'run')}", "list: evalspec runs"
             )
         names = [*self.labels(), *(folder.name for folder in known[:_NAMES_SHOWN])]
         raise InvalidInput(f"no run is named '{name}'", f"{near_miss(name, names)} (all: evalspec runs list)")
@@ -223,6 +231,12 @@ class RunStore:
             newest = read_link(latest)
             if newest is not None and not (self.runs / newest).exists():
                 latest.unlink()
+
+
+def count_back(name: str) -> int | None:
+    """Return how many runs are newer than the one that `latest` or `latest~N` names; None for other names."""
+    found = _LATEST.fullmatch(name)
+    return int(found[1] or 0) if found else None
 
 
 def read_timestamp(folder: Path) -> datetime | None:

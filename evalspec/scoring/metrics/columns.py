@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from evalspec.base.registry import near_miss
-from evalspec.inputs.manifest.metric_spec import MetricSpec, split_column
+from evalspec.base.registry import SURELY_MEANT, find_close, near_miss
+from evalspec.inputs.manifest.metric_spec import MetricSpec, parse_metric_spec, split_column
 from evalspec.scoring.metrics.base import METRICS, MetricDefinition
 from evalspec.scoring.metrics.parameters import RESERVED, Value, render_value
 from evalspec.scoring.metrics.retrieval import define_f_beta
@@ -97,3 +97,17 @@ def canonical_spec(spec: MetricSpec, own: Definitions | None = None) -> MetricSp
 
 def _without_parameters(spec: MetricSpec) -> tuple[str, int | None]:
     return spec.base.casefold(), spec.cutoff
+
+
+def name_cutoffs(name: str, computed: Iterable[str]) -> str:
+    """Return the fix for a metric that is computed with other cut-offs only; empty if it is not."""
+    base = parse_metric_spec(name).base
+    others = [one for one in computed if "@" in name + one and parse_metric_spec(one).base == base]
+    return f"it is computed as {', '.join(others)}: write {others[0]}" if others else ""
+
+
+def name_close(name: str, computed: Iterable[str]) -> str:
+    """Return the fix for a name that is no metric, but close to one that is computed or free to compute."""
+    free = (metric.name for metric in METRICS if metric.implicit)
+    close = None if METRICS.find(parse_metric_spec(name).base) else find_close(name, [*computed, *free], SURELY_MEANT)
+    return f"did you mean '{close}'?" if close else ""

@@ -203,6 +203,8 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
         raise InvalidInput(Problem(message, "choose runs with a common metric", candidate.name))
     choice_note = describe_choice(baseline.run)
     notes += [choice_note] if choice_note else []
+    if candidate.run.id == baseline.run.id:
+        notes.append(f"{baseline.name} and {candidate.name} are the same run, so nothing can differ")
     return _Match(candidate, datasets, mismatches, (*notes, *candidate.notes))
 
 
