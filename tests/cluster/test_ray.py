@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,11 @@ def answer(question):
     with Path(os.environ["ASKED"]).open("a") as asked:
         asked.write(question + "\\n")
     number = int(question.rpartition(" ")[2])
-    time.sleep(float(os.environ.get("SECONDS", "0")))
+    with Path(os.environ["ASKED"] + ".at_once").open("a") as at_once:
+        at_once.write("+")
+    time.sleep(float(os.environ.get("SECONDS", "0.02")))
+    with Path(os.environ["ASKED"] + ".at_once").open("a") as at_once:
+        at_once.write("-")
     if os.environ.get("FATAL") == str(number):
         os._exit(9)
     if number % 10 == 3:
@@ -39,6 +44,7 @@ def nodes(tmp_path_factory):
     """Two raylets. They have a value that the driver lacks."""
     variables = {"NODE_TOKEN": ON_NODES, "ASKED": str(tmp_path_factory.mktemp("asked") / "asked")}
     found = RayNodes([variables, variables])
+    found.asked = variables["ASKED"]
     yield found
     found.close()
 
@@ -73,10 +79,12 @@ def test_two_raylets_find_what_one_process_finds_and_no_secret_travels(bot, node
     plain = bot.evaluate("--json", "--repeat", "2")
     shutil.rmtree(".evalspec")
     monkeypatch.delenv("NODE_TOKEN")
-    spread = bot.evaluate("--json", "--repeat", "2", *on_nodes)
+    spread = bot.evaluate("--json", "--repeat", "2", "-j", "3", *on_nodes)
     assert spread.code == plain.code == 0, spread.err
     assert "2 nodes on 1 machine of Ray" in spread.err
     assert comparable(spread.document) == comparable(plain.document)
+    at_once = accumulate(1 if one == "+" else -1 for one in Path(f"{nodes.asked}.at_once").read_text())
+    assert max(at_once) == 3, "the concurrency is that of all nodes together"
     stored = "".join(path.read_text(errors="replace") for path in Path(".evalspec").rglob("*") if path.is_file())
     assert "[redacted:" in stored
     for secret in (ON_NODES, "sk-beside-the-manifest-1"):

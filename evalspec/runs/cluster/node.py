@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
@@ -37,6 +39,7 @@ from evalspec.runs.planning.build import Plan, build_part
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import identify_metric
+from evalspec.runs.planning.services import locate_keys
 from evalspec.runs.runner.execute import close_agent, open_budget
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
@@ -246,7 +249,8 @@ class Node:
             place = folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-        options = RunOptions(**{**parcel.options, "shard": share})
+        own = {"shard": share, "concurrency": share.take_part(parcel.options["concurrency"])}
+        options = RunOptions(**{**parcel.options, **own})
         entries = {
             name: [MetricEntry.model_validate(entry) for entry in found] for name, found in parcel.metrics.items()
         }
@@ -257,7 +261,17 @@ class Node:
             if other:
                 message = f"{other[0]} of dataset '{dataset}' is another metric on {socket.gethostname()}"
                 raise InvalidInput(Problem(message, "use the same code, judge and variables on all nodes"))
+        return _share_judge(plan, share)
+
+
+def _share_judge(plan: Plan, share: Shard) -> Plan:
+    """Return the plan with this node's part of the judge's concurrent requests."""
+    if plan.judge is None:
         return plan
+    part = max(1, share.take_part(plan.judge.concurrency))
+    judge = plan.judge.model_copy(update={"concurrency": part})
+    plan.services.configure(judge, plan.services.embeddings, locate_keys(plan.loaded))
+    return replace(plan, judge=judge)
 
 
 def identify_all(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:
