@@ -44,7 +44,6 @@ def nodes(tmp_path_factory):
     """Two raylets. They have a value that the driver lacks."""
     variables = {"NODE_TOKEN": ON_NODES, "ASKED": str(tmp_path_factory.mktemp("asked") / "asked")}
     found = RayNodes([variables, variables])
-    found.asked = variables["ASKED"]
     yield found
     found.close()
 
@@ -83,7 +82,7 @@ def test_two_raylets_find_what_one_process_finds_and_no_secret_travels(bot, node
     assert spread.code == plain.code == 0, spread.err
     assert "2 nodes on 1 machine of Ray" in spread.err
     assert comparable(spread.document) == comparable(plain.document)
-    at_once = accumulate(1 if one == "+" else -1 for one in Path(f"{nodes.asked}.at_once").read_text())
+    at_once = accumulate(1 if one == "+" else -1 for one in Path(nodes.variables["ASKED"] + ".at_once").read_text())
     assert max(at_once) == 3, "the concurrency is that of all nodes together"
     stored = "".join(path.read_text(errors="replace") for path in Path(".evalspec").rglob("*") if path.is_file())
     assert "[redacted:" in stored

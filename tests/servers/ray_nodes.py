@@ -27,6 +27,7 @@ class RayNodes:
     """Raylets, each with variables of its own. `folder`: gets all that Ray writes."""
 
     def __init__(self, variables: Sequence[Mapping[str, str]]) -> None:
+        self.variables = variables[0]
         self.folder = Path(tempfile.mkdtemp(prefix="ray-"))  # the paths of sockets have to be short
         self._process = subprocess.Popen(
             [sys.executable, __file__, str(self.folder), json.dumps([dict(one) for one in variables])],
