@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evalspec.base.plural import counted, name_some, pluralize
@@ -11,6 +11,7 @@ from evalspec.model import (
     Correction,
     DatasetResult,
     JudgeUsage,
+    PeopleScores,
     RegressionOutcome,
     Score,
     Summary,
@@ -224,6 +225,16 @@ def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate", run:
         for name, metrics in trusted
         if metrics
     ]
+
+
+def list_left_out(people: Iterable[PeopleScores]) -> Iterator[str]:
+    """Yield for each metric how many labels on it do not count, with the reasons."""
+    for one in people:
+        if one.left_out:
+            reasons = ", ".join(f"{reason} ({count:,})" for reason, count in one.left_out.items())
+            total = sum(one.left_out.values())
+            do = pluralize(total, "does", "do")
+            yield f"{one.dataset}: {counted(total, 'label')} on {one.metric} {do} not count: {reasons}"
 
 
 def _list_commands(metrics: Sequence[str], run: str) -> str:

@@ -90,8 +90,6 @@ class Stages:
         )
 
     def _frame(self, number: int):
-        within = any(
-            int(one.run) == number and one.draw.kind is DrawKind.STRATIFIED for one in self.labels.values()
-        )
+        within = any(int(one.run) == number and one.draw.kind is DrawKind.STRATIFIED for one in self.labels.values())
         run = self.runs[number]
         return {(id, 1): int(run[id][1]) if within else 0 for id in run if run[id][0] == self.versions[id]}

@@ -15,9 +15,12 @@ from evalspec.curation.labels.drawing import LabelDesign, list_used_up, read_pop
 from evalspec.curation.labels.exchanging import check_suffix, list_unbound, read_lines
 from evalspec.curation.labels.files import list_labelled_runs, merge_labels
 from evalspec.curation.labels.judged_run import JudgedRun
+from evalspec.curation.labels.labelling import explain_value
+from evalspec.curation.labels.records import KEYS
 from evalspec.model.corrections import DrawKind, PeopleScore, PeopleScores
 from evalspec.model.labels import Label, LabelUse, LabelVerdict, Target
 from evalspec.runs.store.run_store import RunStore
+from evalspec.verdict.outline import DatasetOutline, MetricOutline
 from evalspec.verdict.stats.agreement import compute_interval_alpha
 
 Place = tuple[str, int]
@@ -25,6 +28,7 @@ Place = tuple[str, int]
 
 IN_SIGHT = "given with the score in sight"
 CHOSEN = "chosen, not drawn at random"
+OUTSIDE = "their score is outside the metric's range"
 REPLACED = "two of one person: the later one counts"
 
 
@@ -60,7 +64,8 @@ def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label])
     by_label = [pair for target, own in group_by_target(labels).items() for pair in run.list_matches(target, own)]
     matching = [one for one, match in by_label if match is LabelMatch.COUNTS]
     used = {one.target: one.used_for for one in matching if one.used_for is not None}
-    reasons = [(one, _explain(one, match, used.get(one.target))) for one, match in by_label]
+    outline = run.find_metric(dataset, metric)
+    reasons = [(one, _explain(one, match, used.get(one.target), outline)) for one, match in by_label]
     usable = [one for one, reason in reasons if reason is None]
     counting = list_blind_scores(usable)
     left_out = Counter(reason for one, reason in reasons if reason and one.verdict is not LabelVerdict.WITHDRAWN)
@@ -194,7 +199,7 @@ def _place(target: Target) -> Place:
     return target[1], target[2]
 
 
-def _explain(label: Label, match: LabelMatch, use: LabelUse | None) -> str | None:
+def _explain(label: Label, match: LabelMatch, use: LabelUse | None, metric: MetricOutline) -> str | None:
     """Return why a label corrects nothing; None if it may. `use`: what a label on the same reply helped to choose."""
     if not label.is_blind:
         return IN_SIGHT
@@ -202,6 +207,8 @@ def _explain(label: Label, match: LabelMatch, use: LabelUse | None) -> str | Non
         return str(match)
     if use is not None:
         return f"used to choose a {use}"
+    if label.value is not None and explain_value(metric, label.value):
+        return OUTSIDE
     return CHOSEN if label.draw.kind is DrawKind.CHOSEN or label.draw.probability is None else None
 
 
@@ -221,11 +228,12 @@ def _list_values(labels: Iterable[Label]) -> list[float]:
     return [one.value for one in labels if one.value is not None]
 
 
-def read_label_file(path: Path | str) -> list[Label]:
+def read_label_file(path: Path | str, datasets: Iterable[DatasetOutline] = ()) -> list[Label]:
     """Return the labels of a file, as `labels export` writes it. What they are about is not checked.
 
     Args:
         path: `.jsonl` or `.csv`.
+        datasets: Labels on their metrics have to be possible scores.
 
     Raises:
         InvalidInput: A line is invalid, or does not say what was judged. Every such line is reported with its place.
@@ -235,21 +243,28 @@ def read_label_file(path: Path | str) -> list[Label]:
     problems: list[Problem] = []
     lines = list(read_lines(place, str(place), problems))
     problems += [fault for line in lines for fault in list_unbound(line)]
+    metrics = {(one.name, metric.key): metric for one in datasets for metric in one.metrics}
+    for line in (one for one in lines if one.label.value is not None):
+        metric = metrics.get((line.label.dataset, line.label.metric_key or ""))
+        if outside := explain_value(metric, line.label.value):
+            problems.append(line.fault(*outside, KEYS["value"]))
     if problems:
         raise InvalidInput(problems)
     return [line.label for line in lines]
 
 
-def find_people(store: RunStore, given: Path | None) -> Callable[[str], tuple[PeopleScores, ...]] | None:
+def find_people(
+    store: RunStore, given: Path | None, datasets: Iterable[DatasetOutline] = ()
+) -> Callable[[str], tuple[PeopleScores, ...]] | None:
     """Return a function that collects what people say about the scores of a run, by its id; None without any label.
 
-    `given`: a file of labels, beside those of the store.
+    `given`: a file of labels, beside those of the store. `datasets`: those of the run, if they are known.
 
     Raises:
         InvalidInput: The file cannot be read, or a line in it is invalid.
         StoreError: The folder of labels cannot be read.
     """
-    others = [] if given is None else read_label_file(given)
+    others = [] if given is None else read_label_file(given, datasets)
     if not others and not list_labelled_runs(store.root):
         return None
 

@@ -44,7 +44,7 @@ from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
-from evalspec.verdict.wording import list_opinion_notes
+from evalspec.verdict.wording import list_left_out, list_opinion_notes
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
@@ -115,6 +115,7 @@ def conclude(
         *list_result_notes(datasets, run_metadata.own_lag_ms),
         *list_control_notes(run_metadata.controls),
         *list_opinion_notes(datasets, outline.policy, run_id),
+        *list_left_out(run_metadata.people),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(

@@ -32,6 +32,7 @@ from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.bounded import compute_confidence_sequence
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
+from evalspec.verdict.wording import list_left_out
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.gate_schema import CiGate, JudgePolicy
@@ -185,7 +186,7 @@ def _list_doubts(
     metric = shlex.quote(find_scored(found.metric))
     label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
-        why = agreement.reason if agreement else NO_LABELS
+        why = "; ".join([(agreement and agreement.reason) or NO_LABELS, *list_left_out([said] if said else [])])
         yield f"ciGate.judge requires people's labels, and {why}: {label}"
     if policy.min_agreement is not None:
         kappa = agreement.kappa_interval[0] if agreement and agreement.kappa_interval else None
