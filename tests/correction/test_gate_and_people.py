@@ -112,8 +112,10 @@ def test_what_a_manifest_may_ask_for(people, judge, status, said):
     assert said is None or said in found.reason
 
 
-def test_off_is_the_judges_opinion():
-    found = decide(LENIENT, people_of(*[0.0] * 60), judge="off", min=0.8)
+@pytest.mark.parametrize("off", ["off", False, {"correct": "off"}, {"correct": False, "controls": False}])
+def test_off_is_the_judges_opinion(off):
+    """YAML reads `off` as false, in each of the two forms."""
+    found = decide(LENIENT, people_of(*[0.0] * 60), judge=off, min=0.8)
     assert (found.status, found.basis, found.value) == (PASS, Basis.JUDGE, 0.95)
 
 

@@ -244,9 +244,9 @@ def read_label_file(path: Path | str, datasets: Iterable[DatasetOutline] = ()) -
     lines = list(read_lines(place, str(place), problems))
     problems += [fault for line in lines for fault in list_unbound(line)]
     metrics = {(one.name, metric.key): metric for one in datasets for metric in one.metrics}
-    for line in (one for one in lines if one.label.value is not None):
+    for line in lines:
         metric = metrics.get((line.label.dataset, line.label.metric_key or ""))
-        if outside := explain_value(metric, line.label.value):
+        if line.label.value is not None and (outside := explain_value(metric, line.label.value)):
             problems.append(line.fault(*outside, KEYS["value"]))
     if problems:
         raise InvalidInput(problems)
