@@ -73,6 +73,7 @@ def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_
     assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
     (outcome,) = found.document["regressions"]
     assert "the judge has changed since the calibration" in outcome["reason"]
+    assert "its answers changed behind the same name (" in outcome["reason"]
     assert "rescore RUN agent.yaml --fresh" in outcome["reason"]
     small, drift = evaluate(anchored, "--sample-size", "10")
     assert (drift["state"], small.document["verdict"]) == ("drifted", "INCOMPLETE"), "too small to test it again"
