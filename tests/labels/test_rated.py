@@ -7,6 +7,7 @@ from pathlib import Path
 
 import krippendorff
 import pytest
+from msgspec.structs import replace
 
 from evalspec import labels
 from evalspec.base.errors import InvalidInput
@@ -461,7 +462,9 @@ def test_a_file_of_labels_counts_as_the_store_does(many, suffix):
     assert people("string_match", given=given) == people("string_match")
     twice = [*given, *(one for one in given if one.labeller == "ada")]
     assert people("string_match", given=twice).scores == people("string_match").scores
-    assert people("string_match", given=twice).left_out == {"two of one person: the later one counts": 5}
+    assert people("string_match", given=twice).left_out == {"two of one person: the first one counts": 5}
+    later = [replace(one, value=0.0, at="2099-01-01T00:00:00.000000Z") for one in given]
+    assert people("string_match", given=[*later, *given]).scores == people("string_match").scores, "the judge was shown"
 
 
 def test_faults_of_a_file_have_their_places(many):

@@ -29,7 +29,7 @@ Place = tuple[str, int]
 IN_SIGHT = "given with the score in sight"
 CHOSEN = "chosen, not drawn at random"
 OUTSIDE = "their score is outside the metric's range"
-REPLACED = "two of one person: the later one counts"
+REPLACED = "two of one person: the first one counts"
 
 
 def collect_opinions(
