@@ -55,7 +55,7 @@ def render_value(metric: str, value: float, limit: Threshold | None = None) -> s
     if limit and limit.excess(value):
         while decimals < _MOST_DECIMALS and not limit.excess(round(value, decimals)):
             decimals += 1
-    return f"{value:,.{decimals}f}{_unit(metric)}"
+    return f"{value:z,.{decimals}f}{_unit(metric)}"
 
 
 def render_known(metric: str, value: float | None, limit: Threshold | None = None) -> str:
@@ -97,8 +97,8 @@ def render_correction(metric: str, found: Correction | None) -> list[str]:
     if unknown := found.missing + found.unanswered:
         lines.append(f"{counted(unknown, 'reply', 'replies')} without labels may be anything to people")
     if found.kappa is not None and found.kappa_interval is not None:
-        low, high = (f"{end:.2f}" for end in found.kappa_interval)
-        lines.append(f"kappa of judge and people {found.kappa:.2f} ({low} – {high})")
+        low, high = (f"{end:z.2f}" for end in found.kappa_interval)
+        lines.append(f"kappa of judge and people {found.kappa:z.2f} ({low} – {high})")
     return lines
 
 

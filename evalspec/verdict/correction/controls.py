@@ -115,7 +115,7 @@ def list_panel_notes(judge: JudgeDigest | None, datasets: Sequence[DatasetResult
                     scores.setdefault(metric, []).append(score)
         for metric, found in scores.items():
             alpha = compute_interval_alpha([one.repeats for one in found])
-            said = "unknown, because all grades are equal" if alpha is None else f"{alpha:.2f}"
+            said = "unknown, because all grades are equal" if alpha is None else f"{alpha:z.2f}"
             silent = _name_silent(names, found)
             who = "judges that answered" if silent else f"{len(names)} judges"
             yield f"{dataset.name}: {metric}: agreement of the {who} (Krippendorff's alpha): {said}{silent}"

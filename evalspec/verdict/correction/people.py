@@ -193,13 +193,13 @@ def _list_doubts(
         if kappa is None:
             yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
         elif kappa < policy.min_agreement:
-            low = f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
+            low = f"kappa of judge and people may be as low as {kappa:z.2f}; minAgreement is {policy.min_agreement:g}"
             may_reach = agreement is not None and (agreement.kappa or 0.0) >= policy.min_agreement
             more = f"label more replies: `evalspec label latest --metric {metric} --new`"
             yield f"{low}: {more if may_reach else 'improve the prompt of the judge, or use another judge'}"
     alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
     if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
-        yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
+        yield f"people do not agree with each other: alpha is {alpha:z.2f}, and {LEAST_ALPHA:g} is needed"
 
 
 def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[tuple[str, int], Score, bool]]:
