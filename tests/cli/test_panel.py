@@ -96,6 +96,9 @@ def test_one_that_is_down_is_handled_as_declared(evaluate, judges):
     assert note.endswith("; no score from c on 3 of 3 replies")
     judges[1].mode = status(500)
     assert values(evaluate("--fresh", missing="ignore")) == [None] * 3, "one of three is not most of them"
+    judges[1].mode = status(401)
+    refused = evaluate("--fresh")
+    assert "check spec.evaluation.judge.panel[0].apiKey" in str(refused.document) + refused.err, refused
 
 
 def test_a_second_run_asks_nobody_and_a_further_judge_only_itself(project, evaluate, judges, monkeypatch):
