@@ -152,7 +152,9 @@ def test_drawn_labels_without_a_terminal_correct_the_judge(rated):
 
 
 def test_what_is_no_drawn_label_is_refused_or_said(rated):
-    run(rated)
+    assert "control cases" not in run(rated).err, "none can be made for a rubric"
+    refused = rated(*ASK, "--new", "--json")
+    assert (refused.code, "--random N --json" in str(refused.document)) == (2, True)
     drawn = {one["sample"] for one in rated(*ASK, "--random", "5", "--json").document["drawn"]}
     other = next(f"s{n}" for n in range(60) if f"s{n}" not in drawn)
     refused = rated(*ASK, "--random", "5", "--sample", other, *RATE, "1")
@@ -179,7 +181,9 @@ def test_labels_that_chose_a_threshold_say_what_they_did(rated):
     assert "21 labels of tone used to choose a threshold" in used.err
     assert "1 of them was not drawn at random, so it corrected nothing before either" in used.err
     command = used.err.rpartition("draw others: evalspec ")[2].split()
-    assert command == ["label", "latest", "--metric", "tone", "--new"]
+    assert command == ["label", "latest", "--metric", "tone", "--random", "50"]
+    unlabelled = rated("judge", "calibrate")
+    assert (unlabelled.code, "--metric tone --random 50" in unlabelled.err) == (2, True), "the same hint"
     session = DrawnSession(
         labels.LabelledRun(RunStore(STORE), "latest"),
         "ada",
