@@ -486,6 +486,7 @@ def test_a_session_hides_the_judge_until_the_label_is_given(judged):
         shown = session.expect("quit")
         assert "1 of 2" in shown and "14 days" in shown
         assert "Score" not in shown and "0.5" not in shown and "not supported" not in shown
+        session.act("?", "You may correct the judge's list of statements", "quit")
         session.act("r", "Do the contexts support this statement? 1 of 2: Refunds are paid", "Esc: go back")
         session.act("1", "2 of 2: Customer", "Esc: go back")
         session.act("3", "The text instead")
@@ -510,9 +511,10 @@ def test_a_session_says_that_a_second_label_corrects_nothing(many):
     with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3",
                   NO_COLOR="1") as session:  # fmt: skip
         session.expect("quit")
-        session.act("?", "take it back, none does", "quit")
+        assert "list of statements" not in session.act("?", "take it back, none does", "quit")
         session.act("r", "Would you give string_match a 1?", "Esc: go back")
-        session.act("1", "you say 1; u takes it back", "2 of 3", "quit")
+        session.act("x", "unknown key; press a number up to 2")
+        session.act("1", "you say 1; u takes it back, and then none of yours here corrects the judge", "2 of 3", "quit")
         session.act("u", "took back the label on", "1 of 3", "quit")
         session.act("r", "Would you give string_match a 1?", "Esc: go back")
         session.act("2", "you say 0; u takes it back", "this label does not correct the judge: you have seen")
