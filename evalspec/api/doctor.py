@@ -124,14 +124,10 @@ def _list_judges(plan: Plan) -> list[tuple[str, str | None, str, Callable[[], Aw
     if plan.judge is None:
         return [("judge", None, setting, None)]
     members = plan.judge.members
+    names = ["judge"] if len(members) == 1 else [f"judge {one.model}" for one in members]
     return [
-        (
-            "judge" if len(members) == 1 else f"judge {one.model}",
-            one.base_url,
-            setting,
-            partial(_ask_judge, plan, one, number),
-        )
-        for number, one in enumerate(members)
+        (name, one.base_url, setting, partial(_ask_judge, plan, one, number))
+        for number, (name, one) in enumerate(zip(names, members, strict=True))
     ]
 
 

@@ -39,7 +39,13 @@ from evalspec.runs.runner.replies import (
 )
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.verdict.attempts import compute_repeats
-from evalspec.verdict.correction.controls import doubt_limit, doubt_regression, list_control_notes, list_panel_notes
+from evalspec.verdict.correction.controls import (
+    doubt_limit,
+    doubt_regression,
+    list_control_notes,
+    list_order_notes,
+    list_panel_notes,
+)
 from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
@@ -110,6 +116,7 @@ def conclude(
         *list_reply_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
         *list_panel_notes(run_metadata.fingerprint.judge, datasets),
+        *list_order_notes(datasets),
         *_baseline_notes(run_metadata, regressions),
         *list_second_notes(run_metadata.second),
         *list_result_notes(datasets, run_metadata.own_lag_ms),
