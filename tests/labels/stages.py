@@ -17,7 +17,7 @@ METRIC = MetricOutline("m", "mean", Direction.HIGHER, bounds=(0.0, 1.0), judged=
 
 @dataclass
 class Stages:
-    """Replies to `size` questions in runs, with the scores of a judge and of people. Labels are (run, reply).
+    """Replies to `size` questions in runs, with the scores of a judge and of people, and labels by question.
 
     `rate`: how many replies people find good. `error`: how often a judge errs.
     """
@@ -28,14 +28,14 @@ class Stages:
     error: float = 0.15
     labels: dict[str, Label] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
         self.runs: list[dict[str, tuple[int, float]]] = []
         self.people: dict[tuple[str, int], float] = {}
         self.versions = dict.fromkeys(map(str, range(self.size)), 0)
         self.judge()
 
-    def judge(self, changed: int = 0):
+    def judge(self, changed: int = 0) -> None:
         """Make a run: some replies change, and another judge scores all."""
         for id in self.dice.sample(sorted(self.versions), changed):
             self.versions[id] += 1
@@ -49,12 +49,12 @@ class Stages:
             }
         )
 
-    def sit(self, kind: DrawKind, count: int, *, seed: int = 0, is_new: bool = False, size: int | None = None):
+    def sit(self, kind: DrawKind, count: int, *, seed: int = 0, is_new: bool = False) -> None:
         """Label `count` replies, or all that are drawn."""
         run = self.runs[-1]
         ids = [id for id, _ in rank_replies(((id, 1) for id in run), seed)]
         population = Population("d", METRIC, {("d", id, 1, "m"): run[id][1] for id in ids})
-        design = LabelDesign("m", kind, 1 if is_new else size or count, seed, is_new=is_new)
+        design = LabelDesign("m", kind, 1 if is_new else count, seed, is_new=is_new)
         drawn = None
         for done in range(count):
             given = {one.target: one for one in self.labels.values()}
@@ -74,7 +74,7 @@ class Stages:
         """What people would say about all replies of the last run."""
         return sum(self.people[reply] for reply in self.versions.items()) / self.size
 
-    def estimate(self) -> Corrected:
+    def estimate(self) -> Corrected | None:
         labelled = {int(one.run) for one in self.labels.values()}
         numbers = [len(self.runs) - 1, *sorted(labelled - {len(self.runs) - 1})]
         frames = [self._frame(number) for number in numbers]
@@ -89,7 +89,7 @@ class Stages:
             )
         )
 
-    def _frame(self, number: int):
+    def _frame(self, number: int) -> dict[tuple[str, int], int]:
         within = any(int(one.run) == number and one.draw.kind is DrawKind.STRATIFIED for one in self.labels.values())
         run = self.runs[number]
         return {(id, 1): int(run[id][1]) if within else 0 for id in run if run[id][0] == self.versions[id]}
