@@ -74,6 +74,12 @@ def test_a_judge_of_the_first_place_prefers_nothing(compared):
     assert (summary["value"], summary["interval"][0] < 0.5 < summary["interval"][1]) == (0.5, True)
 
 
+def test_its_name_without_brackets_finds_it(compared):
+    evaluate(compared)
+    refused = compared("label", "latest", "--metric", "preference", "--random", "5", "--as", "ada", "--json")
+    assert (refused.code, "did you mean 'preference(over=main.jsonl)'?" in str(refused.document)) == (2, True)
+
+
 def test_another_file_of_this_name_is_another_metric(compared):
     """The run is not comparable, and no score is reused, although the path is the same."""
     first = evaluate(compared)

@@ -140,8 +140,8 @@ def _read_frames(
 def compute_shares(frames: Sequence[Mapping[Place, int]], drawn: Collection[Place]) -> dict[Place, float]:
     """Return for each drawn reply which share of those like it was drawn: in the same strata of the same runs.
 
-    Whatever the order of draws, such replies are a simple random sample of those like them, of which only the size
-    counts. So labels of all replies have equal weights, and their mean is that of the replies.
+    Whatever the order of draws, such replies are a simple random sample of those like them, so only their number
+    counts. Labels of all replies have equal weights, and their mean is that of the replies.
 
     Args:
         frames: The stratum of each reply that could be drawn in a run; the first is the run whose mean is estimated.
