@@ -125,9 +125,10 @@ def _list_judges(plan: Plan) -> list[tuple[str, str | None, str, Callable[[], Aw
     if plan.judge is None:
         return [("judge", None, setting, None)]
     members = plan.judge.members
+    names = ["judge"] if len(members) == 1 else [f"judge {one.model}" for one in members]
     return [
-        ("judge" if len(members) == 1 else f"judge {one.model}", one.base_url, setting, partial(_ask_judge, plan, one))
-        for one in members
+        (name, one.base_url, setting, partial(_ask_judge, plan, one, number))
+        for number, (name, one) in enumerate(zip(names, members, strict=True))
     ]
 
 
@@ -227,11 +228,11 @@ async def ask_by_http(target: AgentTarget, sample: Sample) -> AgentReply:
         await agent.aclose()
 
 
-async def _ask_judge(plan: Plan, config: JudgeConfig) -> _Answered:
-    from evalspec.scoring.judge.chat import JUDGE
+async def _ask_judge(plan: Plan, config: JudgeConfig, member: int) -> _Answered:
+    from evalspec.scoring.judge.chat import find_role
     from evalspec.scoring.judge.services import import_ragas
 
-    answered = await _ask_model(plan, config, JUDGE)
+    answered = await _ask_model(plan, config, find_role(member))
     await asyncio.to_thread(import_ragas)
     return answered
 

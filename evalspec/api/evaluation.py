@@ -1,7 +1,7 @@
 """Prepare, execute and store runs, for `evalspec evaluate` and `evalspec rescore`."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -44,6 +44,7 @@ from evalspec.runs.store.pushed_runs import refuse_pushed
 from evalspec.runs.store.run_redaction import redact_run, withhold_texts
 from evalspec.runs.store.run_store import VERDICTS, RunStore
 from evalspec.runs.store.stored_run import StoredRun, open_run
+from evalspec.verdict.outline import DatasetOutline
 
 if TYPE_CHECKING:
     from evalspec.runs.runner.worker import OpenWorker
@@ -151,7 +152,8 @@ class Evaluation(Struct, frozen=True):
             return None
         loaded = self.plan.loaded
         policy = loaded.manifest.spec.evaluation.ci_gate
-        return find_people(self.store, policy, loaded.path, is_judged=self.plan.judged)
+        datasets = outline_plan(self.plan).datasets
+        return find_people(self.store, policy, loaded.path, is_judged=self.plan.judged, datasets=datasets)
 
     def _begin(self) -> Session:
         plan, now = self.plan, datetime.now(UTC)
@@ -174,9 +176,11 @@ class Evaluation(Struct, frozen=True):
 
 
 def find_people(
-    store: RunStore, policy: CiGate, manifest: Path, *, is_judged: bool
+    store: RunStore, policy: CiGate, manifest: Path, *, is_judged: bool, datasets: Iterable[DatasetOutline] = ()
 ) -> Callable[[str], tuple[PeopleScores, ...]] | None:
     """Return a function of a run's id that collects what people say about its scores; None without labels.
+
+    `datasets`: those of the run, if they are known: labels of a file have to be possible scores of their metrics.
 
     Raises:
         InvalidInput: The file of labels is invalid.
@@ -188,7 +192,7 @@ def find_people(
         return None
     from evalspec.curation.labels import opinions
 
-    return opinions.find_people(store, manifest.parent / named if named else None)
+    return opinions.find_people(store, manifest.parent / named if named else None, datasets)
 
 
 def prepare(

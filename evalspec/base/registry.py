@@ -24,9 +24,13 @@ SURELY_MEANT = 0.86
 
 
 def find_close(name: str, known: Iterable[str], closeness: float = 0.6) -> str | None:
-    """Return the known name that is closest to an unknown one, whatever its case; None if none is close."""
+    """Return the known name that is closest to an unknown one, whatever its case; None if none is close.
+
+    A name with brackets is close to what precedes them.
+    """
     by_folded = {candidate.casefold(): candidate for candidate in known}
-    close = difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=closeness)
+    close = [one for one in by_folded if one.startswith(f"{name.casefold()}(")]
+    close = close or difflib.get_close_matches(name.casefold(), by_folded, n=1, cutoff=closeness)
     return by_folded[close[0]] if close else None
 
 

@@ -151,6 +151,8 @@ class CaseSession(ABC, Generic[Case]):
                 return str(names[int(key) - 1])
             if key == RESIZED:
                 self.show(render_choices(title, choices, otherwise, find_screen()))
+            else:
+                self.say(f"unknown key; press a number up to {len(names)}")
 
     def _go_through(self) -> None:
         cases = self._cases

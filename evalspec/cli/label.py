@@ -124,7 +124,8 @@ def command(context: click.Context, /, run: str, person: str | None, as_json: bo
         emit_document({"drawn": to_builtins(drawn)})
         return ExitCode.OK
     if as_json:
-        raise InvalidInput(Problem("a session prints no document", "add --sample ID --verdict VERDICT", field="--json"))
+        fix = "draw with --metric METRIC --random N --json, or add --sample ID --verdict VERDICT"
+        raise InvalidInput(Problem("a session prints no document", fix, field="--json"))
     return _open_session(run, by, given)
 
 

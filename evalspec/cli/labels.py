@@ -127,9 +127,8 @@ def use_command(run: str, metric: str, purpose: str) -> ExitCode:
     if chosen := sum(one.draw.kind is DrawKind.CHOSEN for one in used):
         said = pluralize(chosen, "was not drawn at random, so it", "were not drawn at random, so they")
         notify(f"{chosen:,} of them {said} corrected nothing before either")
-    notify(
-        f"to correct the judge, draw others: evalspec label {inert(run)} --metric {shlex.quote(inert(metric))} --new"
-    )
+    command = f"evalspec label {inert(run)} --metric {shlex.quote(inert(metric))} --random 50"
+    notify(f"to correct the judge, draw others: {command}")
     return ExitCode.OK
 
 

@@ -27,11 +27,12 @@ _CHANGE, _REMOVE = "change", "remove"
 _EDITS = {_CHANGE: "change the text", _REMOVE: "leave it out: it is not a statement"}
 _MEANINGS = {"yes": "it is so", "no": "it is not"}
 _HELP = """\
-r asks the questions that the judge answers, and the score follows from your answers. You may correct the judge's list \
-of statements: change, leave out, add. Judge only what the metric measures. Skip what you cannot judge.
+r asks the questions that the judge answers, and the score follows from your answers. Judge only what the metric \
+measures. Skip what you cannot judge.
 
 The judge's score, its reason and its verdicts are shown after your label. If you change a label after that, only the \
 first one corrects the judge, and if you take it back, none does. n writes a note for your next label on this reply."""
+_HELP_OF_LISTS = "You may correct the judge's list of statements: change, leave out, add."
 
 
 def open_drawn_session(
@@ -80,7 +81,7 @@ class _RatingSession(TerminalLabelSession):
     def explain(self, case: Case) -> str:
         """Return what is asked, with the text of a rubric."""
         form = make_form(case)
-        return "\n\n".join(filter(None, [form.asked, form.rubric, _HELP]))
+        return "\n\n".join(filter(None, [form.asked, form.rubric, _HELP_OF_LISTS if form.may_edit else "", _HELP]))
 
     def finish(self) -> None:
         """Print that a session that decides a threshold has not, or that labels had done so before it."""
@@ -98,7 +99,8 @@ class _RatingSession(TerminalLabelSession):
             self.say("nothing was recorded")
             return True
         made = self._drawn.record(case, LabelVerdict.RATED, value=given.value, note=self.note, answers=given.answers)
-        self.say(f"{case.sample}: you say {made.value:.4g}; u takes it back")
+        back = "u takes it back, and then none of yours here corrects the judge"
+        self.say(f"{case.sample}: you say {made.value:.4g}; {back}")
         if not made.is_blind:
             self.say("this label does not correct the judge: you have seen the judge's score before")
         self._show_judge(case)

@@ -339,7 +339,8 @@ def describe_drift(fingerprint: Fingerprint, drift: JudgeDrift) -> str:
         case Drift.DRIFTED:
             models = (sorted(drift.then), sorted(fingerprint.judge_models.values()))
             then, now = (", ".join(names) or "an unnamed model" for names in models)
-            return f"the judge has changed since the calibration {drift.calibration}: it was {then}, and is {now}"
+            how = f"it was {then}, and is {now}" if then != now else f"its answers changed behind the same name ({now})"
+            return f"the judge has changed since the calibration {drift.calibration}: {how}"
         case _:
             return f"{asked}, and the judge is the same as far as they show (p {drift.p_values[-1]:.2g})"
 

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from evalspec.base.plural import counted, name_some, pluralize
@@ -11,6 +11,7 @@ from evalspec.model import (
     Correction,
     DatasetResult,
     JudgeUsage,
+    PeopleScores,
     RegressionOutcome,
     Score,
     Summary,
@@ -54,7 +55,7 @@ def render_value(metric: str, value: float, limit: Threshold | None = None) -> s
     if limit and limit.excess(value):
         while decimals < _MOST_DECIMALS and not limit.excess(round(value, decimals)):
             decimals += 1
-    return f"{value:,.{decimals}f}{_unit(metric)}"
+    return f"{value:z,.{decimals}f}{_unit(metric)}"
 
 
 def render_known(metric: str, value: float | None, limit: Threshold | None = None) -> str:
@@ -96,8 +97,8 @@ def render_correction(metric: str, found: Correction | None) -> list[str]:
     if unknown := found.missing + found.unanswered:
         lines.append(f"{counted(unknown, 'reply', 'replies')} without labels may be anything to people")
     if found.kappa is not None and found.kappa_interval is not None:
-        low, high = (f"{end:.2f}" for end in found.kappa_interval)
-        lines.append(f"kappa of judge and people {found.kappa:.2f} ({low} – {high})")
+        low, high = (f"{end:z.2f}" for end in found.kappa_interval)
+        lines.append(f"kappa of judge and people {found.kappa:z.2f} ({low} – {high})")
     return lines
 
 
@@ -224,6 +225,16 @@ def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate", run:
         for name, metrics in trusted
         if metrics
     ]
+
+
+def list_left_out(people: Iterable[PeopleScores]) -> Iterator[str]:
+    """Yield for each metric how many labels on it do not count, with the reasons."""
+    for one in people:
+        if one.left_out:
+            reasons = ", ".join(f"{reason} ({count:,})" for reason, count in one.left_out.items())
+            total = sum(one.left_out.values())
+            do = pluralize(total, "does", "do")
+            yield f"{one.dataset}: {counted(total, 'label')} on {one.metric} {do} not count: {reasons}"
 
 
 def _list_commands(metrics: Sequence[str], run: str) -> str:

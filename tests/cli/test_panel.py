@@ -6,6 +6,8 @@ from functools import partial
 
 import pytest
 
+from evalspec.model import Score
+from evalspec.scoring.judge.panel import Panel
 from servers.scripted_judge import ScriptedJudge, status
 
 LABELS = {"bad": 0, "fair": 0.4, "good": 1}
@@ -80,6 +82,7 @@ def test_the_agreement_and_each_judge_are_shown(project, evaluate):
 
 
 ALL = [LABELS[grade] for grades in GRADES.values() for grade in grades]
+OF_TWO = [LABELS[grade] for grades in GRADES.values() for grade in grades[:2]]
 
 
 def test_one_that_is_down_is_handled_as_declared(evaluate, judges):
@@ -93,6 +96,9 @@ def test_one_that_is_down_is_handled_as_declared(evaluate, judges):
     assert note.endswith("; no score from c on 3 of 3 replies")
     judges[1].mode = status(500)
     assert values(evaluate("--fresh", missing="ignore")) == [None] * 3, "one of three is not most of them"
+    judges[1].mode = status(401)
+    refused = evaluate("--fresh")
+    assert "check spec.evaluation.judge.panel[0].apiKey" in str(refused.document) + refused.err, refused
 
 
 def test_a_second_run_asks_nobody_and_a_further_judge_only_itself(project, evaluate, judges, monkeypatch):
@@ -156,7 +162,19 @@ def test_a_majority_is_of_all_judges(evaluate, judges):
     found = evaluate(combine="majority", missing="ignore", panel=others)
     assert values(found) == [1, None, None]
     scores = [one["scores"]["tone"] for one in found.document["datasets"][0]["samples"]]
-    assert (scores[1]["status"], scores[1]["reason"]) == ("failed", "no value has a majority: 0, 1, 1")
+    assert (scores[1]["status"], scores[1]["reason"]) == ("failed", "no value has a majority: 0, 1, 1; without b")
+
+
+def test_judges_that_disagree_count_in_their_agreement(evaluate, judges):
+    """Two of the three answer: they agree on s0 and s2, and on s1 no value has a majority, in either order."""
+    judges[2].mode = status(500)
+    found = evaluate(combine="majority", missing="ignore")
+    alpha = 1 - (6 - 1) * 0.16 / sum((one - other) ** 2 for at, one in enumerate(OF_TWO) for other in OF_TWO[:at])
+    (note,) = [one for one in found.document["notes"] if "agreement of the judges that answered" in one]
+    assert note.endswith(f": {alpha:.2f}; no score from c on 3 of 3 replies")
+    panel = Panel(("a", "b"), "majority", may_miss=False)
+    orders = [[Score.scored(0), Score.scored(1)], [Score.scored(1), Score.scored(0)]]
+    assert {panel.join(one).reason for one in orders} == {"no value has a majority: 0, 1"}, "one note, not two"
 
 
 def test_what_one_judge_finds_undefined_and_another_scores_is_unknown(project, evaluate, judges):

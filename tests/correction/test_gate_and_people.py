@@ -8,6 +8,7 @@ from evalspec.model import (
     Attempt,
     Basis,
     Cause,
+    Correction,
     DatasetResult,
     Direction,
     Draw,
@@ -23,7 +24,7 @@ from evalspec.model import (
 from evalspec.verdict.gate import compute_outcome
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.summary import summarise
-from evalspec.verdict.wording import list_opinion_notes
+from evalspec.verdict.wording import list_opinion_notes, render_correction
 
 PASS, FAIL, INCOMPLETE = VerdictStatus.PASS, VerdictStatus.FAIL, VerdictStatus.INCOMPLETE
 JUDGED = MetricOutline("faithfulness", "mean", Direction.HIGHER, (0.0, 1.0), judged=True)
@@ -112,9 +113,18 @@ def test_what_a_manifest_may_ask_for(people, judge, status, said):
     assert said is None or said in found.reason
 
 
-def test_off_is_the_judges_opinion():
-    found = decide(LENIENT, people_of(*[0.0] * 60), judge="off", min=0.8)
+@pytest.mark.parametrize("off", ["off", False, {"correct": "off"}, {"correct": False, "controls": False}])
+def test_off_is_the_judges_opinion(off):
+    """YAML reads `off` as false, in each of the two forms."""
+    found = decide(LENIENT, people_of(*[0.0] * 60), judge=off, min=0.8)
     assert (found.status, found.basis, found.value) == (PASS, Basis.JUDGE, 0.95)
+
+
+def test_what_rounds_to_zero_has_no_sign():
+    found = Correction(judge=-1e-9, people=0.5, value=0.5, interval=(0.4, 0.6), labels=30, replies=60,
+                       kappa=-0.001, kappa_interval=(-0.12, 0.38))  # fmt: skip
+    said = " ".join(render_correction("tone", found))
+    assert "the judge says 0.000 on" in said and said.endswith("kappa of judge and people 0.00 (-0.12 – 0.38)")
 
 
 def test_a_metric_without_a_judge_has_no_basis():

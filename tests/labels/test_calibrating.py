@@ -197,7 +197,7 @@ def test_no_labels_are_an_error_with_the_command_that_gives_some(judged):
     refused = judged.project("judge", "calibrate")
     assert refused.code == 2
     assert "no blind random labels of tone" in refused.err
-    assert f"evalspec label {judged.id} --metric 'tone' --random 50" in refused.err
+    assert f"evalspec label {judged.id} --metric tone --random 50" in refused.err
     labels.label("latest", "s1", "agree", metric="tone", by="ada")
     assert judged.project("judge", "calibrate").code == 2, "given with the score in sight"
 

@@ -152,7 +152,9 @@ def test_drawn_labels_without_a_terminal_correct_the_judge(rated):
 
 
 def test_what_is_no_drawn_label_is_refused_or_said(rated):
-    run(rated)
+    assert "control cases" not in run(rated).err, "none can be made for a rubric"
+    refused = rated(*ASK, "--new", "--json")
+    assert (refused.code, "--random N --json" in str(refused.document)) == (2, True)
     drawn = {one["sample"] for one in rated(*ASK, "--random", "5", "--json").document["drawn"]}
     other = next(f"s{n}" for n in range(60) if f"s{n}" not in drawn)
     refused = rated(*ASK, "--random", "5", "--sample", other, *RATE, "1")
@@ -179,7 +181,9 @@ def test_labels_that_chose_a_threshold_say_what_they_did(rated):
     assert "21 labels of tone used to choose a threshold" in used.err
     assert "1 of them was not drawn at random, so it corrected nothing before either" in used.err
     command = used.err.rpartition("draw others: evalspec ")[2].split()
-    assert command == ["label", "latest", "--metric", "tone", "--new"]
+    assert command == ["label", "latest", "--metric", "tone", "--random", "50"]
+    unlabelled = rated("judge", "calibrate")
+    assert (unlabelled.code, "--metric tone --random 50" in unlabelled.err) == (2, True), "the same hint"
     session = DrawnSession(
         labels.LabelledRun(RunStore(STORE), "latest"),
         "ada",
@@ -289,3 +293,48 @@ def test_a_few_labels_that_agree_with_the_judge_turn_no_drop_into_a_pass(rated, 
     (found,) = rated("rescore", "latest", "agent.yaml", "--json").document["regressions"]
     assert (found["status"], found["basis"]) == (status, "people")
     assert ("the judge's drop is no noise" in found["reason"]) is (status == "INCOMPLETE")
+
+
+def commit_labels(rated, change=lambda line: line, count=30):
+    """Move the labels of a run to a file that the manifest names, each line changed, and forget the run."""
+    run(rated)
+    label(count, lambda number: number % 2)
+    assert rated("labels", "export", "latest", "-o", "labels.jsonl").code == 0
+    (rated.folder / ".evalspec").rename(rated.folder / "elsewhere")
+    lines = [change(json.loads(line)) for line in Path("labels.jsonl").read_text().splitlines()]
+    Path("labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rated.evaluation["ciGate"] = {"judge": {"correct": "require", "labels": "labels.jsonl"}}
+
+
+def test_a_label_outside_the_scale_is_refused_before_a_call(rated):
+    commit_labels(rated, lambda line: {**line, "value": line["value"] * 7})
+    calls = len(rated.judge.chats)
+    outcome = run(rated)
+    assert outcome.code == 2, outcome.err
+    said = [line for line in outcome.err.splitlines() if "value: 7 is outside 0 to 1" in line]
+    assert said and all("labels.jsonl:" in line for line in said), outcome.err
+    assert len(rated.judge.chats) == calls
+
+
+def test_a_label_of_another_scale_is_left_out_with_its_reason(rated):
+    """Another judge: whether the scale was the same then is not known before the labels are compared with the run."""
+    commit_labels(rated, lambda line: {**line, "value": line["value"] * 7})
+    rated.evaluation["judge"]["model"] = "another"
+    outcome = run(rated)
+    count = sum(json.loads(line)["value"] == 7 for line in Path("labels.jsonl").read_text().splitlines())
+    said = f"qa: {count} labels on tone do not count: their score is outside the metric's range ({count})"
+    assert said in outcome.document["notes"]
+    assert tone(outcome)[1]["missing"] == 30 + count, "they may be anything"
+
+
+def test_labels_that_do_not_count_are_named(rated):
+    commit_labels(rated)
+    rated.replies = {name: f"New {text}" for name, text in rated.replies.items()}
+    outcome = run(rated)
+    limit, _ = tone(outcome)
+    said = "qa: 30 labels on tone do not count: the reply or the sample changed (30)"
+    assert said in outcome.document["notes"]
+    assert limit["status"] == "INCOMPLETE" and said in limit["reason"], limit["reason"]
+    rated.evaluation["ciGate"]["judge"]["correct"] = "off"
+    del rated.evaluation["ciGate"]["judge"]["labels"]
+    assert not any("do not count" in note for note in run(rated).document["notes"])

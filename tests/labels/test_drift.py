@@ -73,11 +73,13 @@ def test_a_changed_judge_voids_calibration_and_comparison_until_both_are_judged_
     assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
     (outcome,) = found.document["regressions"]
     assert "the judge has changed since the calibration" in outcome["reason"]
+    assert "its answers changed behind the same name (" in outcome["reason"]
     assert "rescore RUN agent.yaml --fresh" in outcome["reason"]
     small, drift = evaluate(anchored, "--sample-size", "10")
     assert (drift["state"], small.document["verdict"]) == ("drifted", "INCOMPLETE"), "too small to test it again"
     applied = anchored.project("judge", "apply", "main", "--json").document["metrics"][0]
     assert (applied["value"], applied["reason"][:23]) == (None, "the calibration is void")
+    assert applied["replies"] == 10, "of the smaller run, all scored"
     assert anchored.project("compare", "main", "latest").code == 2
     again = anchored.project("rescore", anchored.id, "agent.yaml", "--fresh", "--json").document
     compared = anchored.project("compare", again["runId"], found.document["runId"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import krippendorff
 import pytest
+from msgspec.structs import replace
 
 from evalspec import labels
 from evalspec.base.errors import InvalidInput
@@ -461,7 +462,9 @@ def test_a_file_of_labels_counts_as_the_store_does(many, suffix):
     assert people("string_match", given=given) == people("string_match")
     twice = [*given, *(one for one in given if one.labeller == "ada")]
     assert people("string_match", given=twice).scores == people("string_match").scores
-    assert people("string_match", given=twice).left_out == {"two of one person: the later one counts": 5}
+    assert people("string_match", given=twice).left_out == {"two of one person: the first one counts": 5}
+    later = [replace(one, value=0.0, at="2099-01-01T00:00:00.000000Z") for one in given]
+    assert people("string_match", given=[*later, *given]).scores == people("string_match").scores, "the judge was shown"
 
 
 def test_faults_of_a_file_have_their_places(many):
@@ -483,6 +486,7 @@ def test_a_session_hides_the_judge_until_the_label_is_given(judged):
         shown = session.expect("quit")
         assert "1 of 2" in shown and "14 days" in shown
         assert "Score" not in shown and "0.5" not in shown and "not supported" not in shown
+        session.act("?", "You may correct the judge's list of statements", "quit")
         session.act("r", "Do the contexts support this statement? 1 of 2: Refunds are paid", "Esc: go back")
         session.act("1", "2 of 2: Customer", "Esc: go back")
         session.act("3", "The text instead")
@@ -507,9 +511,10 @@ def test_a_session_says_that_a_second_label_corrects_nothing(many):
     with Terminal(many.project.folder, "label", "latest", "--as", "ada", "--metric", "string_match", "--random", "3",
                   NO_COLOR="1") as session:  # fmt: skip
         session.expect("quit")
-        session.act("?", "take it back, none does", "quit")
+        assert "list of statements" not in session.act("?", "take it back, none does", "quit")
         session.act("r", "Would you give string_match a 1?", "Esc: go back")
-        session.act("1", "you say 1; u takes it back", "2 of 3", "quit")
+        session.act("x", "unknown key; press a number up to 2")
+        session.act("1", "you say 1; u takes it back, and then none of yours here corrects the judge", "2 of 3", "quit")
         session.act("u", "took back the label on", "1 of 3", "quit")
         session.act("r", "Would you give string_match a 1?", "Esc: go back")
         session.act("2", "you say 0; u takes it back", "this label does not correct the judge: you have seen")

@@ -67,8 +67,17 @@ def test_only_a_choice_in_both_orders_counts(compared):
 
 def test_a_judge_of_the_first_place_prefers_nothing(compared):
     compared.judge.reads = lambda prompt: f"{prompt}\n[grade: first]"
-    (summary,) = evaluate(compared).document["datasets"][0]["metrics"].values()
+    found = evaluate(compared).document
+    (summary,) = found["datasets"][0]["metrics"].values()
+    said = "the judge's choice depends on the order of the answers on 4 of 6 replies"
+    assert f"qa: preference(over=main.jsonl): {said}" in found["notes"]
     assert (summary["value"], summary["interval"][0] < 0.5 < summary["interval"][1]) == (0.5, True)
+
+
+def test_its_name_without_brackets_finds_it(compared):
+    evaluate(compared)
+    refused = compared("label", "latest", "--metric", "preference", "--random", "5", "--as", "ada", "--json")
+    assert (refused.code, "did you mean 'preference(over=main.jsonl)'?" in str(refused.document)) == (2, True)
 
 
 def test_another_file_of_this_name_is_another_metric(compared):

@@ -226,7 +226,7 @@ def _describe_agreement(measures: Sequence[AgreementMeasure]) -> Iterator[str]:
     yield ""
     for one in measures:
         if not one.reviewers:
-            value = "unknown" if one.value is None else f"{one.value:.2f}"
+            value = "unknown" if one.value is None else f"{one.value:z.2f}"
             bounds = f"95 % interval {one.interval[0]:.2f} – {one.interval[1]:.2f}" if one.interval else ""
             parts = (value, bounds, f"{one.triples} triples", one.unknown)
             yield f"- {_show(one.measure)}: {_show(', '.join(part for part in parts if part))}"

@@ -1,6 +1,7 @@
 """Calibrate the judge of a run with people's labels, apply that to other runs, and measure how stable the judge is."""
 
 import random
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -38,7 +39,7 @@ from evalspec.verdict.outline import MetricOutline
 _SEED = 20_251_121
 
 SEQUENTIAL = "of --until-decided, which stopped when the threshold was decided"
-UNEQUAL = "left out at random, because its reply was more likely to be drawn than others"
+UNEQUAL = "at random, because their replies were more likely to be drawn than others"
 
 
 def calibrate(run: str = "latest", *, metric: str | None = None, store: Path | str = STORE) -> JudgeCalibration:
@@ -63,7 +64,7 @@ def calibrate_run(run: JudgedRun, labels: Collection[Label], metric: str | None 
     people = collect_opinions(run, labels, names)
     if not any(one.scores for one in people):
         name = metric or names[0]
-        fix = f"label replies: evalspec label {run.id} --metric '{name}' --random 50"
+        fix = f"label replies: evalspec label {run.id} --metric {shlex.quote(name)} --random 50"
         raise InvalidInput(f"run {run.id} has no blind random labels of {_list_names(names)}", fix)
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return JudgeCalibration(run=run.id, at=now, metrics=tuple(_calibrate_metric(run, one) for one in people))
@@ -263,11 +264,15 @@ def _apply_metric(run: JudgedRun, calibration: JudgeCalibration, kept: MetricCal
     dataset, metric = kept.dataset, kept.metric
     if dataset not in run.outlines or not run.has_metric(dataset, metric):
         return TransportedShare(dataset=dataset, metric=metric, reason=f"run {run.id} has no {metric} of {dataset}")
+    scores = _list_scores(run, dataset, metric)
     drift = run.stored.fingerprint.judge_drifts.get(dataset, {}).get(metric)
     if drift is not None and drift.state is Drift.DRIFTED:
         reason = describe_drift(run.stored.fingerprint, drift)
-        return TransportedShare(dataset=dataset, metric=metric, reason=f"the calibration is void: {reason}")
-    scores = _list_scores(run, dataset, metric)
+        known = sum(one.value is not None for one in scores.values())
+        return TransportedShare(
+            dataset=dataset, metric=metric, replies=known, missing=len(scores) - known,
+            reason=f"the calibration is void: {reason}",
+        )  # fmt: skip
     own = RunScores(
         scores=[one.value for one in scores.values()],
         units=[run.find_unit(dataset, sample) for sample, _ in scores],

@@ -1,4 +1,4 @@
-"""Which labels count: of each person the latest on each thing. And which of them a person may see."""
+"""Which labels count: of each person the latest on each thing, and the first blind score. Which a person may see."""
 
 from collections.abc import Iterable, Sequence
 
@@ -28,11 +28,15 @@ def list_blind(labels: Iterable[Label]) -> list[Label]:
 
 
 def list_blind_scores(labels: Iterable[Label]) -> list[Label]:
-    """Return the scores that people gave without sight of the judge's, of each person the latest on each target.
+    """Return the scores that people gave without sight of the judge's, of each person the first on each target.
 
-    Who has changed one after they could see the judge's score keeps the earlier one; who has withdrawn it has none.
+    The judge's score is shown after a label. So whoever changes one keeps the earlier one, also where a file or another
+    clone calls the later one blind. Whoever has withdrawn it has none but later ones.
     """
-    return list_current(one for one in drop_withdrawn_scores(labels) if one.is_blind)
+    first: dict[tuple[Target, str], Label] = {}
+    for label in (one for one in drop_withdrawn_scores(labels) if one.is_blind):
+        first.setdefault((label.target, label.labeller), label)
+    return sort_labels(first.values())
 
 
 def drop_withdrawn_scores(labels: Iterable[Label]) -> list[Label]:

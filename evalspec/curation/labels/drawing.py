@@ -172,15 +172,12 @@ def _plan_new(
     strata = list(population.stratify().values())
     waiting = [[target for target in one if target not in given] for one in strata]
     known = [_describe(one, population, given, given) for one in strata]
-    taken = [0] * len(strata)
     for place in count(1):
         best = find_next(known)
         if best is None or place > (design.size or place):
             return
-        target = waiting[best].pop(0)
-        taken[best] += 1
         known[best] = replace(known[best], labels=known[best].labels + 1)
-        yield target, _draw(design, place, taken[best] / (taken[best] + len(waiting[best])))
+        yield waiting[best].pop(0), _draw(design, place, known[best].labels / known[best].size)
 
 
 def _describe(

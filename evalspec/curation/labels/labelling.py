@@ -1,5 +1,6 @@
 """Record what a person says about a reply or a score of a run, and what the labels were used for."""
 
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def use_labels(run: str, metric: str, purpose: str, *, store: Path | str = STORE
     matched = (pair for target, own in group_by_target(given).items() for pair in opened.list_matches(target, own))
     wanted = {hash_label(one): one for one, match in matched if match is LabelMatch.COUNTS}
     if not wanted:
-        fix = f"label replies: evalspec label {opened.id} --metric '{metric}' --random 50"
+        fix = f"label replies: evalspec label {opened.id} --metric {shlex.quote(metric)} --random 50"
         raise InvalidInput(f"run {opened.id} has no blind labels of {metric} that were used for nothing yet", fix)
 
     def mark(label: Label) -> Label:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import Field, StrictBool, model_validator
+from pydantic import Field, StrictBool, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from evalspec.inputs.manifest.fields import Confidence, Count, Drops, ManifestModel, Name, Positive, Share
@@ -49,7 +49,13 @@ class JudgePolicy(ManifestModel):
     @model_validator(mode="before")
     @classmethod
     def _from_word(cls, value: Any) -> Any:
-        return {"correct": "off" if value is False else value} if isinstance(value, str | bool) else value
+        return {"correct": value} if isinstance(value, str | bool) else value
+
+    @field_validator("correct", mode="before")
+    @classmethod
+    def _from_yaml(cls, value: Any) -> Any:
+        """Return `off` where YAML has read it as false."""
+        return JudgeCorrection.OFF if value is False else value
 
     @model_validator(mode="after")
     def _off_uses_nothing(self) -> "JudgePolicy":

@@ -43,12 +43,12 @@ def join_words(parts: Iterable[Words], between: str) -> Words:
 
 def render_decimal(value: float | None) -> str:
     """Return a measure with two decimals."""
-    return UNKNOWN if value is None else f"{value:.2f}".replace("-", "−")
+    return UNKNOWN if value is None else f"{value:z.2f}".replace("-", "−")
 
 
 def render_percent(value: float | None) -> str:
     """Return a share as per cent."""
-    return UNKNOWN if value is None else f"{100 * value:.0f} %"
+    return UNKNOWN if value is None else f"{100 * value:z.0f} %"
 
 
 def render_percents(ends: tuple[float, float] | None) -> str:

@@ -93,7 +93,7 @@ def describe_gold(gold: Curation) -> Line:
     """Return one line about a gold set, for reports that leave out its section."""
     alpha = next((one for one in gold.agreement if one.measure == _ALPHA), None)
     said = [f"{gold.states.get(_ACCEPTED, 0):,} of {counted(gold.triples, 'triple')} accepted"]
-    said += [f"{_ALPHA} {alpha.value:.2f}"] if alpha and alpha.value is not None else []
+    said += [f"{_ALPHA} {alpha.value:z.2f}"] if alpha and alpha.value is not None else []
     said += [counted(gold.alarms, "alarm")] if gold.alarms else []
     return Line((f"gold set: {', '.join(said)}",), tone=Tone.WARN if gold.alarms else Tone.QUIET)
 

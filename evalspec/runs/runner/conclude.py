@@ -39,12 +39,18 @@ from evalspec.runs.runner.replies import (
 )
 from evalspec.runs.runner.second_attempts import SecondAttempts, list_second, list_second_notes
 from evalspec.verdict.attempts import compute_repeats
-from evalspec.verdict.correction.controls import doubt_limit, doubt_regression, list_control_notes, list_panel_notes
+from evalspec.verdict.correction.controls import (
+    doubt_limit,
+    doubt_regression,
+    list_control_notes,
+    list_order_notes,
+    list_panel_notes,
+)
 from evalspec.verdict.gate import compute_outcome, compute_verdict, doubt_lost
 from evalspec.verdict.outline import DatasetOutline, MetricOutline, RunOutline
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice, summarise
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
-from evalspec.verdict.wording import list_opinion_notes
+from evalspec.verdict.wording import list_left_out, list_opinion_notes
 
 if TYPE_CHECKING:
     from evalspec.verdict.comparison.baseline import Baseline
@@ -110,11 +116,13 @@ def conclude(
         *list_reply_notes(run_metadata.fingerprint),
         *list_judge_notes(run_metadata.fingerprint),
         *list_panel_notes(run_metadata.fingerprint.judge, datasets),
+        *list_order_notes(datasets),
         *_baseline_notes(run_metadata, regressions),
         *list_second_notes(run_metadata.second),
         *list_result_notes(datasets, run_metadata.own_lag_ms),
         *list_control_notes(run_metadata.controls),
         *list_opinion_notes(datasets, outline.policy, run_id),
+        *list_left_out(run_metadata.people),
         *(note for dataset in datasets for note in list_unenforced(dataset.name, dataset.limits)),
     ]
     return Run(

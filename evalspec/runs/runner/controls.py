@@ -96,7 +96,7 @@ class _Examiner:
         judged = [metric for metric in dataset.computed if Need.JUDGE in metric.needs]
         found = {one.name: kept for one in judged if (kept := self._recall(dataset.name, one)) is not None}
         due = [one for one in judged if one.name not in found and self._is_due(one)]
-        if due:
+        if any(map(find_kind, due)):
             self._progress.say(f"{dataset.name}: testing the judge with control cases")
         for kind in dict.fromkeys(map(find_kind, due)):
             own = [one for one in due if find_kind(one) is kind]

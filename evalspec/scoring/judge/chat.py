@@ -55,6 +55,11 @@ class ModelRole(Struct, frozen=True):
 JUDGE = ModelRole()
 
 
+def find_role(member: int) -> ModelRole:
+    """Return the role of a judge by its number in a panel, 0 for the first or only one."""
+    return ModelRole(setting=f"{JUDGE.setting}.panel[{member - 1}]") if member else JUDGE
+
+
 class _Conversation(Struct):
     """The messages of one question. Each unusable answer adds two. `places`: numbers of the answers to the question.
 

@@ -40,12 +40,11 @@ class Panel(Struct, frozen=True):
             status = ScoreStatus.FAILED if values else worst.status
             return Score(status, None, f"{name}: {worst.reason}", (), worst.cause, {"panel": said})
         value = _find_majority(values, len(scores)) if self.combine == _MAJORITY else _MEANS[self.combine](values)
-        shown = ", ".join(f"{one.value:g}" for one in scores if one.value is not None)
-        if value is None:
-            reason = f"no value has a majority: {shown}"
-            return Score(ScoreStatus.FAILED, None, reason, (), Cause.OTHER, {"panel": said})
         left_out = f"{WITHOUT}{', '.join(name for name, _ in missing)}" if missing else ""
-        reason = f"{self.combine} of {counted(len(values), 'judge')}: {shown}{left_out}"
+        if value is None:
+            reason = f"no value has a majority: {_render(sorted(values))}{left_out}"
+            return Score(ScoreStatus.FAILED, None, reason, values, Cause.OTHER, {"panel": said})
+        reason = f"{self.combine} of {counted(len(values), 'judge')}: {_render(values)}{left_out}"
         return Score.scored(value, reason, {"panel": said}, values)
 
 
@@ -54,6 +53,10 @@ def form_panel(judge: JudgeConfig | None) -> Panel | None:
     if judge is None or not judge.panel:
         return None
     return Panel(tuple(one.model for one in judge.members), judge.combine, judge.missing == "ignore")
+
+
+def _render(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:g}" for value in values)
 
 
 def _find_majority(values: Sequence[float], judges: int) -> float | None:

@@ -187,13 +187,14 @@ class JudgeServices:
             raise JudgeError("no judge is configured; set spec.evaluation.judge", fatal=True)
         chat = self._chats.get(self._member)
         if chat is None:
-            from evalspec.scoring.judge.chat import ChatClient
+            from evalspec.scoring.judge.chat import ChatClient, find_role
 
             listener = JudgeListener(self._learn, self.listener.waits)
             ledger = self.usage if self.batches is None else UsageLedger()  # batches count by themselves, once
             chat = self._chats[self._member] = ChatClient(
-                self._judge, ledger, listener, self.cache, self._keys, self.budget, batches=self.batches
-            )
+                self._judge, ledger, listener, self.cache, self._keys, self.budget, self.batches,
+                find_role(self._member),
+            )  # fmt: skip
         return chat
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from evalspec.base.errors import InvalidInput
 from evalspec.model import Cause, Exchange, Need, Sample, Score
+from evalspec.model.scores import BY_ORDER
 from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.parameters import Parameter
 
@@ -107,7 +108,7 @@ def _combine(other: str, own_first: tuple[str, str], other_first: tuple[str, str
     ]
     evidence = {OTHER: other, "orders": orders}
     choices = own_first[0], other_first[0]
-    value, said = _OUTCOMES.get(choices, (0.5, "a tie, because the judge says {} in one order and {} in the other"))
+    value, said = _OUTCOMES.get(choices, (0.5, f"{BY_ORDER}{{}} in one order and {{}} in the other"))
     return Score.scored(value, f"{said.format(*choices)}: {own_first[1]}", evidence)
 
 

@@ -14,7 +14,7 @@ from evalspec.base.plural import counted
 from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import Basis, Controls, DatasetResult, RegressionOutcome, Score, Threshold, VerdictStatus
 from evalspec.model.fingerprints import JudgeDigest
-from evalspec.model.scores import WITHOUT
+from evalspec.model.scores import BY_ORDER, WITHOUT
 
 FEWEST = 3
 """Pairs of good and bad cases without which no judge can pass: the smallest p-value of two pairs is 1/6."""
@@ -107,18 +107,35 @@ def list_panel_notes(judge: JudgeDigest | None, datasets: Sequence[DatasetResult
 
     names = [judge.model, *(one.model for one in judge.panel)]
     for dataset in datasets:
-        scores: dict[str, list[Score]] = {}
-        attempts = (attempt for sample in dataset.samples for attempt in sample.attempts or (sample,))
-        for attempt in attempts:
-            for metric, score in attempt.scores.items():
-                if score.repeats:
-                    scores.setdefault(metric, []).append(score)
-        for metric, found in scores.items():
+        for metric, every in _list_scores(dataset).items():
+            found = [one for one in every if one.repeats]
+            if not found:
+                continue
             alpha = compute_interval_alpha([one.repeats for one in found])
-            said = "unknown, because all grades are equal" if alpha is None else f"{alpha:.2f}"
+            said = "unknown, because all grades are equal" if alpha is None else f"{alpha:z.2f}"
             silent = _name_silent(names, found)
             who = "judges that answered" if silent else f"{len(names)} judges"
             yield f"{dataset.name}: {metric}: agreement of the {who} (Krippendorff's alpha): {said}{silent}"
+
+
+def list_order_notes(datasets: Sequence[DatasetResult]) -> Iterator[str]:
+    """Yield for each metric how often the judge's choice of two answers depended on their order."""
+    for dataset in datasets:
+        for metric, found in _list_scores(dataset).items():
+            count = sum((one.reason or "").startswith(BY_ORDER) for one in found)
+            if count:
+                of = f"{count:,} of {counted(len(found), 'reply', 'replies')}"
+                yield f"{dataset.name}: {metric}: the judge's choice depends on the order of the answers on {of}"
+
+
+def _list_scores(dataset: DatasetResult) -> dict[str, list[Score]]:
+    """Return the scores of all attempts by metric."""
+    scores: dict[str, list[Score]] = {}
+    for sample in dataset.samples:
+        for attempt in sample.attempts or (sample,):
+            for metric, score in attempt.scores.items():
+                scores.setdefault(metric, []).append(score)
+    return scores
 
 
 def _name_silent(names: Sequence[str], scores: Sequence[Score]) -> str:

@@ -102,9 +102,10 @@ def correct(opinions: Opinions, confidence: float = 0.95) -> Corrected | None:
         ValueError: A score is outside the bounds, or the sequences have different lengths.
     """
     table = _tabulate(opinions)
-    method = POST_STRATIFIED if table.is_labelled.sum() >= FEWEST_LABELS else LABELS_ALONE
+    labels = int(table.is_labelled.sum())
+    method = POST_STRATIFIED if labels >= FEWEST_LABELS else LABELS_ALONE
     sums = _sum_units(table, _stratify(table) if method is POST_STRATIFIED else _split(table))
-    if not sums.is_known.any():
+    if labels < FEWEST or not sums.is_known.any():
         return None
     tail = (1 - confidence) / 2
     low, high = opinions.bounds
@@ -272,11 +273,11 @@ class _Sums(Struct, frozen=True):
 
 
 def _sum_units(table: _Table, strata: "Places") -> _Sums:
-    """Return the sums of each kind of unit. Labels of strata with too few do not count."""
+    """Return the sums of each kind of unit. Labels of strata with too few do not count, unless all have labels."""
     import numpy as np
 
     width, rows = int(strata.max()) + 1, int(table.units.max()) + 1
-    enough = np.bincount(strata[table.is_labelled], minlength=width) >= FEWEST
+    enough = np.bincount(strata[table.is_labelled], minlength=width) >= np.minimum(np.bincount(strata), FEWEST)
     is_drawn = (table.is_labelled | table.is_open) & enough[strata]
     weights: Matrix = np.where(is_drawn, table.weights, 0.0)
     weights = weights * (np.count_nonzero(weights) / (weights.sum() or 1.0))

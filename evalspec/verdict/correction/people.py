@@ -32,6 +32,7 @@ from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.bounded import compute_confidence_sequence
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
+from evalspec.verdict.wording import list_left_out
 
 if TYPE_CHECKING:
     from evalspec.inputs.manifest.gate_schema import CiGate, JudgePolicy
@@ -185,20 +186,20 @@ def _list_doubts(
     metric = shlex.quote(find_scored(found.metric))
     label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
     if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
-        why = agreement.reason if agreement else NO_LABELS
+        why = "; ".join([(agreement and agreement.reason) or NO_LABELS, *list_left_out([said] if said else [])])
         yield f"ciGate.judge requires people's labels, and {why}: {label}"
     if policy.min_agreement is not None:
         kappa = agreement.kappa_interval[0] if agreement and agreement.kappa_interval else None
         if kappa is None:
             yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
         elif kappa < policy.min_agreement:
-            low = f"kappa of judge and people may be as low as {kappa:.2f}; minAgreement is {policy.min_agreement:g}"
+            low = f"kappa of judge and people may be as low as {kappa:z.2f}; minAgreement is {policy.min_agreement:g}"
             may_reach = agreement is not None and (agreement.kappa or 0.0) >= policy.min_agreement
             more = f"label more replies: `evalspec label latest --metric {metric} --new`"
             yield f"{low}: {more if may_reach else 'improve the prompt of the judge, or use another judge'}"
     alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
     if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
-        yield f"people do not agree with each other: alpha is {alpha:.2f}, and {LEAST_ALPHA:g} is needed"
+        yield f"people do not agree with each other: alpha is {alpha:z.2f}, and {LEAST_ALPHA:g} is needed"
 
 
 def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[tuple[str, int], Score, bool]]:
