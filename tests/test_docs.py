@@ -258,7 +258,7 @@ def test_what_each_protocol_shows_of_tools():
 
 def test_the_name_to_install_is_one_name():
     """`pip install evalspec` would install another project's package of that name."""
-    texts = [page.read_text() for page in (*PAGES, *SCAFFOLD.iterdir())]
+    texts = [page.read_text() for page in (*PAGES, *SCAFFOLD.iterdir()) if page.is_file()]
     installed = {name for text in texts for name in re.findall(r"pip install (?:--no-deps )?[\"']?(\w[\w-]*)", text)}
     assert installed == {"evalspec-runner"}
 

@@ -34,7 +34,7 @@ _REPORT = re.compile(
     rb'|run_id,has_texts,|<\?xml [^>]*>\s*<testsuites name="evalspec"'
     rb'|\{\s*"\$schema.{,400}"driver": \{\s*"name": "evalspec"'
     rb'|<!doctype html>(?:(?!<!--|</head>).)*<meta name="generator" content="evalspec">|PAR1.*evalspec report'
-    rb"|## .*\n(?:run `[^`]+`, exit code \d|alpha [^\n]+, seed \d+)\s*\Z)",
+    rb"|## .*\n(?:run `[^`]+`, exit code \d|alpha [^\n]+, seed \d+ *)(?:\nnote: [^\n]+)*\s*\Z)",
     re.DOTALL,
 )
 """What a report begins with. One in Markdown also ends so, or a person has written below it."""

@@ -278,7 +278,7 @@ def test_help_for_a_reader_that_leaves(project, command):
 
 
 def test_help_is_a_result(project):
-    for arguments in (["evaluate", "--help"], ["runs"], ["runs", "-h"]):
+    for arguments in (["evaluate", "--help"], ["labels"], ["runs", "-h"]):
         outcome = project(*arguments)
         assert (outcome.code, outcome.err) == (0, "")
         assert "Usage: evalspec" in outcome.out

@@ -402,7 +402,7 @@ def test_checks_import_what_they_need_before_the_first_request(monkeypatch):
     monkeypatch.setattr(sample_checks, "import_module", imported.append)
     context = BuildContext(None, Path(), None)
     sample_checks.build_check(Check("tool_calls_exact"), context)
-    assert imported == ["scipy.optimize", "scipy.sparse.csgraph"]
+    assert imported == ["numpy"]
 
 
 @pytest.mark.parametrize(
