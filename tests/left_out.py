@@ -23,6 +23,7 @@ LEFT_OUT = {
     ),
     "starts a Ray of two raylets": (
         "tests/cluster/test_ray.py::test_a_value_that_differs_between_machines_is_an_error_before_the_first_request",
+        "tests/cluster/test_ray.py::test_limits_hold_over_sessions_and_the_judge_is_asked_nothing_once_the_verdict_is_certain",
         "tests/cluster/test_ray.py::test_two_raylets_find_what_one_process_finds_and_no_secret_travels",
     ),
     "starts PostgreSQL, or stops a database": (

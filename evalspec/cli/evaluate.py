@@ -27,6 +27,7 @@ from evalspec.cli.options import (
     manifest_argument,
     no_cache_option,
     no_judge_option,
+    on_option,
     option,
     request_options,
     url_option,
@@ -133,7 +134,7 @@ def _ingests(plans: Iterable[Plan]) -> "list[IngestPlan]":
 @option("-j", "--concurrency", type=click.IntRange(min=1), default=10, metavar="N", help="Maximum concurrent requests.")
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Timeout per reply, in seconds.")
 @option("--shard", metavar="N/SHARDS", help="Evaluate only this part, for `evalspec merge`; auto: ask GitLab or SLURM.")
-@option("--on", metavar="PLACE", help="Ask and score elsewhere: ray, or ray:HOST:PORT; here: in this process.")
+@on_option
 @no_judge_option
 @no_cache_option
 @option("--fresh", is_flag=True, help="Ask the judge for every score, also if its cache has it.")

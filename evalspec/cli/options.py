@@ -97,6 +97,9 @@ json_option = option("--json", "as_json", is_flag=True, help="Print exactly one 
 verbose_option = option("-v", "--verbose", is_flag=True, help="Print all slices and metrics, and more samples.")
 quiet_option = option("-q", "--quiet", is_flag=True, help="Print the verdict on one line.")
 no_judge_option = option("--no-judge", is_flag=True, help="Skip judged metrics.")
+on_option = option(
+    "--on", metavar="PLACE", help="Ask and score elsewhere: ray, or ray:HOST:PORT; here: in this process."
+)
 no_cache_option = option("--no-cache", is_flag=True, help="Neither read nor write the judge's cache.")
 url_option = option("--url", metavar="URL", help="Base URL of the agent; overrides spec.api.url.")
 dataset_option = option(

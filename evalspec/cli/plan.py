@@ -18,6 +18,7 @@ from evalspec.cli.options import (
     json_option,
     manifest_argument,
     no_judge_option,
+    on_option,
     option,
     request_options,
     url_option,
@@ -64,6 +65,7 @@ _AT_MOST = "≤"
 @url_option
 @request_options
 @no_judge_option
+@on_option
 @trust_options("manifest")
 @json_option
 def command(manifest: Path, baseline: str | None, as_json: bool, **options: Any) -> ExitCode:

@@ -201,3 +201,40 @@ def test_a_place_that_is_none_is_an_error(bot):
     found = bot.evaluate("--on", "slurm")
     assert (found.code, found.out) == (2, "")
     assert "--on: there is no place 'slurm'. write here, ray or ray:HOST:PORT" in found.err
+
+
+def test_the_manifest_as_people_write_it_names_a_place(bot):
+    """YAML reads a bare `on` as true."""
+    bot.write()
+    manifest = Path("agent.yaml")
+    manifest.write_text(
+        manifest.read_text().replace("  evaluation:\n", "  evaluation:\n    run: {on: ray, nodes: 2}\n")
+    )
+    assert "nodes of ray get agent.yaml" in bot("plan", "agent.yaml").out
+
+
+def test_files_that_are_too_large_for_nodes_are_refused_before_there_is_a_run(bot):
+    (bot.folder / "scorers.py").write_text(SCORER + "#" * (51 << 20))
+    found = bot.evaluate("--on", "ray")
+    assert (found.code, found.out, Path(".evalspec").exists()) == (2, "", False)
+    assert "--on: nodes need files of 51 MiB, and get 50 at most. the largest is scorers.py" in found.err
+
+
+def test_a_ray_that_nobody_reaches_is_said_at_once(bot):
+    found = bot.evaluate("--on", "ray:127.0.0.1:1")
+    assert found.code == 3
+    assert "no Ray can be reached at 127.0.0.1:1" in found.err
+
+
+def test_limits_hold_over_sessions_and_the_judge_is_asked_nothing_once_the_verdict_is_certain(bot, judge, on_nodes):
+    rubric = {"name": "tone", "rubric": "Is it kind? {response}", "labels": {"kind": 1, "rude": 0}}
+    bot.evaluation["datasets"][0]["metrics"] = ["string_match", rubric]
+    bot.evaluation["judge"] = {"model": "m", "baseUrl": judge.base_url, "apiKey": "x", "maxRetries": 0}
+    bot.evaluation["thresholds"] = {"string_match": 1.0, "tone": 0.5}
+    for limit, most in ("6", 6), ("6", 6), ("9", 9):
+        resume = ("--resume",) if judge.chats else ()
+        assert bot.evaluate(*on_nodes, "--max-judge-calls", limit, *resume).code in (1, 3)
+        assert 0 < len(judge.chats) <= most
+    before = len(judge.chats)
+    assert bot.evaluate(*on_nodes, "--fail-fast").code == 1
+    assert len(judge.chats) == before

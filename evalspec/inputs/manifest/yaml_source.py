@@ -24,6 +24,7 @@ _WORTH_LIBYAML = 100_000
 """Characters from which libyaml reads a text. It is ten times as fast, and a little less strict about tabs."""
 _DEEPEST = 100
 _AS_WRITTEN = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp")
+_BOOLEAN = "tag:yaml.org,2002:bool"
 _INTEGER = "tag:yaml.org,2002:int"
 _STANDARD_TAGS = tuple(
     f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float", "bool", "null", "map", "seq", "timestamp")
@@ -243,7 +244,8 @@ def _construct(loader: "_Loader", node: yaml.Node, path: Place, source: YamlSour
         if not isinstance(key_node, yaml.ScalarNode):
             problems.append(Problem("a key must be plain text", file=source.file, line=line, field=render_path(path)))
             continue
-        key = loader.construct_object(key_node, deep=True)
+        is_word = key_node.tag == _BOOLEAN  # `on` and `yes` are names here, and true and false only as values
+        key = key_node.value if is_word else loader.construct_object(key_node, deep=True)
         field_name = render_path((*path, str(key)))
         if key in mapping:
             problems.append(Problem("duplicate key", "remove one of them", source.file, line, field_name))

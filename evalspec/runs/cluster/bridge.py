@@ -98,8 +98,13 @@ class Bridge:
                     task.result()  # reading ends when the driver does
 
     async def _work_all(self, placement: Placement, parcel: bytes) -> None:
-        self._options, self._of, self._parcel = _list_options(placement), _count_nodes(placement), ray.put(parcel)
-        actors = [self._create(number) for number in range(1, self._of + 1)]
+        self._options, self._parcel = _list_options(placement), ray.put(parcel)
+        actors = await self._find_room(_count_nodes(placement))
+        if not actors:
+            self._say_found([NodeRefused([_describe_need(placement)])])
+        self._of = len(actors)
+        for number, actor in enumerate(actors, 1):
+            actor.number = number
         welcomes = await asyncio.gather(*map(self._start, actors))
         refused = next((one for one in welcomes if isinstance(one, NodeRefused)), None)
         self._say_found([refused] if refused else [*welcomes, Told(says=self._describe(welcomes))])
@@ -109,6 +114,16 @@ class Bridge:
             await asyncio.wait(self._pumps)
         self._say_found([Finish()])
         await self._writer.drain()
+
+    async def _find_room(self, count: int) -> list[_Actor]:
+        """Return as many actors as there is room for, at most `count`."""
+        actors = [self._create(number) for number in range(count)]
+        ready = {asyncio.ensure_future(_await(actor.handle.__ray_ready__.remote())): actor for actor in actors}
+        done, waiting = await asyncio.wait(ready, timeout=_SECONDS_TO_START)
+        for task in waiting:
+            task.cancel()
+            ray.kill(ready[task].handle)
+        return [actor for task, actor in ready.items() if task in done and task.exception() is None]
 
     def _describe(self, welcomes: Sequence[Message]) -> str:
         hosts = {one.host for one in welcomes if isinstance(one, Welcome)}
@@ -229,10 +244,10 @@ def _connected(placement: Placement) -> Iterator[None]:
         finally:
             ray.shutdown()
         return
-    folder = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="evalspec-ray-")
+    folder = os.environ["TMPDIR"] = tempfile.mkdtemp(prefix="evalspec-ray-")  # nobody else may enter it
     os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # else Ray writes one to the home directory
     try:
-        ray.init(address="local", _temp_dir=folder, **_QUIET)
+        ray.init(address="local", _temp_dir=f"{folder}/r", **_QUIET)
         yield
     finally:
         ray.shutdown()
@@ -240,6 +255,15 @@ def _connected(placement: Placement) -> Iterator[None]:
 
 
 _QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
+
+
+async def _await(reference: Any) -> None:
+    await reference
+
+
+def _describe_need(placement: Placement) -> str:
+    memory = "" if placement.memory is None else f", memoryMb: {placement.memory >> 20}"
+    return f"Ray has no room for a node with cpus: {placement.cpus:g}{memory}. ask for less in spec.evaluation.run"
 
 
 def _list_options(placement: Placement) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from evalspec.base.errors import InvalidInput, Problem, Unmeasurable
 from evalspec.base.text import one_line
@@ -46,7 +46,7 @@ from evalspec.runs.planning.inputs import list_shared_files
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.targets import ProgressListener
-from evalspec.runs.runner.worker import Receiver, Scorable
+from evalspec.runs.runner.worker import Receiver, Scorable, score_here
 from evalspec.runs.runner.worker_pool import Breaker
 from evalspec.scoring.metrics.base import Metric
 from evalspec.targets.agents.process import NEW_GROUP, kill_group
@@ -57,14 +57,12 @@ from evalspec.targets.http.routes import is_loopback
 if TYPE_CHECKING:
     from evalspec.runs.runner.tracing import Tracing
 
-_MOST_MB = 50
-_SECONDS_TO_END = 10.0
+_SECONDS_TO_END, _SECONDS_TO_REACH = 10.0, 10.0
 _LEAST_HELD = 16
 _HELD_PER_SLOT = 8
 """Attempts that are handed out at the same time, per concurrent request: enough for nodes that are never idle."""
 _TRAVELLING = (
     "url", "timeout", "no_judge", "judge_repeat", "concurrency", "no_content", "allow_actions",
-    "max_cost", "max_judge_calls", "max_tokens", "max_time",
 )  # fmt: skip
 """The options that nodes need."""
 
@@ -114,7 +112,10 @@ class ClusterWorker(Struct):
         return Exchange(sample, error=f"{NOT_ASKED}{end}", unreachable=True) if end else None
 
     async def score(self, one: Scorable) -> None:
-        """See Worker."""
+        """See Worker. Once the judge is asked no more, nothing is left that nodes could do."""
+        if self.plan.services.budget.is_stopped:
+            await score_here(self.plan, self.receiver, one)
+            return
         sample = one.exchange.sample
         await self._hand_out(one.job, _Held(one.metrics, sample, one.exchange, {}, one.scores))
 
@@ -160,6 +161,7 @@ class ClusterWorker(Struct):
             self.receiver.keep_reply(job, held.exchange)
         elif isinstance(record, ScoresRecord):
             self.plan.services.usage.add_all(record.judge_usage)
+            self.plan.services.budget.count_elsewhere(record.judge_usage)
             held.scores.update(record.scores)
             self.receiver.keep_scores(job, held.sample, record.scores)
         elif isinstance(record, TurnRecord):
@@ -217,6 +219,8 @@ async def work_on_ray(
         Unmeasurable: Ray has ended. What the nodes found is stored.
     """
     parcel, placement = pack(plan), find_placement(plan)
+    if placement.address is not None:
+        await _reach(placement.address)
     with ExitStack() as opened:
         said = opened.enter_context(tempfile.TemporaryFile())
         ours, theirs = socket.socketpair()
@@ -228,13 +232,28 @@ async def work_on_ray(
         write(writer, [placement, parcel])
         for welcome in await _read(reader, said):
             _admit(plan, welcome, progress)
-        room = asyncio.Semaphore(max(_LEAST_HELD, _HELD_PER_SLOT * plan.options.concurrency))
+        held = _LEAST_HELD if plan.options.fail_fast else _HELD_PER_SLOT * plan.options.concurrency
+        room = asyncio.Semaphore(max(_LEAST_HELD, held))
         worker = ClusterWorker(plan, receiver, progress, writer, room)
         async with asyncio.TaskGroup() as group:
             listening = group.create_task(_listen(reader, worker, said))
             yield worker
             write(writer, [Finish()])
             await listening
+
+
+async def _reach(address: str) -> None:
+    """Check that something listens at an address, because Ray would try for minutes.
+
+    Raises:
+        Unmeasurable: Nothing does.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), _SECONDS_TO_REACH)
+    except (OSError, TimeoutError) as error:
+        raise Unmeasurable(f"no Ray can be reached at {address}: {error or 'no answer'}") from error
+    writer.close()
 
 
 def _start_bridge(theirs: socket.socket, said: IO[bytes]) -> "subprocess.Popen[bytes]":
@@ -315,22 +334,9 @@ def _find_local(plan: Plan) -> str | None:
 
 
 def pack(plan: Plan) -> Parcel:
-    """Return what nodes get of a plan: an allow-list.
-
-    Raises:
-        InvalidInput: It is too large, or a file is outside of the manifest's folder.
-    """
-    files = list_shared_files(plan.loaded, plan.datasets)
-    outside = next((name for name in files if name.startswith("..")), None)
-    if outside is not None:
-        raise InvalidInput(Problem(f"{outside} is outside of the manifest's folder, so nodes do not get it", "move it"))
-    contents = {name: path.read_bytes() for name, path in files.items()}
-    size = sum(map(len, contents.values())) / 1e6
-    if size > _MOST_MB:
-        largest = max(contents, key=lambda name: len(contents[name]))
-        message = f"the files that nodes need have {size:.0f} MB, more than {_MOST_MB}"
-        raise InvalidInput(Problem(message, f"the largest is {largest}"))
-    given = {name: getattr(plan.options, name) for name in _TRAVELLING}
+    """Return what nodes get of a plan: an allow-list. Its limits are what may still be used."""
+    contents = {name: path.read_bytes() for name, path in list_shared_files(plan.loaded, plan.datasets).items()}
+    given = {name: getattr(plan.options, name) for name in _TRAVELLING} | asdict(plan.services.budget.remaining)
     metrics = {one.name: [*one.metrics.values()] for one in plan.datasets}
     return Parcel(
         manifest=plan.loaded.path.name,

@@ -8,6 +8,7 @@ import asyncio
 import os
 import socket
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -53,6 +54,9 @@ _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
 
 
+_SECONDS_ALONE = 2.0
+
+
 class Outbox:
     """What a node has found and not handed over yet. It gets the results of a worker, and has its attempts."""
 
@@ -67,6 +71,8 @@ class Outbox:
         self._turns = TurnLogs(self, None)
         self._to_ask: asyncio.Queue[AttemptIndex | None] = asyncio.Queue()
         self._found: list[Message] = []
+        self.heard = time.monotonic()
+        """When the driver was heard last."""
         self._news = asyncio.Event()
 
     def take_on(self, task: Task) -> Scorable | None:
@@ -106,6 +112,8 @@ class Outbox:
     async def take(self) -> tuple[AttemptIndex, Sample] | None:
         """See JobSource."""
         job = await self._to_ask.get()
+        while time.monotonic() - self.heard > _SECONDS_ALONE:
+            await asyncio.sleep(_COLLECT_SECONDS)  # the driver may have ended, and nobody would keep the reply
         if job is None:
             self.end()  # the other workers end too
             return None
@@ -186,6 +194,8 @@ class Node:
 
         `data`: a Parcel. `number`, `of`: this node's share of the limits.
         """
+        for stream in (1, 2):  # Ray keeps what is printed, and evalspec redacts only what it stores
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
         (parcel,) = decode(data)
         if not isinstance(parcel, Parcel):
             raise TypeError("a node starts with a parcel")
@@ -211,6 +221,7 @@ class Node:
 
     async def exchange(self, data: bytes) -> bytes:
         """Take on tasks, and return what was found since the last call."""
+        self._outbox.heard = time.monotonic()
         for task in decode(data):
             scorable = self._outbox.take_on(task) if isinstance(task, Task) else None
             if scorable is not None:
@@ -221,6 +232,7 @@ class Node:
 
     async def finish(self) -> bytes:
         """Close everything. Returns what was found since the last call, and a Farewell."""
+        self._outbox.heard = time.monotonic()
         self._outbox.end()
         if self._asking is not None:
             await self._asking

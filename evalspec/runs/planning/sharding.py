@@ -1,9 +1,10 @@
 """Shards of a run: which one is evaluated, and which samples it has. And the machines that a run is worked on."""
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapreplace
 from importlib.util import find_spec
+from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from evalspec.inputs.manifest.credentials import find_literals
 from evalspec.inputs.manifest.loader import LoadedManifest
 from evalspec.model.shards import Shard
 from evalspec.runs.planning.draft import Draft, PlannedDataset, WholeSelection
+from evalspec.runs.planning.inputs import list_shared_files
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.services import choose_traces
 from evalspec.verdict.stats.clusters import find_cluster
@@ -25,6 +27,8 @@ _FIELD = "--shard"
 _FORM = "write NUMBER/SHARDS, from 1, such as 3/8; or `auto` on GitLab and SLURM"
 _MATRIX = "on GitHub, write --shard ${{ matrix.shard }}/${{ strategy.job-total }}"
 _MOST_SHARDS = 10_000
+_MOST_BYTES = 50 << 20
+"""What nodes get of the project."""
 _PLACE = re.compile(r"ray(:[^\s:]+:\d{1,5})?")
 
 
@@ -111,7 +115,7 @@ def _explain_ingest(dataset: PlannedDataset) -> Problem:
 
 def find_place(loaded: LoadedManifest, options: RunOptions) -> str | None:
     """Return where attempts are worked on: `ray` or `ray:HOST:PORT`, as the option or the manifest says; None: here."""
-    on = options.on or loaded.manifest.spec.evaluation.run.on
+    on = loaded.manifest.spec.evaluation.run.on if options.on is None else options.on
     return None if on == HERE else on
 
 
@@ -142,8 +146,20 @@ def check_place(draft: Draft, datasets: Iterable[PlannedDataset]) -> None:
         for name, (is_given, why) in others.items()
         if is_given
     ]
+    draft.problems += _list_misfits(draft.loaded, list_shared_files(draft.loaded, list(datasets)), field)
     if find_spec("ray") is None:
         draft.problems.append(Problem("Ray is not installed", install_fix("ray"), field=field))
+
+
+def _list_misfits(loaded: LoadedManifest, files: Mapping[str, Path], field: str) -> Iterator[Problem]:
+    """Yield why files cannot be given to nodes."""
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    for name in (name for name in files if name.startswith("..")):
+        message = f"{name} is outside of {loaded.path.parent.resolve()}, so nodes do not get it"
+        yield Problem(message, "move it beside the manifest", field=field)
+    if sum(sizes.values()) > _MOST_BYTES:
+        message = f"nodes need files of {sum(sizes.values()) >> 20:,} MiB, and get {_MOST_BYTES >> 20} at most"
+        yield Problem(message, f"the largest is {max(sizes, key=lambda name: sizes[name])}", field=field)
 
 
 def take_shard(datasets: Sequence[PlannedDataset], shard: Shard | None) -> tuple[PlannedDataset, ...]:

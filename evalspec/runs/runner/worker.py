@@ -95,6 +95,20 @@ class Worker(Protocol):
         ...
 
 
+async def score_here(plan: Plan, receiver: Receiver, one: Scorable) -> None:
+    """Score a reply in this process."""
+    dataset, sample = plan.datasets[one.job.dataset], one.exchange.sample
+    scores = await score_exchange(
+        [dataset.metrics[name] for name in one.metrics],
+        one.exchange,
+        lambda new: receiver.keep_scores(one.job, sample, new),
+        known=one.scores,
+        judge_repeats=plan.options.judge_repeat,
+        attempt=(dataset.name, one.job.attempt),
+    )
+    receiver.finish(one, scores)
+
+
 class LocalWorker(Struct):
     """Works in this process. `group`: for its tasks. `tracing`: joins replies with the spans of the agent, if any."""
 
@@ -144,20 +158,8 @@ class LocalWorker(Struct):
         """Score replies of the queue until cancelled."""
         while True:
             one = await self.queue.get()
-            await self._score(one)
+            await score_here(self.plan, self.receiver, one)
             self.queue.task_done()
-
-    async def _score(self, one: Scorable) -> None:
-        dataset, sample = self.plan.datasets[one.job.dataset], one.exchange.sample
-        scores = await score_exchange(
-            [dataset.metrics[name] for name in one.metrics],
-            one.exchange,
-            lambda new: self.receiver.keep_scores(one.job, sample, new),
-            known=one.scores,
-            judge_repeats=self.plan.options.judge_repeat,
-            attempt=(dataset.name, one.job.attempt),
-        )
-        self.receiver.finish(one, scores)
 
     def _list_targets(self, jobs: Sequence[AttemptIndex]) -> list[JobTarget[AttemptIndex]]:
         """Return the targets in order: the agent with all its datasets, then one retriever per dataset."""

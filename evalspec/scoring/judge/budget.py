@@ -109,6 +109,25 @@ class Budget:
         self._spent += _Used(reservation)
         return reservation
 
+    def count_elsewhere(self, used: Mapping[str, JudgeUsage]) -> None:
+        """Count what another process has used for this run, by metric."""
+        for metric, more in used.items():
+            self._spent += _Used.of(metric, more)
+
+    @property
+    def remaining(self) -> SpendingLimits:
+        """What may still be used of each limit; 0 if nothing may."""
+        found = {name: max(0.0, limit - used) for name, used, limit in self._measure(self._spent)}
+        most = self._limits.max_time
+        seconds = None if most is None else max(0.0, most - self._seconds_before - time.monotonic() + self._started)
+        calls, tokens = (None if name not in found else int(found[name]) for name in ("max_judge_calls", "max_tokens"))
+        return SpendingLimits(found.get("max_cost"), calls, tokens, seconds)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the judge is asked no more."""
+        return self._end is not None
+
     def take_milliseconds(self) -> int:
         """Return the wall time since the last call of this method, or since the beginning, in ms."""
         now = time.monotonic()
@@ -147,7 +166,7 @@ class Budget:
         return message
 
     def stop(self, limit: str, why: str) -> None:
-        """Ask the judge no more. `limit`: a field of `SpendingLimits`."""
+        """Ask the judge no more. `limit`: a field of `SpendingLimits`, used up here or by another process."""
         if self._end is None:
             self._end, self.limit = why, limit
 
