@@ -44,6 +44,7 @@ from evalspec.runs.runner.results import AttemptIndex
 
 _MOST_HELD = 256
 _LEAST_HELD = 4
+_SECONDS_TO_ANSWER = 10.0
 _SECONDS_TO_START = 30.0
 """A machine that has no room for another node within this time does without."""
 _AFTER = 0.01
@@ -206,7 +207,11 @@ class Bridge:
         self._actors.remove(actor)
         ray.kill(actor.handle)  # it may only be out of reach
         held = [*actor.held.values()]
-        if await asyncio.to_thread(_is_alive, actor.machine):
+        try:
+            is_alive = await asyncio.wait_for(asyncio.to_thread(_is_alive, actor.machine), _SECONDS_TO_ANSWER)
+        except TimeoutError:
+            raise RuntimeError("the head of Ray does not answer") from error
+        if is_alive:
             suspects, held = held[:_SUSPECTS], held[_SUSPECTS:]
             if len(suspects) == 1 and suspects[0].job in self._suspected:
                 self._say_found([LostAttempt(suspects.pop().job, _ENDED_TWICE)])
