@@ -15,6 +15,8 @@ import pytest
 from cli.test_shards import comparable
 from servers.ray_nodes import TOKEN, RayNodes
 
+pytestmark = pytest.mark.timeout(300)  # a Ray starts in ten seconds or in a minute
+
 AGENT = """
 import os, time
 from pathlib import Path
@@ -142,7 +144,8 @@ def test_a_lost_ray_costs_what_is_in_flight_and_the_run_goes_on_here(bot, own_no
     resumed = bot("evaluate", *resume, "--json")
     assert resumed.code == 0, resumed.err
     assert len(asked(bot)) == 40
-    assert sum(asked(bot).values()) <= 40 + 4, "no reply that is stored is asked for again"
+    again = sum(asked(bot).values()) - 40
+    assert again <= 2 * 4, "only what was in flight, or had just been answered, is asked again"
 
 
 def test_a_question_that_ends_processes_is_asked_twice_and_has_failed(bot, own_nodes):

@@ -54,7 +54,7 @@ _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
 
 
-_SECONDS_ALONE = 2.0
+_SECONDS_ALONE = 0.5
 
 
 class Outbox:
