@@ -13,7 +13,7 @@ from shell_pages import DOCUMENTS, ROOT, STAND_INS, check_commands, name_page, s
 COMMENTED = [
     ROOT / "agent.yaml.example",
     ROOT / "action.yml",
-    *sorted((ROOT / "evalspec" / "cli" / "scaffold").iterdir()),
+    *sorted(path for path in (ROOT / "evalspec" / "cli" / "scaffold").iterdir() if path.is_file()),
     *sorted((ROOT / "examples").rglob("*.yaml")),
 ]
 IN_COMMENT = re.compile(r"#.*?[:`] ?(evalspec [a-z][^`#\n]*)")

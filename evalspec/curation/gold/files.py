@@ -49,11 +49,13 @@ class _QuickLoader(_LIBYAML):  # type: ignore[misc,valid-type]
         """Return the mapping of a node.
 
         Raises:
-            yaml.YAMLError: A key is duplicated.
+            yaml.YAMLError: A key is duplicated, or may be a word that YAML takes for true or false.
         """
         mapping: dict[Any, Any] = super().construct_mapping(node, deep=True)
         if len(mapping) != len(node.value):
             raise yaml.YAMLError("duplicate key")
+        if True in mapping or False in mapping:
+            raise yaml.YAMLError("perhaps a word such as `on`")  # which the careful reader takes for a name
         return mapping
 
 
