@@ -51,6 +51,7 @@ _AFTER = 0.01
 _SUSPECTS = 32
 """The oldest tasks of a node that ended. The others were waiting in its queue."""
 _TAG_BYTES = 32
+_QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
 _ENDED_TWICE = "two processes ended while they worked on it, so it is not tried a third time"
 
 
@@ -103,6 +104,7 @@ class Bridge:
         actors = await self._find_room(_count_nodes(placement))
         if not actors:
             self._say_found([NodeRefused([_describe_need(placement)])])
+            return
         self._of = len(actors)
         for number, actor in enumerate(actors, 1):
             actor.number = number
@@ -257,9 +259,6 @@ def _connected(placement: Placement) -> Iterator[None]:
     finally:
         ray.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-_QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "configure_logging": False}
 
 
 async def _await(reference: Any) -> None:

@@ -160,7 +160,6 @@ class ClusterWorker(Struct):
             self._watch(held.exchange)
             self.receiver.keep_reply(job, held.exchange)
         elif isinstance(record, ScoresRecord):
-            self.plan.services.usage.add_all(record.judge_usage)
             self.plan.services.budget.count_elsewhere(record.judge_usage)
             held.scores.update(record.scores)
             self.receiver.keep_scores(job, held.sample, record.scores)
@@ -190,8 +189,8 @@ class ClusterWorker(Struct):
         if held.exchange is None:
             held.exchange = Exchange(held.sample, error=why)
             self.receiver.keep_reply(job, held.exchange)
-        missing = {name: Score.failed(why, Cause.OTHER) for name in held.metrics if name not in held.scores}
-        missing = {name: score for name, score in missing.items() if name not in held.known}
+        there = held.scores.keys() | held.known.keys()
+        missing = {name: Score.failed(why, Cause.OTHER) for name in held.metrics if name not in there}
         held.scores.update(missing)
         self.receiver.keep_scores(job, held.sample, missing)
         self._finish(job)

@@ -7,10 +7,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, msgpack
 
 from evalspec.inputs.manifest.redaction import Redaction
-from evalspec.model.log import (
-    StoredRecord,
-    change_texts,
-)
+from evalspec.model.log import StoredRecord, change_texts
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.store.log_records import decode_line, encode_record
 
@@ -95,15 +92,13 @@ class Told(Struct, frozen=True, tag=True):
     """Something beside attempts.
 
     `learned`: what the judge's replies say about it. `waits`: the judge's next request is in so many seconds. `says`: a
-    message to show. `ended`: the limit that ended the judge's work, and the reason. `pause`: the agent was overloaded;
-    the seconds that it asks to wait.
+    message to show. `ended`: the limit that ended the judge's work, and the reason.
     """
 
     learned: Mapping[str, Mapping[str, str]] = {}
     waits: float | None = None
     says: str | None = None
     ended: tuple[str, str] | None = None
-    pause: float | None = None
 
 
 class Farewell(Struct, frozen=True, tag=True):

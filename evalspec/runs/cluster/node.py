@@ -52,9 +52,8 @@ from evalspec.scoring.judge.usage import JudgeListener
 
 _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
-
-
 _SECONDS_ALONE = 0.5
+"""A node that hears nothing for so long begins no attempt, because nobody may be left to keep the reply."""
 
 
 class Outbox:
@@ -68,7 +67,7 @@ class Outbox:
         self._datasets = {dataset.name: dataset for dataset in plan.datasets}
         self._jobs: dict[AttemptIndex, tuple[PlannedDataset, Sample, Sequence[str]]] = {}
         self._by_key: dict[AttemptKey, AttemptIndex] = {}
-        self._turns = TurnLogs(self, None)
+        self._turns = TurnLogs(self.keep_turn, None)
         self._to_ask: asyncio.Queue[AttemptIndex | None] = asyncio.Queue()
         self._found: list[Message] = []
         self.heard = time.monotonic()
@@ -113,7 +112,7 @@ class Outbox:
         """See JobSource."""
         job = await self._to_ask.get()
         while time.monotonic() - self.heard > _SECONDS_ALONE:
-            await asyncio.sleep(_COLLECT_SECONDS)  # the driver may have ended, and nobody would keep the reply
+            await asyncio.sleep(_COLLECT_SECONDS)
         if job is None:
             self.end()  # the other workers end too
             return None
@@ -132,10 +131,6 @@ class Outbox:
         """See Receiver."""
         dataset, sample, _ = self._jobs[job]
         return self._turns.open(AttemptKey(dataset.name, sample.id, job.attempt))
-
-    def append(self, record: TurnRecord) -> None:
-        """See TurnKeeper."""
-        self.keep_turn(record)
 
     def keep_turn(self, record: TurnRecord) -> None:
         """See Receiver."""
@@ -175,7 +170,7 @@ class Outbox:
         self.add(Told(says=self._redaction.mask(line)))
 
 
-def name_machine() -> str:
+def _name_machine() -> str:
     """Return Ray's id of this machine."""
     import ray
 
@@ -216,7 +211,7 @@ class Node:
         has_agent = self._plan.target is not None or self._plan.agent is not None
         self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
         return encode(
-            [Welcome(socket.gethostname(), name_machine(), self._plan.loaded.references.redaction.describe())]
+            [Welcome(socket.gethostname(), _name_machine(), self._plan.loaded.references.redaction.describe())]
         )
 
     async def exchange(self, data: bytes) -> bytes:

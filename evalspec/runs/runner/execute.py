@@ -120,7 +120,7 @@ async def execute(
         session.known_attempts,
         run_metadata,
         Results(plan, outline),
-        TurnLogs(log, session.known_attempts),
+        TurnLogs(log.append, session.known_attempts),
         open_worker,
     )
     plan.services.listener = JudgeListener(execution.keep_learned, progress.judge_waits, progress.say)

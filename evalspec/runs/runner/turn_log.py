@@ -1,6 +1,6 @@
 """The turns of conversations in the run log, so that a killed run can resume there."""
 
-from typing import Protocol
+from collections.abc import Callable
 
 from evalspec.base.plural import counted
 from evalspec.model import AgentTurn
@@ -9,19 +9,11 @@ from evalspec.runs.runner.known_attempts import KnownAttempts
 from evalspec.runs.store.log_index import AttemptKey
 
 
-class TurnKeeper(Protocol):
-    """Keeps the turns of conversations: the log of a run, or what passes them on to one."""
-
-    def append(self, record: TurnRecord) -> None:
-        """Keep a turn."""
-        ...
-
-
 class TurnLogs:
     """Keeps the turns of all attempts of a run. `known`: what an earlier session of the run has left."""
 
-    def __init__(self, log: TurnKeeper, known: KnownAttempts | None) -> None:
-        self.log = log
+    def __init__(self, keep: Callable[[TurnRecord], None], known: KnownAttempts | None) -> None:
+        self.keep = keep
         index = known.index if known is not None and known.is_own else None
         self.left = {} if index is None else index.conversations
         self.superseded = [] if index is None else list(index.superseded)
@@ -65,11 +57,11 @@ class StoredTurns:
         self._session = session
         record = TurnRecord(*self._key, session, len(self._turns), turn.user, turn.reply)
         self._turns.append(turn)
-        self._logs.log.append(record)
+        self._logs.keep(record)
 
     def supersede(self) -> None:
         """See conversing.TurnLog."""
         if self._turns:
             self._logs.superseded += self._turns
-            self._logs.log.append(TurnRecord(*self._key, self._session, len(self._turns), "", None))
+            self._logs.keep(TurnRecord(*self._key, self._session, len(self._turns), "", None))
         self._session, self._turns = "", []

@@ -113,6 +113,7 @@ class Budget:
         """Count what another process has used for this run, by metric."""
         for metric, more in used.items():
             self._spent += _Used.of(metric, more)
+            self._ledger.add(metric, more)
 
     @property
     def remaining(self) -> SpendingLimits:

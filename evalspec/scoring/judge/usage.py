@@ -28,25 +28,21 @@ class UsageLedger(Struct):
         """The usage of all metrics."""
         return reduce(JudgeUsage.__add__, self.by_metric.values(), JudgeUsage())
 
-    def add_all(self, used: Mapping[str, JudgeUsage]) -> None:
-        """Count what another process has used, by metric."""
-        for metric, more in used.items():
-            self._add(metric, more)
-
     def count_request(self, metric: str, used: JudgeUsage) -> None:
         """Count one request to the judge. Unusable answers count too, because they are paid for."""
         if used != JudgeUsage():
-            self._add(metric, used)
+            self.add(metric, used)
 
     def count_cached(self, metric: str) -> None:
         """Count one result that was taken from the cache."""
-        self._add(metric, JudgeUsage(cached=1))
+        self.add(metric, JudgeUsage(cached=1))
 
     def count_retry(self, metric: str) -> None:
         """Count one retry after a failure."""
-        self._add(metric, JudgeUsage(retries=1))
+        self.add(metric, JudgeUsage(retries=1))
 
-    def _add(self, metric: str, more: JudgeUsage) -> None:
+    def add(self, metric: str, more: JudgeUsage) -> None:
+        """Count what was used for a metric."""
         self.by_metric[metric] = self.by_metric.get(metric, JudgeUsage()) + more
 
 
