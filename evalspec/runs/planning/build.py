@@ -29,7 +29,7 @@ from evalspec.runs.planning.checks import (
     open_metric_finder,
     require_datasets,
 )
-from evalspec.runs.planning.datasets import check_overlap, check_questions, read_replies, warn_of_strangers
+from evalspec.runs.planning.datasets import check_overlap, check_questions, read_replies, warn_of_unknown_replies
 from evalspec.runs.planning.draft import Draft, PlannedDataset, needs_of, start_draft
 from evalspec.runs.planning.inputs import (
     existing_baseline,
@@ -192,7 +192,7 @@ def build_plan(
     url = resolve_url(loaded, options.url, draft.problems) if needs_url else None
     draft.raise_problems()
     if replies is not None:
-        warn_of_strangers(draft, replies, wanted)
+        warn_of_unknown_replies(draft, replies, wanted)
         check_overlap(draft, replies, wanted)
         draft.raise_problems()
     baseline = existing_baseline(loaded)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _TEXT_METRICS = ("string_match",)
 _RETRIEVAL_METRICS = ("Recall", "Precision", "nDCG", "RR", "Success")
 _DEFAULT_K = (10,)
-_STRANGERS_SHOWN = 5
+_UNKNOWN_SHOWN = 5
 
 
 def check_compat(draft: Draft, dataset: PlannedDataset) -> None:
@@ -213,13 +213,13 @@ def read_replies(draft: Draft) -> Replies | None:
         return {}
 
 
-def warn_of_strangers(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
+def warn_of_unknown_replies(draft: Draft, replies: Replies, datasets: Sequence[PlannedDataset]) -> None:
     """Warn about recorded replies that match no sample, a sign of the wrong file."""
     known = {(dataset.name, sample.id) for dataset in datasets for sample in dataset.samples}
-    strangers = list_unknown_replies(replies, known)
-    if strangers:
-        shown = ", ".join(strangers[:_STRANGERS_SHOWN]) + (", …" if len(strangers) > _STRANGERS_SHOWN else "")
-        message = f"{len(strangers)} of {len(replies)} recorded replies match no sample: {shown}"
+    unknown = list_unknown_replies(replies, known)
+    if unknown:
+        shown = ", ".join(unknown[:_UNKNOWN_SHOWN]) + (", …" if len(unknown) > _UNKNOWN_SHOWN else "")
+        message = f"{len(unknown)} of {len(replies)} recorded replies match no sample: {shown}"
         draft.warnings.append(Problem(message, file=str(draft.options.responses)))
 
 

@@ -73,7 +73,7 @@ class Receiver(Protocol):
 
 
 class Worker(Protocol):
-    """Works on attempts of one plan, and tells a Receiver. `notes`, `lag_ms`: for the report, once all is asked."""
+    """Works on attempts of one plan. `notes`, `lag_ms`: for the report, once all is asked."""
 
     notes: list[str]
     lag_ms: float
