@@ -41,6 +41,9 @@ class Cause(StrEnum):
 WITHOUT = "; without "
 """In the reason of a panel's score: what precedes the names of the judges that gave none."""
 
+SAME_ANSWER = "both answers are the same"
+"""The reason of a preference that nobody needs to judge."""
+
 BY_ORDER = "a tie, because the judge says "
 """How the reason of a tie begins that is one only because the judge's choice depends on the order of the answers."""
 

@@ -123,7 +123,8 @@ class RegressionOutcome(Record, frozen=True):
     basis: Annotated[
         Basis | None,
         Meta(
-            description="`people`: `delta` is what people see, by their labels of both runs; null: the scores decide."
+            description="`people`: `delta` is what people see, by their labels of both runs; `judge`: the scores of a "
+            "judge decide that it passes; null: other scores decide."
         ),
     ] = None
     against: Annotated[

@@ -24,6 +24,8 @@ from evalspec.verdict.summary import in_slice, reply_limits
 from evalspec.verdict.wording import DEMONSTRATION, name_threshold, render_beyond, render_limit
 
 NO_REPLY = "no_reply"
+OPINION = "the judge's opinion"
+"""What a limit that passes only by the word of a judge is called."""
 NEW_FAILURES = "new_failures"
 BASELINE = "baseline"
 VERDICT = "verdict"

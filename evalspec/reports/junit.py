@@ -17,6 +17,7 @@ from evalspec.base.text import one_line
 from evalspec.model import DatasetResult, Run, SampleResult, Score, ScoreStatus, Threshold, VerdictStatus
 from evalspec.reports.base import Reporter, StoredExchanges, no_exchanges
 from evalspec.reports.findings import (
+    OPINION,
     describe_beyond,
     describe_failure,
     describe_limit,
@@ -49,12 +50,15 @@ class _Outcome(Struct, frozen=True):
 
 
 class _Case(Struct, frozen=True):
+    """A case. `note`: what its output says beside the outcome."""
+
     classname: str
     name: str
     outcome: _Outcome | None
     file: str | None = None
     line: int | None = None
     seconds: float | None = None
+    note: str | None = None
 
 
 def render_junit(run: Run, exchanges: StoredExchanges = no_exchanges) -> bytes:
@@ -121,7 +125,8 @@ def _gate_cases(run: Run) -> Iterator[_Case]:
     for dataset in run.datasets:
         for limit in dataset.thresholds:
             outcome = _tolerated(_gate_outcome(limit.status, limit.reason), run)
-            yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit), outcome, dataset.file)
+            note = OPINION if limit.is_opinion else None
+            yield _Case(f"{_GATE}.{dataset.name}", describe_limit(limit), outcome, dataset.file, note=note)
     for regression in run.regressions:
         outcome = _tolerated(_gate_outcome(regression.status, regression.reason), run)
         suite = f"{_GATE}.{regression.dataset}" if regression.dataset else _GATE
@@ -185,6 +190,11 @@ def _write_case(xml: XMLGenerator, case: _Case) -> None:
         if message != outcome.text:
             xml.characters(visible(cut(outcome.text, _LONGEST_TEXT)))
         xml.endElement(outcome.tag)
+        _close(xml, "testcase", 2)
+    elif case.note:
+        _open(xml, "system-out", 3, {})
+        xml.characters(case.note)
+        xml.endElement("system-out")
         _close(xml, "testcase", 2)
     else:
         xml.endElement("testcase")

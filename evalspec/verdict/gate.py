@@ -5,6 +5,7 @@ change that either, or if the manifest accepts that they are missing. Otherwise 
 I/O.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.gate_schema import CiGate
+from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
     LARGEST_VALUE,
     UNDECIDED,
@@ -29,6 +31,7 @@ from evalspec.model import (
     Verdict,
     VerdictStatus,
 )
+from evalspec.model.corrections import JudgeCorrection
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats import compute_statistic
 from evalspec.verdict.summary import compute_summary, estimate_scores, in_slice, pool_scores, reply_limits
@@ -180,6 +183,8 @@ def _decide(
     worst = [measured.check(side, high=side.min is None) for side in sides]
     best = [measured.check(side, high=side.max is None) for side in sides]
     unknown = measured.people.describe_missing() if measured.people else None
+    if unknown:
+        unknown += f": `evalspec label latest --metric {shlex.quote(find_scored(threshold.metric))} --new`"
     gap = "; ".join(filter(None, [gap, excess, unknown])) or None
     tested = worst if gap or threshold.confidence else found
     broken = next((check.broken for check in (*found, *tested) if check.broken), None)
@@ -348,6 +353,10 @@ def _pass_rates(datasets: Sequence[DatasetResult], policy: CiGate) -> list[tuple
             (outcome for outcome in dataset.thresholds if outcome.status is not NOT_GATED),
             {metric: summary.statistic for metric, summary in dataset.metrics.items()},
         )
+        judged = dict.fromkeys(limit.metric for limit in limits if limit.basis is not None)
+        if judged and policy.judge.correct is JudgeCorrection.REQUIRE:
+            why = f"minPassRate rests on single scores of the judge ({name_some([*judged])}), which no label corrects"
+            found.append((INCOMPLETE, f"{dataset.name}: {why}, and ciGate.judge requires people's labels"))
         held: list[SampleResult] = []
         free: list[SampleResult] = []
         for sample in dataset.samples:

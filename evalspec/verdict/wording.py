@@ -215,13 +215,15 @@ def list_opinion_notes(datasets: Sequence[DatasetResult], policy: "CiGate", run:
     """Return which limits of each dataset are met only by the word of the judge. `run`: the id of the run."""
     if policy.judge.correct is JudgeCorrection.OFF:
         return []
+    kept = policy.judge.calibration
+    applied = f". If it errs as it was calibrated: `evalspec judge apply {shlex.quote(kept)} {run}`" if kept else ""
     trusted = [
         (one.name, list(dict.fromkeys(limit.metric for limit in one.thresholds if limit.is_opinion)))
         for one in datasets
     ]
     return [
         f"{name}: only the judge says that {name_some(metrics)} {pluralize(len(metrics), 'meets its', 'meet their')} "
-        f"{pluralize(len(metrics), 'limit')}. To check it, label replies: {_list_commands(metrics, run)}"
+        f"{pluralize(len(metrics), 'limit')}. To check it, label replies: {_list_commands(metrics, run)}{applied}"
         for name, metrics in trusted
         if metrics
     ]

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from evalspec import labels
 from evalspec.base.errors import InvalidInput
@@ -12,6 +13,7 @@ from evalspec.curation.labels.drawing import LabelDesign
 from evalspec.curation.labels.drawn_session import DrawnSession
 from evalspec.model.corrections import DrawKind
 from evalspec.runs.store.run_store import RunStore
+from evalspec.verdict.correction.calibration_file import write_calibration
 from labels.conftest import STORE
 from servers.scripted_judge import ScriptedJudge
 
@@ -95,7 +97,7 @@ def test_the_command_prints_shows_and_keeps_it(judged):
     assert shown.code == 0
     use = "evalspec labels use latest --metric tone --for threshold"
     assert use in " ".join(shown.out.split()), shown.out
-    for said in ("sensitivity", "97 %", "82 – 100 %", "2 good only for the judge", "s28", "cross-validated 92 %"):
+    for said in ("sensitivity", "97 %", "82 – 100 %", "people: bad", "s28", "cross-validated 92 %"):
         assert said in shown.out
     assert "evals/calibrations/main.json" in shown.err
     assert "specificity" in Path("judge.html").read_text()
@@ -115,9 +117,9 @@ def test_the_plan_knows_what_people_said_about_this_rubric(judged):
     judged.project.evaluation["ciGate"] = True
     judged.project.write()
     assert judged.project("judge", "calibrate", "--as", "main").code == 0
-    older = json.loads(MAIN.read_text()) | {"at": "2020-01-01T00:00:00Z"}
-    older["metrics"][0]["people"] = 0.99
-    MAIN.with_name("older.json").write_text(json.dumps(older))
+    kept = labels.read_calibration(MAIN)
+    older = replace(kept, at="2020-01-01T00:00:00Z", metrics=(replace(kept.metrics[0], people=0.99),))
+    write_calibration(MAIN.with_name("older.json"), older)
 
     def find():
         judged.project.write()
@@ -140,6 +142,16 @@ def test_only_a_calibration_is_overwritten_and_read(judged):
     assert "this file exists and is not a calibration" in refused.err
     assert "its kind is not 'evalspec calibration'" in judged.project("judge", "apply", "main").err
     assert "there is no such file" in judged.project("judge", "apply", "other").err
+
+
+def test_a_calibration_that_somebody_edited_is_refused(judged):
+    give(is_kind)
+    assert judged.project("judge", "calibrate", "--as", "main").code == 0
+    kept = json.loads(MAIN.read_text())
+    kept["metrics"][0]["confusion"]["bothPass"] = 100
+    MAIN.write_text(json.dumps(kept))
+    refused = judged.project("judge", "apply", "main")
+    assert (refused.code, "this file was edited" in refused.err) == (2, True), refused.err
 
 
 def test_labels_that_chose_a_threshold_calibrate_and_correct_nothing(judged):
@@ -325,7 +337,7 @@ def test_flips_variance_and_repeats_of_a_judge(judged):
     assert 0 < found.flips.value < 1
     assert found.judge_variance > 0
     shown = judged.project("judge", "stability").out
-    assert "is not swapped" in shown
+    assert "the order of answers matters only to `preference`" in shown
     assert "grades needed" in shown
 
 

@@ -35,10 +35,11 @@ def run(project, *options):
     return project.evaluate("--responses", "replies.jsonl", "--json", *options)
 
 
-def label(count, value, seed=1, drawn=None):
-    """Label replies at random. `value`: a function of the sample's number. `drawn`: of so many; default: of as many."""
+def label(count, value, seed=1, drawn=None, by="ada", metric="tone", kind=DrawKind.RANDOM):
+    """Label drawn replies. `value`: a function of the sample's number. `drawn`: of so many; default: of as many."""
     run = labels.LabelledRun(RunStore(STORE), "latest")
-    session = DrawnSession(run, "ada", LabelDesign("tone", size=drawn or count, seed=seed))
+    size = None if kind is DrawKind.SEQUENTIAL else drawn or count
+    session = DrawnSession(run, by, LabelDesign(metric, kind=kind, size=size, seed=seed))
     for _ in range(count):
         case = session.open()
         session.record(case, "rated", value=float(value(int(case.sample[1:]))))
@@ -233,7 +234,7 @@ def test_labels_of_both_runs_see_a_drop_that_the_judge_does_not_see(rated):
     found, outcome = compare_with_labels(rated, lambda number: 1, lambda number: number % 2)
     assert (found["status"], found["basis"], outcome.code) == ("FAIL", "people", 1)
     assert -0.7 < found["delta"] < -0.3 and found["interval"][1] < -0.05
-    assert found["reason"].startswith("people see a drop of 0.") and "the judge 0.000" in found["reason"]
+    assert found["reason"].startswith("people see a drop of 0.") and "the judge a drop of 0.000" in found["reason"]
 
 
 def test_a_drop_beyond_the_limit_and_beyond_noise_fails_whoever_sees_it(rated):
@@ -266,7 +267,8 @@ def test_labels_of_both_runs_exclude_a_drop(rated):
 @pytest.mark.parametrize("sides", [(lambda _: 1, None), (None, lambda _: 0)])
 def test_labels_of_one_run_decide_no_difference(rated, sides):
     found, _ = compare_with_labels(rated, *sides)
-    assert (found["status"], found["basis"], found["delta"]) == ("PASS", None, 0)
+    assert (found["status"], found["basis"], found["delta"]) == ("PASS", "judge", 0)
+    assert found["reason"].endswith("the judge's opinion")
 
 
 def test_an_erased_sample_takes_no_verdict_of_people_with_it(rated):
@@ -338,3 +340,121 @@ def test_labels_that_do_not_count_are_named(rated):
     rated.evaluation["ciGate"]["judge"]["correct"] = "off"
     del rated.evaluation["ciGate"]["judge"]["labels"]
     assert not any("do not count" in note for note in run(rated).document["notes"])
+
+
+def test_replies_without_a_statement_count_if_people_have_scored_them(project):
+    """Six of sixty replies say nothing that the judge could check. People find them bad."""
+    with ScriptedJudge() as judge:
+        project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": "k"}
+        rows = [{"id": f"s{n}", "input": f"Where is station {n}?", "expected": f"Station {n}."} for n in range(60)]
+        project.dataset("qa", rows, metrics=["faithfulness"])
+        project.evaluation |= {"thresholds": {"faithfulness": {"min": 0.95}}, "ciGate": {"judge": "require"}}
+        lines = [
+            {
+                "id": f"s{n}",
+                "response": "I do not know." if n < 6 else f"Station {n} lies beside the lake.",
+                "retrieved_contexts": [f"Station {n} lies beside the lake."],
+            }
+            for n in range(60)
+        ]
+        Path("replies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        first = project.evaluate("--responses", "replies.jsonl", "--json").document
+        assert first["datasets"][0]["metrics"]["faithfulness"]["notApplicable"] == 6
+        label(60, lambda number: number >= 6, metric="faithfulness")
+        (dataset,) = project("rescore", "latest", "agent.yaml", "--json").document["datasets"]
+    (limit,), correction = dataset["thresholds"], dataset["metrics"]["faithfulness"]["correction"]
+    assert (limit["status"], limit["value"]) == ("FAIL", pytest.approx(0.9))
+    assert (correction["labels"], correction["replies"], correction["judge"]) == (60, 60, 1.0)
+
+
+def test_labels_that_have_not_decided_yet_decide_nothing(rated):
+    rated.evaluation["thresholds"]["tone"] = {"min": 0.5}
+    run(rated)
+    label(8, lambda number: number % 4 > 0, kind=DrawKind.SEQUENTIAL)
+    limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert (limit["status"], limit["basis"]) == ("INCOMPLETE", "people"), limit
+    assert correction["value"] > 0.5 > correction["interval"][0]
+    assert "`evalspec label latest --metric tone --until-decided`" in limit["reason"]
+
+
+def test_withdrawn_labels_leave_their_replies_open(rated):
+    run(rated)
+    label(20, lambda number: 0)
+    gone = [{"run": one.run, "dataset": "qa", "sample": one.sample, "metric": "tone", "labeller": "ada"}
+            for one in labels.list_labels()]  # fmt: skip
+    Path("gone.jsonl").write_text("".join(json.dumps(line | {"verdict": "withdrawn"}) + "\n" for line in gone))
+    assert rated("labels", "import", "gone.jsonl").code == 0
+    label(10, lambda number: 1, seed=2, by="ben")
+    limit, correction = tone(rated("rescore", "latest", "agent.yaml", "--json"))
+    assert limit["status"] == "INCOMPLETE"
+    left = {one["sample"] for one in gone} - {one.sample for one in labels.list_labels(gone[0]["run"])}
+    assert correction["unanswered"] == len(left) > 10
+
+
+@pytest.mark.parametrize("policy", ["require", {"correct": "require", "minAgreement": 0.9}])
+def test_a_comparison_needs_labels_where_the_gate_requires_them(rated, policy):
+    found, outcome = compare_with_labels(rated, None, None, judge=policy)
+    assert (found["status"], outcome.code) == ("INCOMPLETE", 3)
+    assert "ciGate.judge requires people's labels" in found["reason"]
+
+
+def test_people_who_contradict_each_other_decide_no_comparison(rated):
+    compare_with_labels(rated, lambda number: number % 2, None, maxDrop={"tone": 0.3})
+    label(40, lambda number: number % 2)
+    label(40, lambda number: 1 - number % 2, by="ben")
+    (found,) = rated("rescore", "latest", "agent.yaml", "--json").document["regressions"]
+    assert found["status"] == "INCOMPLETE" and "people do not agree with each other" in found["reason"]
+
+
+def test_a_draw_that_nobody_can_repeat_corrects_nothing(rated):
+    commit_labels(rated, lambda line: line | {"draw": {"kind": "random", "probability": 1}})
+    outcome = run(rated)
+    said = "qa: 30 labels on tone do not count: their draw has no seed, so nobody can repeat it (30)"
+    assert said in outcome.document["notes"] and tone(outcome)[0]["basis"] == "judge"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"at": "2020-01-01T00:00:00Z"}, "is before run"),
+        ({"value": 0.5}, "0.5 is the score of no grade. write one of 1 (kind), 0 (rude)"),
+    ],
+)
+def test_impossible_lines_are_refused(rated, change, said):
+    run(rated)
+    label(3, lambda number: 1)
+    rated("labels", "export", "latest", "-o", "labels.jsonl")
+    line = json.loads(Path("labels.jsonl").read_text().splitlines()[0])
+    Path("other.jsonl").write_text(json.dumps(line | change) + "\n")
+    refused = rated("labels", "import", "other.jsonl")
+    assert (refused.code, said in refused.err) == (2, True), refused.err
+
+
+def test_a_person_says_one_thing_at_a_time(rated):
+    run(rated)
+    label(1, lambda number: 1)
+    rated("labels", "export", "latest", "-o", "labels.jsonl")
+    line = json.loads(Path("labels.jsonl").read_text())
+    Path("labels.jsonl").write_text("".join(json.dumps(line | {"value": value}) + "\n" for value in (1, 0)))
+    refused = rated("labels", "import", "labels.jsonl")
+    assert "labels.jsonl:2: at: ada says something else about it at the same time, on line 1" in refused.err
+
+
+def test_only_means_are_corrected(rated):
+    rated.evaluation |= {"thresholds": {"tone": {"min": 0.8, "stat": "median"}}, "ciGate": {"judge": "require"}}
+    (limit,) = run(rated).document["datasets"][0]["thresholds"]
+    assert (limit["status"], "which correct only means" in limit["reason"]) == ("INCOMPLETE", True)
+
+
+def test_a_pass_rate_by_the_judge_alone_is_no_pass_where_labels_are_required(rated):
+    rated.evaluation["ciGate"] = {"judge": "require", "minPassRate": 0.5}
+    run(rated)
+    label(60, lambda number: 1)
+    outcome = rated("rescore", "latest", "agent.yaml", "--json")
+    assert (tone(outcome)[0]["status"], outcome.code) == ("PASS", 3)
+    assert "minPassRate rests on single scores of the judge (tone)" in outcome.document["reasons"][0]
+
+
+def test_junit_says_what_is_only_the_judges_opinion(rated):
+    run(rated, "-o", "junit:junit.xml")
+    assert "<system-out>the judge's opinion</system-out>" in Path("junit.xml").read_text()

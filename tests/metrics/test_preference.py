@@ -69,7 +69,7 @@ def test_a_judge_of_the_first_place_prefers_nothing(compared):
     compared.judge.reads = lambda prompt: f"{prompt}\n[grade: first]"
     found = evaluate(compared).document
     (summary,) = found["datasets"][0]["metrics"].values()
-    said = "the judge's choice depends on the order of the answers on 4 of 6 replies"
+    said = "the judge's choice depends on the order of the answers on 4 of 5 replies"
     assert f"qa: preference(over=main.jsonl): {said}" in found["notes"]
     assert (summary["value"], summary["interval"][0] < 0.5 < summary["interval"][1]) == (0.5, True)
 
@@ -165,3 +165,31 @@ def test_without_an_earlier_answer_the_preference_is_unknown(compared, line, sai
     score = scores(found)["s0"]
     assert (score["status"], score["value"], said in score["reason"]) == ("failed", None, True), score
     assert (found.code, found.document["verdict"]) == (3, "INCOMPLETE")
+
+
+@pytest.mark.parametrize("options", [(), ("--judge-repeat", "3", "--fresh")])
+def test_people_see_the_earlier_answer_in_a_rescored_run_too(compared, options):
+    evaluate(compared)
+    assert compared("rescore", "latest", "agent.yaml", *options, "--json").code in (0, 1, 3)
+    command = ("label", "latest", "--metric", "preference(over=main.jsonl)", "--random", "9", "--as", "ada", "--json")
+    drawn = compared(*command).document["drawn"]
+    assert {one["sample"]: one["rubric"] for one in drawn} == {id: EARLIER[id] for id in ("s0", "s1", "s2", "s3")}
+    assert "s4" not in {one["sample"] for one in drawn}, "equal answers are a tie for people too"
+
+
+def test_equal_answers_need_no_label(compared):
+    """Of forty replies, thirty are as before. People prefer the other ten, which are all labelled."""
+    now = {f"s{n}": "bad" if n < 30 else "good" for n in range(40)}
+    write(compared, "now.jsonl", now)
+    write(compared, "main.jsonl", dict.fromkeys(now, "bad"))
+    compared.dataset("qa", [{"id": name} for name in now], metrics=[{"name": "preference", "over": "main.jsonl"}])
+    compared.evaluation["datasets"] = compared.evaluation["datasets"][-1:]
+    evaluate(compared)
+    opened = labels.LabelledRun(RunStore(compared.folder / ".evalspec"), "latest")
+    session = DrawnSession(opened, "ada", LabelDesign("preference(over=main.jsonl)", size=40))
+    while (case := session.open()) is not None:
+        session.record(case, "rated", value=1.0)
+    (summary,) = compared("rescore", "latest", "agent.yaml", "--json").document["datasets"][0]["metrics"].values()
+    found = summary["correction"]
+    assert (found["labels"], found["replies"], found["missing"]) == (10, 40, 0)
+    assert found["value"] == pytest.approx((30 * 0.5 + 10) / 40)

@@ -10,6 +10,7 @@ from msgspec import Struct, to_builtins
 
 from evalspec.model import Cause, Exchange, Score
 from evalspec.model.labels import Label, LabelVerdict, Target
+from evalspec.model.scores import SAME_ANSWER
 from evalspec.verdict.outline import MetricOutline
 
 NEEDS_NO_SCORE = (LabelVerdict.RATED, LabelVerdict.WITHDRAWN)
@@ -97,6 +98,11 @@ class Case(Struct, frozen=True):
 def is_applicable(score: Score | None) -> bool:
     """Return whether a metric applies to a reply: there is a score, or a reason that is not the dataset's."""
     return score is not None and score.cause is not Cause.DATASET
+
+
+def is_open(score: Score) -> bool:
+    """Return whether people can say more about a reply than the judge: a preference of equal answers is a tie."""
+    return is_applicable(score) and score.reason != SAME_ANSWER
 
 
 def compute_reply_digest(exchange: Exchange) -> str | None:

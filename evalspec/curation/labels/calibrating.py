@@ -32,6 +32,7 @@ from evalspec.model.labels import Label
 from evalspec.runs.store.run_store import STORE, RunStore
 from evalspec.verdict.correction.agreement import RepeatedGrades, measure_stability
 from evalspec.verdict.correction.calibrating import Pair, find_cut, measure_calibration
+from evalspec.verdict.correction.controls import describe_order
 from evalspec.verdict.correction.drift import FEWEST_ANCHORS, FEWEST_STORED
 from evalspec.verdict.correction.rates import RunScores, apply_calibration
 from evalspec.verdict.outline import MetricOutline
@@ -252,12 +253,12 @@ def _hash_samples(run: JudgedRun, dataset: str) -> str | None:
 
 
 def _measure_metric(run: JudgedRun, dataset: str, metric: MetricOutline) -> MetricStability:
-    replies = [
-        RepeatedGrades(run.find_unit(dataset, sample), score.repeats)
-        for (sample, _), score in _list_scores(run, dataset, metric.name).items()
-    ]
+    scores = _list_scores(run, dataset, metric.name)
+    replies = [RepeatedGrades(run.find_unit(dataset, sample), score.repeats) for (sample, _), score in scores.items()]
     cut = find_cut(metric, run.outlines[dataset].thresholds)
-    return measure_stability(dataset, metric.name, cut and cut[0], replies)
+    found = measure_stability(dataset, metric.name, cut and cut[0], replies)
+    swapped = describe_order(scores.values())
+    return replace(found, notes=(*found.notes, swapped)) if swapped else found
 
 
 def _apply_metric(run: JudgedRun, calibration: JudgeCalibration, kept: MetricCalibration) -> TransportedShare:

@@ -15,14 +15,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.curation.labels.binding import is_applicable
+from evalspec.curation.labels.binding import is_open
 from evalspec.curation.labels.judged_run import CaseFilter, JudgedRun
 from evalspec.inputs.datasets.selection import rank_replies
 from evalspec.model import SampleResult, SampleStatus, Score, Threshold
 from evalspec.model.corrections import Draw, DrawKind
 from evalspec.model.labels import Label, Target
 from evalspec.verdict.correction.estimates import FEWEST
-from evalspec.verdict.correction.people import Correctable
+from evalspec.verdict.correction.people import Correctable, is_decided
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.validity.estimates import CONFIDENCE
 
@@ -121,7 +121,7 @@ def _read_population(run: JudgedRun, dataset: str, design: LabelDesign, used_up:
     for sample, attempts in run.list_answered(dataset):
         for number, scores in attempts:
             score, target = scores.get(design.metric), (dataset, sample.id, number, design.metric)
-            if score is not None and is_applicable(score) and target not in used_up:
+            if score is not None and is_open(score) and target not in used_up:
                 judged[sample.id, number] = target, score.value
     order = rank_replies(judged, design.seed)
     return Population(dataset, run.find_metric(dataset, design.metric), dict(judged[name] for name in order))
@@ -248,9 +248,7 @@ def _describe_end(said: Correctable, limit: Threshold) -> tuple[bool | None, str
         return None, ""
     low, high = estimate.interval
     ends = f"the mean is between {low:.3g} and {high:.3g} ({100 * confidence:g} % {estimate.method})"
-    is_missed = limit.undercut_by(high) or limit.exceeded_by(low)
-    is_met = False if is_missed else (limit.holds(low) and limit.holds(high)) or None
-    return is_met, f"after {len(said.scores)} labels {ends}"
+    return is_decided(limit, estimate.interval), f"after {len(said.scores)} labels {ends}"
 
 
 def find_limits_of_mean(run: JudgedRun, dataset: str, metric: MetricOutline) -> list[Threshold]:

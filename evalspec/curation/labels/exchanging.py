@@ -19,10 +19,10 @@ from evalspec.curation.labels.files import find_time, hash_label, read_labels, w
 from evalspec.curation.labels.judged_run import JudgedRun
 from evalspec.curation.labels.labelling import explain_value
 from evalspec.curation.labels.listing import find_labelled, list_labels
-from evalspec.curation.labels.records import KEYS, Fault, find_fix, parse_given, render_time
+from evalspec.curation.labels.records import KEYS, Fault, find_fix, parse_given, render_time, to_utc
 from evalspec.curation.labels.tables import read_label_table, render_label_table
 from evalspec.model.corrections import LABEL_SUFFIXES
-from evalspec.model.labels import Label, LabelVerdict
+from evalspec.model.labels import Label, LabelVerdict, Target
 from evalspec.runs.store.run_store import STORE, RunStore
 
 JSONL, CSV = LABEL_SUFFIXES
@@ -160,12 +160,18 @@ def check_suffix(path: Path) -> None:
 
 def read_lines(path: Path, shown_as: str, problems: list[Problem]) -> Iterator[GivenLabel]:
     """Yield the valid labels of a file. `shown_as`: the file in messages."""
-    now = datetime.now(UTC)
+    now, seen = datetime.now(UTC), dict[tuple[Target, str, str], GivenLabel]()
     for number, data in _READERS[path.suffix](path, shown_as, problems):
         at = render_time(now + timedelta(microseconds=number))  # of two lines about the same, the later one counts
         label = parse_given(data, shown_as, number, problems, at=at)
-        if label is not None:
-            yield GivenLabel(label, frozenset(data), shown_as, number)
+        if label is None:
+            continue
+        line = GivenLabel(label, frozenset(data), shown_as, number)
+        other = seen.setdefault((label.target, label.labeller, label.at), line)
+        if (other.label.verdict, other.label.value) != (label.verdict, label.value):
+            message = f"{label.labeller} says something else about it at the same time, on line {other.number}"
+            problems.append(line.fault(message, "keep the line that is right", KEYS["at"]))
+        yield line
     problems[:] = [one if one.fix else replace(one, fix=find_fix(one.field)) for one in problems]
 
 
@@ -198,8 +204,8 @@ def list_unbound(line: GivenLabel) -> Iterator[Problem]:
         needed = ("metric_key",) if label.verdict is LabelVerdict.RATED else ("shown_value", "metric_key")
         missing += [name for name in needed if getattr(label, name) is None]
     if missing:
-        message = f"run {label.run} is not in this store, so the line must say what was judged"
-        yield line.fault(message, "export it again where the run is", KEYS[missing[0]])
+        message = "the line does not say what was judged"
+        yield line.fault(message, f"import it where run {label.run} is, and export it there", KEYS[missing[0]])
 
 
 def _bind(run: JudgedRun, line: GivenLabel, problems: list[Problem]) -> GivenLabel | None:
@@ -215,6 +221,11 @@ def _bind(run: JudgedRun, line: GivenLabel, problems: list[Problem]) -> GivenLab
     outside = None if label.value is None else explain_value(metric, label.value)
     if outside is not None:
         problems.append(line.fault(*outside, KEYS["value"]))
+        return None
+    started = run.stored.fingerprint.started_at
+    if KEYS["at"] in line.given and started and label.at < (to_utc(started) or ""):
+        message = f"{label.at} is before run {run.id} was started, at {started}"
+        problems.append(line.fault(message, "write when the person gave it", KEYS["at"]))
         return None
     if run.is_erased(label.dataset, label.sample):
         return replace(line, label=without_erased(label))

@@ -150,7 +150,11 @@ def _check_value(case: Case, value: float, verdict: str) -> None:
 def explain_value(metric: MetricOutline | None, value: float) -> tuple[str, str] | None:
     """Return why a number cannot be a score of a metric, and a fix; None if it can."""
     low, high = metric.bounds if metric else (None, None)
+    grades = metric.grades if metric else {}
     if (low is None or value >= low) and (high is None or value <= high):
-        return None
+        if not grades or value in grades.values():
+            return None
+        known = ", ".join(f"{score:g} ({name})" for name, score in grades.items())
+        return f"{value:g} is the score of no grade", f"write one of {known}"
     ends = " to ".join("…" if end is None else f"{end:g}" for end in (low, high))
     return f"{value:g} is outside {ends}", "write a possible score"

@@ -28,6 +28,7 @@ Place = tuple[str, int]
 
 IN_SIGHT = "given with the score in sight"
 CHOSEN = "chosen, not drawn at random"
+UNSEEDED = "their draw has no seed, so nobody can repeat it"
 OUTSIDE = "their score is outside the metric's range"
 REPLACED = "two of one person: the first one counts"
 
@@ -48,19 +49,31 @@ def collect_opinions(
     Raises:
         StoreError: The run is damaged.
     """
-    known = drop_withdrawn_scores(labels)
-    by_metric: dict[tuple[str, str | None], list[Label]] = {}
-    for one in known:
-        by_metric.setdefault((one.dataset, one.metric), []).append(one)
+    every = list(labels)
+    known = drop_withdrawn_scores(every)
+    given = _group_by_metric(known)
+    drawn = _group_by_metric(one for one in every if one.is_blind and one.draw.seed is not None)
     return tuple(
-        _collect(run, dataset, metric.name, by_metric.get((dataset, metric.name), ()))
+        _collect(
+            run, dataset, metric.name, given.get((dataset, metric.name), ()), drawn.get((dataset, metric.name), ())
+        )
         for dataset, outline in run.outlines.items()
         for metric in outline.metrics
         if (metric.judged if metrics is None else metric.name in metrics)
     )
 
 
-def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label]) -> PeopleScores:
+def _group_by_metric(labels: Iterable[Label]) -> dict[tuple[str, str | None], list[Label]]:
+    found: dict[tuple[str, str | None], list[Label]] = {}
+    for one in labels:
+        found.setdefault((one.dataset, one.metric), []).append(one)
+    return found
+
+
+def _collect(
+    run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label], drawn: Sequence[Label]
+) -> PeopleScores:
+    """Return what people say about one metric. `drawn`: labels of every draw, withdrawn ones included."""
     by_label = [pair for target, own in group_by_target(labels).items() for pair in run.list_matches(target, own)]
     matching = [one for one, match in by_label if match is LabelMatch.COUNTS]
     used = {one.target: one.used_for for one in matching if one.used_for is not None}
@@ -76,7 +89,9 @@ def _collect(run: JudgedRun, dataset: str, metric: str, labels: Sequence[Label])
     same = _find_same(run, opened, dataset, metric, counting)
     unchanged = set[Place]().union(*same.values())
     unanswered = {
-        place for name, place in _list_unanswered(opened, by_target, used_up) if name == run.id or place in unchanged
+        place
+        for name, place in _list_unanswered(opened, by_target, drawn, used_up)
+        if name == run.id or place in unchanged
     }
     frames = _read_frames(run, opened, same, LabelDesign(metric, datasets=(dataset,)), counting, used_up)
     shares = compute_shares(list(frames), {*map(_place, by_target), *unanswered})
@@ -153,14 +168,17 @@ def compute_shares(frames: Sequence[Mapping[Place, int]], drawn: Collection[Plac
 
 
 def _list_unanswered(
-    opened: Mapping[str, JudgedRun], labels: Mapping[Target, Sequence[Label]], used_up: Collection[Target]
+    opened: Mapping[str, JudgedRun],
+    labels: Mapping[Target, Sequence[Label]],
+    drawn_labels: Iterable[Label],
+    used_up: Collection[Target],
 ) -> Iterator[tuple[str, Place]]:
     """Yield the replies that were drawn and have no label, each with the run on which it was drawn.
 
-    People may have stopped when they liked the result, or passed over what was difficult.
+    People may have stopped when they liked the result, passed over what was difficult, or withdrawn what they disliked.
     """
     draws: dict[tuple[str, int, bool], dict[Target, Label]] = {}
-    for one in (one for own in labels.values() for one in own if one.run in opened and one.draw.seed is not None):
+    for one in (one for one in drawn_labels if one.run in opened and one.target not in used_up):
         name = one.run, one.draw.seed or 0, one.draw.kind is DrawKind.STRATIFIED
         draws.setdefault(name, {})[one.target] = one
     for (run, seed, is_stratified), drawn in draws.items():
@@ -209,7 +227,9 @@ def _explain(label: Label, match: LabelMatch, use: LabelUse | None, metric: Metr
         return f"used to choose a {use}"
     if label.value is not None and explain_value(metric, label.value):
         return OUTSIDE
-    return CHOSEN if label.draw.kind is DrawKind.CHOSEN or label.draw.probability is None else None
+    if label.draw.kind is DrawKind.CHOSEN or label.draw.probability is None:
+        return CHOSEN
+    return UNSEEDED if label.draw.seed is None else None
 
 
 def _combine(labels: Sequence[Label], shares: Mapping[Place, float]) -> PeopleScore:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -59,8 +60,8 @@ def make_form(case: Case) -> RatingForm:
     if questions is not None:
         return RatingForm(questions.asked, tuple(_list_texts(case, questions)), YES_NO, questions=questions)
     if split_column(metric.name).base == PREFERENCE.name:
-        evidence = case.score.evidence_or_none if case.score else None
-        if not evidence:
+        evidence = _find_evidence(case)
+        if OTHER not in evidence:
             message = "the run does not have the earlier reply"
             raise InvalidInput(Problem(message, "label another sample", field="--sample"))
         return RatingForm("Is the answer better than the earlier one?", (), PREFERENCE_GRADES, evidence[OTHER])
@@ -118,9 +119,16 @@ def _list_texts(case: Case, questions: Questions) -> Sequence[str]:
     exchange = case.exchange
     if questions.about == "contexts":
         return list(exchange.retrieved_contexts or ())
-    found = questions.list_texts(case.score.evidence_or_none) if case.score else []
+    found = questions.list_texts(_find_evidence(case))
     texts = _list_sources(exchange, questions.about)
     return found or [one.strip() for text in texts for one in _SENTENCE_END.split(text) if one.strip()]
+
+
+def _find_evidence(case: Case) -> Mapping[str, Any]:
+    """Return the evidence of the judge's score, of several gradings that of the first; empty without any."""
+    evidence = case.score.evidence_or_none if case.score else None
+    first = next(iter(evidence), None) if isinstance(evidence, list | tuple) else evidence
+    return first if isinstance(first, Mapping) else {}
 
 
 def _list_sources(exchange: Exchange, about: str) -> Sequence[str]:

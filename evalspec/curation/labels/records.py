@@ -69,7 +69,7 @@ def parse_given(data: Any, file: str, line: int, problems: list[Problem], *, at:
     problems += [Problem("unknown key", near_miss(key, known), file, line, key) for key in unknown]
     filled = {"at": at, **{key: value for key, value in data.items() if key in known}}
     try:
-        label = msgspec.convert({**filled, "at": _to_utc(filled["at"])}, built(Label))
+        label = msgspec.convert({**filled, "at": to_utc(filled["at"])}, built(Label))
     except msgspec.ValidationError as error:
         field, message = explain(error, filled, Label)
         problems.append(Problem(message, find_fix(field), file, line, field))
@@ -159,7 +159,8 @@ def render_time(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
 
 
-def _to_utc(at: Any) -> Any:
+def to_utc(at: Any) -> Any:
+    """Return a time as labels have it; anything else as it is."""
     time = _parse_time(at) if isinstance(at, str) else None
     return at if time is None else render_time(time)
 

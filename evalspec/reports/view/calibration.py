@@ -41,7 +41,7 @@ _OF_STABILITY = (
     "flips: share of the pairs of grades of one reply that are on different sides of the threshold",
     "judge's part: of the variance of a single grade",
     "grades needed: per reply, so that the judge has at most 10 % of the variance of the mean",
-    "the order of answers is not swapped, because no metric compares two answers",
+    "the order of answers matters only to `preference`, which asks in both orders",
 )
 _MOST_DISAGREEMENTS = 50
 _REMARKS = Column(wrap=Wrap.WORDS, aside=True)
@@ -81,11 +81,12 @@ def _name_metric(dataset: str, metric: str) -> Words:
 
 def _build_metric(run: str, one: MetricCalibration) -> Section:
     lines = tuple(_list_lines(one))
-    parts = lines if one.reason else (_build_measures(one), *lines, *_list_wrong(run, one))
+    confusion = (_build_confusion(one.confusion),) if one.confusion else ()
+    parts = lines if one.reason else (*confusion, _build_measures(one), *lines, *_list_wrong(run, one))
     judge = one.identity.get("judge")
     about = (cell(counted(one.labels, "label")), *((cell("judge ", *name(judge)),) if judge else ()))
     title = _name_metric(one.dataset, one.metric)
-    return Section(f"judge-{one.dataset}-{one.metric}", title, parts, "the calibration of a metric", about)
+    return Section("dataset", title, parts, "the calibration of a metric", about)
 
 
 def _build_measures(one: MetricCalibration) -> Table:
@@ -114,8 +115,6 @@ def _build_row(what: str, value: str, interval: str, said: str) -> Row:
 def _list_lines(one: MetricCalibration) -> Iterator[Line]:
     if one.reason:
         yield Line(("unknown: ", *prose(one.reason)), tone=Tone.WARN)
-    if one.confusion:
-        yield _build_confusion(one.confusion)
     if one.best:
         best = one.best
         shares = (best.present, best.agreement, best.cross_validated, best.lost)
@@ -130,16 +129,15 @@ def _list_lines(one: MetricCalibration) -> Iterator[Line]:
     yield from (quiet(f"{counted(count, 'label')} left out: {why}") for why, count in one.left_out.items())
 
 
-def _build_confusion(found: LabelConfusion) -> Line:
+def _build_confusion(found: LabelConfusion) -> Table:
     ends = {"≥": found.min, "≤": found.max}
     limit = " and ".join(f"{sign} {end:g}" for sign, end in ends.items() if end is not None)
     counts = {
-        "good for judge and people": found.both_pass,
-        "bad for both": found.both_fail,
-        "good only for the judge": found.only_metric_passes,
-        "good only for people": found.only_people_pass,
+        "people: good": (found.both_pass, found.only_people_pass),
+        "people: bad": (found.only_metric_passes, found.both_fail),
     }
-    return quiet(f"good is {limit}", items=[(f"{count:,} {said}",) for said, count in counts.items()])
+    rows = (row(cell(who), *(cell(f"{count:,}") for count in own)) for who, own in counts.items())
+    return Table((Column(f"good is {limit}"), *numbers("judge: good", "judge: bad")), tuple(rows))
 
 
 def _list_wrong(run: str, one: MetricCalibration) -> Iterator[Part]:

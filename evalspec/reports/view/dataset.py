@@ -13,6 +13,7 @@ from evalspec.model import (
     Threshold,
     VerdictStatus,
 )
+from evalspec.reports.findings import OPINION
 from evalspec.reports.view.curation import describe_gold
 from evalspec.reports.view.failures import FailureTexts, build_failures, describe_failure
 from evalspec.reports.view.parts import (
@@ -71,7 +72,6 @@ _WORST_COLUMNS = (
     *numbers("value"),
     Column("why", wrap=Wrap.CUT, aside=True),
 )
-_OPINION = "the judge's opinion"
 _ORDER = (VerdictStatus.FAIL, VerdictStatus.INCOMPLETE)
 """Statuses of metrics that are shown first."""
 _PASS_COLUMNS = numbers("k", "pass@k", "pass^k")
@@ -142,7 +142,7 @@ def _summary_row(dataset: DatasetResult, metric: str, summary: Summary) -> Row:
     hints = ["" if all_skipped else render_gaps(summary)]
     hints += ["lower is better"] if summary.direction is Direction.LOWER and limit is None else []
     own = [one for one in dataset.thresholds if one.metric == metric and dataset.is_own(one)]
-    hints += [_OPINION] if any(one.is_opinion for one in own) else []
+    hints += [OPINION] if any(one.is_opinion for one in own) else []
     statistic = () if summary.statistic == "mean" else ((summary.statistic,),)
     return row(
         cell(*name(metric), tone=Tone.QUIET if all_skipped else Tone.PLAIN, details=statistic),
@@ -165,7 +165,7 @@ def _threshold_row(threshold: Threshold, under: Words = ()) -> Row:
         cell(),
         _limit_cell(threshold, tone),
         _scored_cell(threshold),
-        _hints_cell([render_not_applicable(threshold), _OPINION if threshold.is_opinion else ""], [threshold]),
+        _hints_cell([render_not_applicable(threshold), OPINION if threshold.is_opinion else ""], [threshold]),
         under=under,
     )
 

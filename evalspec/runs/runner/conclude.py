@@ -100,7 +100,8 @@ def conclude(
     skipped = any(metric.skip_reason for dataset in outline.datasets for metric in dataset.metrics)
     left_out = any(sample.error == QUESTION_CHANGED for dataset in datasets for sample in dataset.samples)
     found = _regressions(outline, datasets, run_metadata)
-    regressions = tuple(doubt_regression(one, run_metadata.controls) for one in found)
+    asked = _ask_people(found, outline, datasets, run_metadata)
+    regressions = tuple(doubt_regression(one, run_metadata.controls) for one in asked)
     verdict = compute_verdict(
         datasets, outline.policy, partial=outline.partial or skipped or left_out, regressions=regressions, lost=lost
     )
@@ -171,6 +172,27 @@ def _regressions(
         return tuple(_leave_open(one, run_metadata.unfinished) if one.rests_on_test else one for one in outcomes)
     second = list_second(run_metadata.second, datasets)
     return confirm(outcomes, run_metadata.baseline, second, *compared, removed)
+
+
+def _ask_people(
+    outcomes: Sequence[RegressionOutcome],
+    outline: RunOutline,
+    datasets: Sequence[DatasetResult],
+    run_metadata: RunMetadata,
+) -> Iterator[RegressionOutcome]:
+    """Yield the outcomes of the regression limits, those of judged metrics as far as people's labels support them."""
+    judged = {(one.name, metric.name) for one in outline.datasets for metric in one.metrics if metric.is_opinion}
+    if not judged:
+        yield from outcomes
+        return
+    from evalspec.verdict.correction.people import doubt_comparison
+
+    every = (*run_metadata.people, *(run_metadata.baseline.people if run_metadata.baseline else ()))
+    summaries = {(one.name, name): summary for one in datasets for name, summary in one.metrics.items()}
+    for one in outcomes:
+        key = one.dataset, one.metric or ""
+        said = [own for own in every if (own.dataset, own.metric) == key]
+        yield doubt_comparison(one, summaries[key].correction, said, outline.policy.judge) if key in judged else one
 
 
 def _leave_open(outcome: RegressionOutcome, why: str) -> RegressionOutcome:

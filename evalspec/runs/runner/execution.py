@@ -235,7 +235,8 @@ class Execution(Struct):
                     rules = read_rules(self.plan, dataset)
                     exchange, is_new = carry_traces(self.log, recalled, self._key(job), sample, rules)
                     scores = {name: scores[name] for name in scores if not (is_new and dataset.metrics[name].traced)}
-                self.keep_scores(job, sample, scores)
+                stored = recalled.read_scores(sample)
+                self.keep_scores(job, sample, {name: stored[name] for name in scores})
             await worker.score(Scorable(job, exchange, dict(scores), self.choose_metrics(job)))
 
     def _keep_known(self) -> None:

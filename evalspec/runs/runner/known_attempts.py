@@ -24,6 +24,13 @@ class KnownAttempt(Struct, frozen=True):
             return Exchange(sample, error=QUESTION_CHANGED, unreachable=True)
         return self.index.read_exchange(self.attempt, sample)
 
+    def read_scores(self, sample: Sample) -> Mapping[str, Score]:
+        """Return the reusable scores with their evidence, from disk."""
+        if not self.scores:
+            return self.scores
+        stored = next(self.index.read_at(self.attempt.places, sample)).scores
+        return {name: stored.get(name, score) for name, score in self.scores.items()}
+
     def read_reply(self, sample: Sample) -> Exchange:
         """Return the reply as the agent gave it, without what its traces say."""
         return next(self.index.read_at(self.attempt.places[:1], sample)).exchange

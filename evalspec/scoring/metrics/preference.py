@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from evalspec.base.errors import InvalidInput
 from evalspec.model import Cause, Exchange, Need, Sample, Score
-from evalspec.model.scores import BY_ORDER
+from evalspec.model.scores import BY_ORDER, SAME_ANSWER
 from evalspec.scoring.metrics.base import BuildContext, MetricDefinition, Scorer
 from evalspec.scoring.metrics.parameters import Parameter
 
@@ -93,7 +93,7 @@ def _build(context: BuildContext) -> Scorer:
         except LookupError as error:
             return Score.failed(f"{path.name} {error}", Cause.DATASET)
         if own == other:
-            return Score.scored(0.5, "both answers are the same", {OTHER: other, "orders": []})
+            return Score.scored(0.5, SAME_ANSWER, {OTHER: other, "orders": []})
         chosen = await gather(choose(exchange, own, other), choose(exchange, other, own))
         return _combine(other, *chosen)
 

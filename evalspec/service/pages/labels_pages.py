@@ -245,7 +245,8 @@ def download_labels(run_id: str, visit: Operator, form: labels_api.Form = "jsonl
 def show_calibration(run_id: str, visit: Operator) -> HTMLResponse:
     """Show how the judge agrees with everybody's blind random labels."""
     view = build_calibration_view(read_calibration(visit.access, run_id))
-    return render_page("calibration.html", visit, run_id=run_id, layout=lay_out(view), notes=view.notes)
+    links = RunLinks(visit, run_id)
+    return render_page("calibration.html", visit, run_id=run_id, layout=lay_out(view), links=links, notes=view.notes)
 
 
 @ROUTER.post("/runs/{run_id}/labels", response_model=None)

@@ -215,8 +215,11 @@ def _weigh_people(one: Held, people: "Corrected", policy: CiGate) -> _Decision:
     better = sign_of(one.after.metrics[one.metric].direction)
     drop, *ends = (-better * value for value in (people.value, *people.interval))
     least, largest = (drop, drop) if policy.alpha is None else (min(ends), max(ends))
-    said = f"people see a {one.change} of {one.show(drop)}" if drop > 0 else "people see it no worse"
-    said += f" ({one.show(least)} to {one.show(largest)}), the judge {one.show(one.drop + 0.0)}"
+    what, seen, (first, last) = f"a {one.change} of", drop, (least, largest)
+    if drop <= 0:
+        what, seen, (first, last) = "it better by", -drop, (-largest, -least)
+    said = f"people see {what} {one.show(seen + 0.0)} ({one.show(first + 0.0)} to {one.show(last + 0.0)})"
+    said += f", the judge a {one.change} of {one.show(one.drop + 0.0)}"
     broken = drop > one.limit + _ROUNDING
     if broken and least > 0:
         return _Decision(FAIL, f"{said}; maxDrop is {one.limit:g}")

@@ -28,6 +28,7 @@ _DRAWS = 8_000
 _SEED = 19_680_301
 _ROUNDING = 1e-12
 """Spread of scores that are equal, at most."""
+_DIGITS = 12
 _TOLERANCE = 1e-9
 """Rounding errors of a number of repeats, at most."""
 
@@ -36,7 +37,7 @@ LARGEST_PART = 0.1
 
 
 class Kappa(Struct, frozen=True):
-    """Weighted kappa with its interval; None: unknown, for judge or people always give the same score."""
+    """Weighted kappa with its interval; None: unknown, because people always give the same score."""
 
     value: float | None
     interval: tuple[float, float] | None
@@ -52,7 +53,9 @@ def measure_kappa(
 
     low, high = bounds
     first, second = ((np.array(values, np.float64) - low) / (high - low) for values in (judged, people))
-    if len(first) < 2 or np.isnan(value := float(_compute_kappa(np.ones((1, len(first))), first, second)[0])):
+    if len(np.unique(second)) < 2 or np.isnan(
+        value := float(_compute_kappa(np.ones((1, len(first))), first, second)[0])
+    ):
         return Kappa(None, None)
     weights = np.random.default_rng(_SEED).standard_exponential((_DRAWS, len(first) + 1))
     drawn = [
@@ -61,7 +64,7 @@ def measure_kappa(
     ]
     tail = (1 - confidence) / 2
     ends = [np.nanquantile(one, (tail, 1 - tail)) for one in drawn]
-    return Kappa(value, (float(min(end[0] for end in ends)), float(max(end[1] for end in ends))))
+    return Kappa(round(value, _DIGITS) + 0.0, (float(min(end[0] for end in ends)), float(max(end[1] for end in ends))))
 
 
 def _compute_kappa(weights: "Matrix", first: "Matrix", second: "Matrix") -> "Matrix":

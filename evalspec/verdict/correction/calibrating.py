@@ -83,7 +83,6 @@ def measure_calibration(
     is_plain = len(set(units)) == len(units)
     differences = [one.judge - one.people for one in pairs]
     reach = metric.reach[1] - metric.reach[0]
-    has_kappa = len({one.people for one in pairs}) > 1
     kappa = measure_kappa([one.judge for one in pairs], [one.people for one in pairs], metric.reach)
     return replace(
         found,
@@ -94,8 +93,8 @@ def measure_calibration(
         people=sum(one.people for one in pairs) / len(pairs),
         bias=sum(differences) / len(differences),
         bias_interval=compute_bounded_interval(differences, (-reach, reach), clusters=None if is_plain else units),
-        kappa=kappa.value if has_kappa else None,
-        kappa_interval=kappa.interval if has_kappa and is_plain else None,
+        kappa=kappa.value,
+        kappa_interval=kappa.interval if is_plain else None,
         best=choose_threshold(pairs, limit),
         disagreements=_list_disagreements(pairs, sides),
         notes=(*found.notes, *_list_notes(pairs, limit, kind, is_plain=is_plain)),

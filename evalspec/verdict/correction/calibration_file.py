@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
-from evalspec.base.json_text import render_lines
+from evalspec.base.json_text import compute_digest, render_lines
 from evalspec.base.output_files import write_file
 from evalspec.model.calibrations import JudgeAnchors, JudgeCalibration
 from evalspec.model.typed_json import SCHEMA_VERSION, check_version, convert, parse_document, read_bytes
@@ -78,6 +78,7 @@ def read_anchors(path: Path) -> JudgeAnchors:
 def _write(path: Path, kept: JudgeCalibration | JudgeAnchors, kind: str, what: str) -> None:
     refuse_other_file(path, kind, what)
     document = {"schemaVersion": SCHEMA_VERSION, "kind": kind, **to_builtins(kept)}
+    document["sha256"] = compute_digest(document)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, [f"{render_lines(document)}\n".encode()])
 
@@ -90,4 +91,7 @@ def _read(place: Path, kept: type[T], kind: str, fix: str) -> T:
     if document.get("kind") != kind:
         raise InvalidInput(Problem(f"its kind is not '{kind}'", fix, shown))
     check_version(document, shown)
+    if document.pop("sha256", None) != compute_digest(document):
+        message = "this file was edited: its content does not match its sha256"
+        raise InvalidInput(Problem(message, f"restore it from git, or {fix}", shown))
     return convert(document, kept, shown)

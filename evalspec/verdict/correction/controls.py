@@ -4,7 +4,7 @@ And how far the judges of a panel agree, which decides nothing.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from math import comb
 
@@ -14,7 +14,7 @@ from evalspec.base.plural import counted
 from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import Basis, Controls, DatasetResult, RegressionOutcome, Score, Threshold, VerdictStatus
 from evalspec.model.fingerprints import JudgeDigest
-from evalspec.model.scores import BY_ORDER, WITHOUT
+from evalspec.model.scores import BY_ORDER, SAME_ANSWER, WITHOUT
 
 FEWEST = 3
 """Pairs of good and bad cases without which no judge can pass: the smallest p-value of two pairs is 1/6."""
@@ -122,10 +122,17 @@ def list_order_notes(datasets: Sequence[DatasetResult]) -> Iterator[str]:
     """Yield for each metric how often the judge's choice of two answers depended on their order."""
     for dataset in datasets:
         for metric, found in _list_scores(dataset).items():
-            count = sum((one.reason or "").startswith(BY_ORDER) for one in found)
-            if count:
-                of = f"{count:,} of {counted(len(found), 'reply', 'replies')}"
-                yield f"{dataset.name}: {metric}: the judge's choice depends on the order of the answers on {of}"
+            said = describe_order(found)
+            if said:
+                yield f"{dataset.name}: {metric}: {said}"
+
+
+def describe_order(scores: Iterable[Score]) -> str | None:
+    """Return how often the judge's choice of two answers depended on their order; None if it never did."""
+    judged = [one for one in scores if one.reason != SAME_ANSWER]
+    count = sum((one.reason or "").startswith(BY_ORDER) for one in judged)
+    of = f"{count:,} of {counted(len(judged), 'reply', 'replies')}"
+    return f"the judge's choice depends on the order of the answers on {of}" if count else None
 
 
 def _list_scores(dataset: DatasetResult) -> dict[str, list[Score]]:

@@ -17,6 +17,7 @@ from evalspec.model import (
     DrawKind,
     PeopleScore,
     PeopleScores,
+    RegressionOutcome,
     SampleResult,
     SampleStatus,
     Score,
@@ -26,6 +27,7 @@ from evalspec.model import (
 )
 from evalspec.model.comparisons import PeopleDifference
 from evalspec.model.corrections import JudgeCorrection
+from evalspec.model.scores import SAME_ANSWER
 from evalspec.verdict.correction.agreement import measure_kappa
 from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
 from evalspec.verdict.outline import MetricOutline
@@ -78,10 +80,16 @@ def gather(
 ) -> Correctable:
     """Return what judge and people say about the replies to some samples. `cluster`: as for `find_cluster`.
 
-    Replies to which the metric does not apply are left out. Replies without a score are not: people may have one.
-    `with_lacking`: nor are those to which it does not apply because of the reply or the judge, for they are too many.
+    Replies to which the metric does not apply are left out. Replies without a score are not: people may have one. Nor
+    are those to which it does not apply because of the reply or the judge, if people have a score of one of them.
+    `with_lacking`: nor if they are too many.
     """
     known = {(one.id, one.attempt): one for one in people.scores}
+    with_lacking = with_lacking or any(
+        score.lacks_evidence and reply in known
+        for sample in samples
+        for reply, score, _ in _list_replies(sample, metric.name)
+    )
     rows = [
         (reply, score, find_cluster(sample, cluster), is_answered)
         for sample in samples
@@ -95,14 +103,31 @@ def gather(
     unchanged, unanswered = map(frozenset, (people.unchanged, people.unanswered))
     opinions = Opinions(
         judged=[score.value for _, score, *_ in rows],
-        people=[None if one is None else one.value for one in found],
+        people=[_find_value(one, score) for one, (_, score, *_) in zip(found, rows, strict=True)],
         bounds=metric.reach or (0.0, 1.0),
-        weights=[rarest if one is None else _weigh(one) for one in found],
+        weights=[_weigh_reply(one, score, rarest) for one, (_, score, *_) in zip(found, rows, strict=True)],
         units=[unit for *_, unit, _ in rows],
-        groups=[(reply in unchanged, is_answered) for reply, *_, is_answered in rows],
+        groups=[(_is_tie(score), reply in unchanged, is_answered) for reply, score, _, is_answered in rows],
         unanswered=[reply in unanswered for reply in replies],
     )
     return Correctable(opinions, scores, replies, _explain(metric, scores, opinions))
+
+
+def _is_tie(score: Score) -> bool:
+    """Return whether two answers are equal, so that people would call them a tie."""
+    return score.reason == SAME_ANSWER
+
+
+def _find_value(said: PeopleScore | None, score: Score) -> float | None:
+    if said is not None:
+        return said.value
+    return score.value if _is_tie(score) else None
+
+
+def _weigh_reply(said: PeopleScore | None, score: Score, rarest: float) -> float:
+    if said is not None:
+        return _weigh(said)
+    return 1.0 if _is_tie(score) else rarest
 
 
 def _weigh(said: PeopleScore) -> float:
@@ -114,10 +139,11 @@ def describe_correction(found: Correctable, estimate: Corrected | None) -> Corre
     opinions = found.opinions
     judged = [one for one in opinions.judged if one is not None]
     said = [one.value for one in found.scores]
+    labelled = {(one.id, one.attempt) for one in found.scores}
     both = [
         (one, other)
-        for one, other in zip(opinions.judged, opinions.people, strict=True)
-        if one is not None and other is not None
+        for reply, one, other in zip(found.replies, opinions.judged, opinions.people, strict=True)
+        if one is not None and other is not None and reply in labelled
     ]
     kappa = measure_kappa([one for one, _ in both], [other for _, other in both], opinions.bounds)
     return Correction(
@@ -142,6 +168,7 @@ class Consultation(Struct, frozen=True):
     said: PeopleScores | None = None
     correction: Correction | None = None
     estimate: Corrected | None = None
+    is_mean: bool = True
 
     @property
     def basis(self) -> Basis:
@@ -152,7 +179,12 @@ class Consultation(Struct, frozen=True):
         """Return the outcome of the limit, INCOMPLETE where the manifest asks for more than people say."""
         if found.status not in (VerdictStatus.PASS, VerdictStatus.FAIL):
             return found
-        reason = next(_list_doubts(found, policy.judge, self.said, self.correction), None)
+        is_met = found.status is VerdictStatus.PASS
+        is_census = self.correction is not None and self.correction.labels == self.correction.replies
+        undecided = None if is_census else explain_undecided(found, self.estimate)
+        reason = undecided or explain_doubt(
+            found.metric, policy.judge, self.said, self.correction, is_met=is_met, is_mean=self.is_mean
+        )
         return found if reason is None else replace(found, status=VerdictStatus.INCOMPLETE, reason=reason)
 
 
@@ -174,18 +206,61 @@ def consult(
     is_used = is_mean and policy.judge.correct is not JudgeCorrection.OFF
     said = (people or {}).get(metric.name) if is_used else None
     if said is None:
-        return Consultation()
+        return Consultation(is_mean=is_mean)
     found = gather(samples, metric, said, cluster, with_lacking=with_lacking)
     estimate = found.estimate(limit.confidence or CONFIDENCE)
     return Consultation(said, describe_correction(found, estimate), estimate)
 
 
+def is_decided(limit: Threshold, interval: tuple[float, float]) -> bool | None:
+    """Return whether a limit is met by all of an interval; None if an end is on either side."""
+    low, high = interval
+    if limit.undercut_by(high) or limit.exceeded_by(low):
+        return False
+    return (limit.holds(low) and limit.holds(high)) or None
+
+
+def explain_undecided(limit: Threshold, estimate: Corrected | None) -> str | None:
+    """Return why labels that were to end when they decide a limit have not decided it; None if they have."""
+    if estimate is None or estimate.method != SEQUENCE or is_decided(limit, estimate.interval) is not None:
+        return None
+    low, high = estimate.interval
+    more = f"`evalspec label latest --metric {shlex.quote(find_scored(limit.metric))} --until-decided`"
+    return f"people's mean is between {low:.3g} and {high:.3g}, so its labels have not decided yet: {more}"
+
+
+def explain_doubt(
+    metric: str,
+    policy: "JudgePolicy",
+    said: PeopleScores | None,
+    agreement: Correction | None,
+    *,
+    is_met: bool,
+    is_mean: bool = True,
+) -> str | None:
+    """Return why a limit on a judged metric is undecided, though its value decides it; None if it is not.
+
+    `said`, `agreement`: what people say, if the value is theirs or could be. `is_met`: whether the value meets it.
+    `is_mean`: whether the limit is on the mean.
+    """
+    return next(_list_doubts(metric, policy, said, agreement, is_met=is_met, is_mean=is_mean), None)
+
+
 def _list_doubts(
-    found: Threshold, policy: "JudgePolicy", said: PeopleScores | None, agreement: Correction | None
+    name: str,
+    policy: "JudgePolicy",
+    said: PeopleScores | None,
+    agreement: Correction | None,
+    *,
+    is_met: bool,
+    is_mean: bool,
 ) -> Iterator[str]:
-    metric = shlex.quote(find_scored(found.metric))
+    metric = shlex.quote(find_scored(name))
     label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
-    if found.basis is Basis.JUDGE and policy.correct is JudgeCorrection.REQUIRE:
+    is_theirs = agreement is not None and agreement.value is not None
+    if not is_mean and policy.correct is JudgeCorrection.REQUIRE:
+        yield "ciGate.judge requires people's labels, which correct only means: put the limit on the mean"
+    if not is_theirs and policy.correct is JudgeCorrection.REQUIRE:
         why = "; ".join([(agreement and agreement.reason) or NO_LABELS, *list_left_out([said] if said else [])])
         yield f"ciGate.judge requires people's labels, and {why}: {label}"
     if policy.min_agreement is not None:
@@ -197,8 +272,8 @@ def _list_doubts(
             may_reach = agreement is not None and (agreement.kappa or 0.0) >= policy.min_agreement
             more = f"label more replies: `evalspec label latest --metric {metric} --new`"
             yield f"{low}: {more if may_reach else 'improve the prompt of the judge, or use another judge'}"
-    alpha = said.alpha if said and found.basis is Basis.PEOPLE else None
-    if alpha is not None and alpha < LEAST_ALPHA and found.status is VerdictStatus.PASS:
+    alpha = said.alpha if said and is_theirs else None
+    if alpha is not None and alpha < LEAST_ALPHA and is_met:
         yield f"people do not agree with each other: alpha is {alpha:z.2f}, and {LEAST_ALPHA:g} is needed"
 
 
@@ -269,6 +344,28 @@ def _follow_sequence(order: Sequence[int], opinions: Opinions, level: float) -> 
 
 def _say_few(count: int) -> str:
     return f"{counted(count, 'blind random label')} {pluralize(count, 'is', 'are')} too few" if count else NO_LABELS
+
+
+def doubt_comparison(
+    outcome: RegressionOutcome,
+    correction: Correction | None,
+    said: Sequence[PeopleScores],
+    policy: "JudgePolicy",
+) -> RegressionOutcome:
+    """Return the outcome of a judged metric, INCOMPLETE where the manifest asks for more than people say.
+
+    `correction`: the metric's in the new run. `said`: what people say about the metric in each run.
+    """
+    if outcome.status not in (VerdictStatus.PASS, VerdictStatus.FAIL) or policy.correct is JudgeCorrection.OFF:
+        return outcome
+    is_theirs, is_met = outcome.basis is Basis.PEOPLE, outcome.status is VerdictStatus.PASS
+    least = min(said, key=lambda one: 1.0 if one.alpha is None else one.alpha, default=None)
+    reason = explain_doubt(outcome.metric or "", policy, least, correction if is_theirs else None, is_met=is_met)
+    if reason is not None:
+        return replace(outcome, status=VerdictStatus.INCOMPLETE, reason=reason, worsened={})
+    if is_theirs or not is_met:
+        return outcome
+    return replace(outcome, basis=Basis.JUDGE, reason=f"{outcome.reason}: the judge's opinion")
 
 
 Pair = tuple[SampleResult, SampleResult]
