@@ -259,7 +259,7 @@ def _build_samples(dataset: DatasetComparison, most: int, of: Words) -> Iterator
     title = ("Samples", *of, f": {render_counts(dataset) or 'none'}")
     yield Section("samples", title, _list_entries(common[:most]), "the samples", rank=3, folded=True)
     if left_out:
-        title = ("Samples that are not compared", *of)
+        title = ("Samples", *of, " that are not compared")
         yield Section("left-out", title, _list_entries(left_out), "samples that are not compared", rank=3, folded=True)
 
 
