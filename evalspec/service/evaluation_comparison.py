@@ -164,7 +164,8 @@ def _describe_candidate(
     mismatches = [mismatch for mismatch in part.mismatches if mismatch not in cutoffs]
     if before.dataset_name != after.dataset_name:
         mismatches.insert(0, f"the datasets differ: {before.dataset_name} and {after.dataset_name}")
-    notes = [*part.notes, *(f"every row is {common}" for one in part.datasets if (common := describe_common(one)))]
+    common = [said for one in part.datasets if not mismatches and (said := describe_common(one))]
+    notes = [*part.notes, *(f"every row is {said}" for said in common)]
     if baseline.result.ranking_depth != one.result.ranking_depth:
         depths = f"{baseline.result.ranking_depth} and {one.result.ranking_depth} documents"
         notes.append(f"full rankings have {depths}, which MAP and MRR depend on")

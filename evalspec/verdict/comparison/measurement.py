@@ -161,9 +161,9 @@ def _list_selected(runs: _Runs) -> _Found:
 
 def _list_grown(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
-        new = len(pair_samples(before, after).only_candidate)
+        new = pair_samples(before, after).only_candidate
         if new and not was_narrowed(runs.before, after.name):
-            yield after.name, f"{counted(new, 'sample')} added since the baseline"
+            yield after.name, f"{counted(len(new), 'sample')} added since the baseline: {name_some(new)}"
 
 
 def _list_recorded(runs: _Runs) -> _Found:
