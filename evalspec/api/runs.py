@@ -83,7 +83,9 @@ def name_stored(stored: StoredRun, name: str) -> NamedRun:
 
     summaries = (summary for dataset in run.datasets for summary in dataset.metrics.values())
     people = stored.read_index().people if any(one.correction for one in summaries) else ()
-    return NamedRun(name, run, "run", tuple(notes), read if stored.outline.has_texts else None, people=people)
+    policy, texts = stored.outline.policy, read if stored.outline.has_texts else None
+    share = policy.max_removed if "max_removed" in policy.model_fields_set else None
+    return NamedRun(name, run, "run", tuple(notes), texts, people=people, max_removed=share)
 
 
 def comparison_baseline(loaded: LoadedManifest, name: str | None, store: RunStore) -> NamedRun | None:

@@ -68,7 +68,11 @@ _SAMPLES_SHOWN = 10
     metavar="N",
     help="Changed samples to show per dataset, worst first.",
 )
-@option("--fail-on", type=click.Choice(["degraded"]), help="Exit with 1 if a metric is degraded.")
+@option(
+    "--fail-on",
+    type=click.Choice(["degraded"]),
+    help="Exit with 1 if a metric is degraded, and with 2 if more samples than ciGate.maxRemoved are gone or edited.",
+)
 @shape_options
 @output_options("Also write the comparison to a .html, .json or .md file; repeatable.")
 def command(
@@ -109,7 +113,8 @@ def command(
     with long_lived():
         named = [read_named(name, store) for name in (baseline, *candidates)]
     rules = SignificanceRules(alpha, resamples=resamples, seed=seed)
-    comparison = compare_runs(named[0], named[1:], rules, Choice(datasets, metrics, allow_mismatch))
+    choice = Choice(datasets, metrics, allow_mismatch, is_gate=fail_on is not None)
+    comparison = compare_runs(named[0], named[1:], rules, choice)
     code = ExitCode.GATE_FAILED if fail_on and comparison.degraded else ExitCode.OK
     return print_comparison(add_texts(comparison, named, samples), samples, code, shape=shape, outputs=outputs)
 

@@ -24,7 +24,10 @@ class Change(StrEnum):
 
 
 class SampleKind(StrEnum):
-    """The change of a sample. MIXED: better by one metric and worse by another."""
+    """The change of a sample. MIXED: better by one metric and worse by another.
+
+    The last three are in no number of the comparison.
+    """
 
     DEGRADED = "degraded"
     MIXED = "mixed"
@@ -33,6 +36,7 @@ class SampleKind(StrEnum):
     UNSCORED = "not scored in one"
     ONLY_BASELINE = "only in the baseline"
     ONLY_CANDIDATE = "only in the candidate"
+    EDITED = "edited in the dataset"
 
 
 class Delta(Record, frozen=True):
@@ -160,7 +164,7 @@ class DatasetComparison(Record, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(description="Name of the dataset in the baseline.")]
     candidate_name: Annotated[str, Meta(description="Its name in the candidate.")]
-    pairs: Annotated[int, Meta(description="Number of samples in both runs.")]
+    pairs: Annotated[int, Meta(description="Number of samples that are the same in both runs.")]
     metrics: Annotated[Mapping[str, MetricChange], Meta(description="The changes by metric.")]
     metrics_only_in_baseline: Annotated[Words, Meta(description="Metrics that the candidate lacks.")]
     metrics_only_in_candidate: Annotated[Words, Meta(description="Metrics that the baseline lacks.")]

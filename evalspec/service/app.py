@@ -67,6 +67,7 @@ ROUTERS = (
     datasets_api.ROUTER,
     evaluation_comparison_api.ROUTER,
     evaluations_api.ROUTER,
+    evaluations_api.TASKS,
     operations_api.ERASURE,
     operations_api.ROUTER,
     sessions.ROUTER,

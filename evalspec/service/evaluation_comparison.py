@@ -36,7 +36,7 @@ from evalspec.service.evaluations import (
 )
 from evalspec.service.examples import DATASET, EVALUATION_ID, RETRIEVER
 from evalspec.verdict.comparison.comparability import list_column_mismatches
-from evalspec.verdict.comparison.wording import render_p, render_relative, render_statement
+from evalspec.verdict.comparison.wording import describe_common, render_p, render_relative, render_statement
 from evalspec.verdict.wording import render_delta, render_known
 
 NOT_COMPARABLE = "not comparable"
@@ -164,7 +164,8 @@ def _describe_candidate(
     mismatches = [mismatch for mismatch in part.mismatches if mismatch not in cutoffs]
     if before.dataset_name != after.dataset_name:
         mismatches.insert(0, f"the datasets differ: {before.dataset_name} and {after.dataset_name}")
-    notes = list(part.notes)
+    common = [said for one in part.datasets if not mismatches and (said := describe_common(one))]
+    notes = [*part.notes, *(f"every row is {said}" for said in common)]
     if baseline.result.ranking_depth != one.result.ranking_depth:
         depths = f"{baseline.result.ranking_depth} and {one.result.ranking_depth} documents"
         notes.append(f"full rankings have {depths}, which MAP and MRR depend on")

@@ -40,6 +40,7 @@ from evalspec.service.same_jobs import start_job
 from evalspec.service.settings import MANIFEST, Project
 
 ROUTER = APIRouter(prefix="/v1/retrievers/{retriever_id}/evaluations", tags=["evaluations"], route_class=JsonRoute)
+TASKS = APIRouter(prefix="/v1/tasks", tags=["evaluations"])
 
 _MOST_K = 50
 _MOST_LISTED = 200
@@ -102,7 +103,7 @@ class EvaluationState(BaseModel):
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
     evaluation_id: str
-    task_id: str = Field(description="Its job, as in /v1/jobs/{task_id}.")
+    task_id: str = Field(description="Its job, as in /v1/tasks/{task_id} and /v1/jobs/{task_id}.")
     status: JobStatus
     retriever_id: str
     dataset_name: str
@@ -201,6 +202,12 @@ def list_evaluations(
 def get_evaluation(retriever_id: RetrieverId, evaluation_id: str, access: Reading) -> EvaluationState:
     """Return the state of an evaluation, with its metrics once it is completed."""
     return describe_evaluation(_find_own(access, retriever_id, evaluation_id))
+
+
+@TASKS.get("/{task_id}", summary="Show the evaluation of a task")
+def get_task(task_id: str, access: Reading) -> EvaluationState:
+    """Return the state of the evaluation that was started with this `task_id`, whichever its retriever is."""
+    return describe_evaluation(find_evaluation(access, task_id))
 
 
 @ROUTER.post("/{evaluation_id}/cancel", summary="Cancel an evaluation")

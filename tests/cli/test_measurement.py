@@ -97,7 +97,7 @@ ROWS = [
         remove_samples,
         (),
         3,
-        "qa: 20 samples gone from the file since the baseline: s80, s81, s82, s83,",
+        "qa: 20 samples gone from the file since the baseline: s80 (string_match 1.000), s81 (string_match 1.000),",
     ),
     ("edited", edit_samples, (), 3, "qa: 20 samples edited since the baseline: s0, s1, s10, s11, s12, …"),
     ("grown", grow, (), 0, "qa: 10 samples added since the baseline"),

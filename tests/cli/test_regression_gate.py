@@ -129,7 +129,7 @@ def test_a_mismatch_of_a_whole_dataset_is_one_reason(promoted):
     promoted.evaluation["ciGate"] |= {"newFailures": 0, "maxDrop": {"string_match": 0, "latency_p95": 5000}}
     path = promoted.folder / "qa.jsonl"
     path.write_text(path.read_text().replace('"q', '"x'))
-    said = "no sample is scored in both runs"
+    said = "no sample is scored in both runs, 40 edited"
     outcome = promoted.evaluate("--json")
     assert [found["reason"] for found in outcome.document["regressions"]][:2] == [said] * 2
     assert f"qa: string_match, latency_p95 against the baseline: {said}" in outcome.document["reasons"]

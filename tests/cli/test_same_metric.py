@@ -141,16 +141,16 @@ def test_a_judge_whose_model_is_redacted_is_the_same_judge(asked, monkeypatch):
         assert "the judge changed: [redacted:env:JUDGE_MODEL] and" in outcome_of(asked, "tone")[2]
 
 
-def test_changed_samples_are_named_and_refused(asked):
+def test_changed_samples_are_named_and_left_out(asked):
     asked.dataset("qa", lines(), metrics=["string_match"])
     promote(asked)
     rewrite(asked, lines(s3={"expected": "Rome"}, s7={"input": "another"}, s8={"tags": ["new"]}))
     code, status, reason = outcome_of(asked, "string_match")
     assert (code, status) == (0, "PASS")
-    assert "(10 samples" in reason, "edited samples are not compared"
-    refused = asked("compare", "old", "latest")
-    assert refused.code == 2
-    assert "dataset qa: 2 samples changed: s3, s7" in refused.err
+    assert "(10 samples, 2 edited)" in reason, "edited samples are not compared"
+    (found,) = asked("compare", "old", "latest", "--json").document["candidates"][0]["datasets"]
+    assert found["pairs"] == 10
+    assert {one["id"] for one in found["samples"] if one["kind"] == "edited in the dataset"} == {"s3", "s7"}
 
 
 def test_a_grown_dataset_and_a_selection_are_compared_over_what_both_have(asked):

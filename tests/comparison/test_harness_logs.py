@@ -170,7 +170,7 @@ def test_a_run_that_asked_other_questions_is_not_compared_with_a_log(project):
     own_run(project, "bad", "Which {}?")
     done = project("compare", str(GOOD), "latest")
     assert done.code == 2
-    assert "dataset capitals: 12 samples changed: q1" in done.err
+    assert "dataset capitals: 12 samples changed (q1" in done.err
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_flat_list_of_several_ids_must_be_explained_once(load):
     assert problem.render() == (
         "qa.parquet:1: retrieval_gt: a flat list of several ids is ambiguous: AutoRAG's documentation says that all "
         "are needed, its code accepts any of them (2 of 2 rows). set retrievalGt1d: and (all) or "
-        "retrievalGt1d: or (any); for convert, pass --retrieval-gt-1d"
+        "retrievalGt1d: or (any), or compat: autorag (all); for convert, pass --retrieval-gt-1d"
     )
 
 

@@ -76,6 +76,8 @@ def test_an_evaluation_waits_and_is_listed_and_cancelled(client, engine, manifes
     assert (waiting["status"], waiting["query_count"], waiting["failed_query_count"]) == ("pending", 3, None)
     assert (waiting["overall_metrics"], waiting["metrics_by_k"], waiting["error"]) == (None, None, None)
     assert client.get(f"/v1/jobs/{waiting['task_id']}").json()["kind"] == "evaluation"
+    assert client.get(f"/v1/tasks/{waiting['task_id']}").json() == waiting
+    assert client.get("/v1/tasks/eval_000000000000").status_code == 404
     assert client.post(f"{place}/{ids[0]}/cancel").json()["status"] == "cancelled"
     found = client.get(place, params={"status": ["cancelled", "failed"]}).json()["evaluations"]
     assert [one["evaluation_id"] for one in found] == ids[:1]

@@ -22,6 +22,7 @@ from evalspec.curation.gold.pins import pin_triple
 from evalspec.curation.gold.protocol import add_triple, revise_triple
 from evalspec.curation.gold.redaction import count_redacted
 from evalspec.curation.gold.run_samples import RunSample, read_run_sample
+from evalspec.curation.gold.samples import ORIGINAL_AUTHOR
 from evalspec.curation.gold.schema import GoldTriple, Person
 from evalspec.curation.gold.states import CONFIRMATIONS
 
@@ -95,9 +96,10 @@ def add_command(
 ) -> ExitCode:
     """Add a triple. It is pending until two other people confirm it. On a terminal, missing parts are prompted for.
 
-    With --corpus, its blocks are pinned to their texts. A sample of a run gives the question, its relevant documents
-    and its reference. If it has no reference, the agent's answer is used, and generated_by says so: such a triple is
-    for stress tests until two people confirm it.
+    A file may be a triple of another set: provenance and added_at stay, its author is original_author, and its reviews
+    start again. With --corpus, its blocks are pinned to their texts. A sample of a run gives the question, its relevant
+    documents and its reference. If it has no reference, the agent's answer is used, and generated_by says so: such a
+    triple is for stress tests until two people confirm it.
 
     \b
     Examples:
@@ -109,7 +111,7 @@ def add_command(
     if file is not None and from_run is not None:
         raise InvalidInput(Problem("--file and --from-run both give a triple", "pass one of them", field="--from-run"))
     drafted = RunSample({}) if from_run is None else read_run_sample(*from_run)
-    triple = _complete(file, drafted, fields, is_silent=as_json)
+    triple = _leave_out_reviews(_complete(file, drafted, fields, is_silent=as_json), by)
     if corpus is not None:
         triple = pin_triple(root, triple, read_documents(corpus))
     entry = add_triple(root, triple_id, triple, by, authors=drafted.authors)
@@ -127,6 +129,17 @@ def _complete(file: Path | None, drafted: RunSample, fields: dict[str, Any], *, 
         message = f"no document of the sample is known to be relevant; the agent retrieved {retrieved}"
         raise InvalidInput(Problem(message, "choose one of them with --block", field="--block"))
     return read_triple(file, base=drafted.content, **fields)
+
+
+def _leave_out_reviews(triple: GoldTriple, by: str) -> GoldTriple:
+    """Return a triple without the reviews that it states, because only events of the set count. Its author stays."""
+    metadata = triple.metadata
+    author = {ORIGINAL_AUTHOR: metadata.added_by} if metadata.added_by not in (None, by) else {}
+    if metadata.reviewed_by or metadata.resolution:
+        fix = "if they are people of this set: evalspec gold import FILE --keep-reviews"
+        warn(Problem("reviewed_by and resolution are left out: the triple is reviewed in this set", fix))
+    kept = metadata.model_copy(update={"reviewed_by": None, "resolution": None, **author})
+    return triple.model_copy(update={"metadata": kept})
 
 
 def _has_block(drafted: RunSample, fields: dict[str, Any]) -> bool:

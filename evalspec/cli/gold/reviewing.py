@@ -106,7 +106,8 @@ def review_command(
     where you left off.
 
     Two confirmations accept a triple, one flag makes it disputed, two flags drop it. For a numeric flag, the numbers of
-    the answer are compared with the pinned text of the block, or with that of --corpus.
+    the answer are compared with the pinned text of the block, or with that of --corpus. With --corpus, a confirmation
+    holds for its texts: `evalspec gold pin` to the same texts keeps it.
 
     \b
     Examples:
@@ -119,8 +120,9 @@ def review_command(
     if triple_id is None or verdict is None:
         return _open_session(root, by, triple_id, corpus, unused=as_json or bool(category or note))
     flag = None if verdict == _CONFIRM else verdict
-    entry = review(root, triple_id, by, flag, category=category, note=note)
-    numbers = _compare_numbers(root, entry, category, read_texts(corpus) if corpus else None) if flag else {}
+    texts = read_texts(corpus) if corpus else None
+    entry = review(root, triple_id, by, flag, category=category, note=note, corpus=texts)
+    numbers = _compare_numbers(root, entry, category, texts) if flag else {}
     return print_entries([entry], as_json, by, more=numbers)
 
 
@@ -225,7 +227,7 @@ def run_session(root: Path, by: str, first: str | None, corpus: Path | None) -> 
     """
     require_terminal("a review session", "without one: evalspec gold next --json, then evalspec gold review ID VERDICT")
     texts = None if corpus is None else read_texts(corpus)
-    session = ReviewSession(root, by, first)
+    session = ReviewSession(root, by, first, texts)
     warn_all(session.found.problems)
     again = ["evalspec", "gold", "review", "--set", str(root), "--as", by]
     return _TripleSession(session, texts).run(shlex.join([*again, *(["--corpus", str(corpus)] if corpus else [])]))

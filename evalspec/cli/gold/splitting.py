@@ -8,7 +8,7 @@ import click
 from evalspec.base.errors import ExitCode, InvalidInput, Problem
 from evalspec.base.foreign_text import visible
 from evalspec.cli.documents import emit_document
-from evalspec.cli.gold.options import note_option, open_as, print_entries, set_options
+from evalspec.cli.gold.options import corpus_option, note_option, open_as, print_entries, set_options
 from evalspec.cli.streams import emit, notify
 from evalspec.curation.gold.files import render_yaml
 from evalspec.curation.gold.gold_set import find_set, read_entry
@@ -19,12 +19,14 @@ from evalspec.curation.gold.splitting import propose_children, read_children, sp
 @click.argument("triple_id", metavar="ID")
 @click.option("--file", type=click.Path(path_type=Path), metavar="FILE", help="YAML list of the parts.")
 @click.option("--claim", "claims", multiple=True, metavar="TEXT", help="Answer of one part; repeatable.")
+@corpus_option
 @note_option
 @set_options
 def split_command(
     triple_id: str,
     file: Path | None,
     claims: Sequence[str],
+    corpus: Path | None,
     note: str | None,
     person: str | None,
     folder: Path | None,
@@ -33,12 +35,13 @@ def split_command(
     """Replace the disputed triple ID by triples with one claim each, or propose how without --file and --claim.
 
     A proposal is a YAML list to edit, because only people know what is one claim. The parts are pending as ID-1, ID-2
-    and so on. They have source, customer, provenance and generated_by of ID, and whatever else they do not state.
+    and so on. They have source, customer, provenance and generated_by of ID, and whatever else they do not state. With
+    --corpus, their unpinned blocks are pinned to the texts there.
 
     \b
     Examples:
       evalspec gold split keys > parts.yaml
-      evalspec gold split keys --file parts.yaml
+      evalspec gold split keys --file parts.yaml --corpus evals/corpus.jsonl
       evalspec gold split keys --claim "AES-256-GCM at rest" \\
         --claim "Keys rotate every 90 days"
     """
@@ -48,7 +51,7 @@ def split_command(
         return _propose(find_set(folder), triple_id, as_json)
     root, by = open_as(folder, person)
     parts = read_children(file) if file is not None else claims
-    children = split(root, triple_id, by, parts, note=note)
+    children = split(root, triple_id, by, parts, note=note, corpus=corpus)
     return print_entries([read_entry(root, triple_id), *children], as_json, by)
 
 

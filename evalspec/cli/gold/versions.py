@@ -34,8 +34,9 @@ def pin_command(
 
     A pin is a change of content, so each triple gets a new revision and its reviews start again: an accepted triple
     leaves the set until two people confirm it. Therefore, only triples without reviews are pinned unless you name them
-    or pass --reviewed. If the block of a named triple changed, it is pinned to the new text: revise the answer first if
-    it changed too. You may review the revisions, since you wrote nothing.
+    or pass --reviewed. Reviews stay if two people confirmed the triple with --corpus and saw the same texts. If the
+    block of a named triple changed, it is pinned to the new text: revise the answer first if it changed too. You may
+    review the revisions, since you wrote nothing.
 
     \b
     Examples:

@@ -10,7 +10,14 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.plural import counted
 from evalspec.curation.gold.authoring import find_edited
 from evalspec.curation.gold.block_checks import STALE, BlockCheck, BlockStatus, check_blocks
-from evalspec.curation.gold.blocks import key_of, read_documents, render_document, replace_blocks, store_text
+from evalspec.curation.gold.blocks import (
+    key_of,
+    make_pin,
+    read_documents,
+    render_document,
+    replace_blocks,
+    store_text,
+)
 from evalspec.curation.gold.files import show
 from evalspec.curation.gold.gold_set import GoldSet, TripleEntry, open_set
 from evalspec.curation.gold.protocol import record, revise_triple
@@ -137,7 +144,8 @@ def pin(
 ) -> Changed:
     """Pin the unpinned blocks of triples to the texts of a corpus, and keep the texts in the set.
 
-    Each triple gets a new revision, whose reviews start again. The person may review it, since they wrote nothing.
+    Each triple gets a new revision, whose reviews start again, unless it was accepted by reviewers who saw the same
+    texts. The person may review it, since they wrote nothing.
     `names`: if none are given, all triples without reviews. A named triple whose block changed is pinned to the new
     text. `reviewed`: without names, pin triples with reviews too.
 
@@ -161,7 +169,12 @@ def pin(
     pinned = []
     for entry in wanted:
         triple = pin_triple(root, find_edited(entry), documents, renew=bool(names))
-        pinned.append(revise_computed(root, entry, triple, by, note, at))
+        kept = entry.review_status.current.reviews.values() if _keeps_reviews(entry, documents) else ()
+        revised = revise_computed(root, entry, triple, by, note, at)
+        for one in kept:
+            said = f"of revision {one.revision}, with the same texts"
+            revised = record(root, revised, Kind.CONFIRM, one.by, note=said, at=one.at, is_imported=True)
+        pinned.append(revised)
     return Changed(pinned, left)
 
 
@@ -213,9 +226,23 @@ def _explain_no_pin(
     if absent:
         return f"the corpus does not have {', '.join(absent)}"
     unsettled = explain_unsettled(entry, by)
-    if unsettled is None and entry.review_status.current.reviews and not (is_named or reviewed):
+    is_open = not (is_named or reviewed or _keeps_reviews(entry, documents))
+    if unsettled is None and entry.review_status.current.reviews and is_open:
         return "it has reviews, which would start again"
     return unsettled
+
+
+def _keeps_reviews(entry: TripleEntry, documents: Mapping[str, Document]) -> bool:
+    """Return whether a triple is accepted by reviewers who all saw the texts that its blocks are pinned to."""
+    if entry.triple is None or entry.review_status.resolution != "consensus":
+        return False
+    wanted = {
+        block.block_id: make_pin(render_document(documents[block.block_id]))
+        for block in _list_to_pin(entry.triple, documents, renew=True)
+        if block.block_id in documents
+    }
+    reviews = entry.review_status.current.reviews.values()
+    return all(wanted.items() <= (event.texts or {}).items() for event in reviews)
 
 
 def _list_to_pin(triple: Triple | None, documents: Mapping[str, Document], *, renew: bool = False) -> list[Block]:

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.curation.gold.blocks import make_pin
 from evalspec.curation.gold.disputes import refuse_upheld
 from evalspec.curation.gold.event_files import make_event, write_event
 from evalspec.curation.gold.files import show
@@ -55,7 +56,8 @@ def add_triple(
 ) -> TripleEntry:
     """Add a triple to the set. It is pending until two other people confirm it.
 
-    The terms of a customer's grant are redacted. `at`: when it was added, as ISO 8601; now by default. `authors`: who
+    The terms of a customer's grant are redacted. `at`: when it was added, as ISO 8601; by default `added_at` of the
+    triple, or now. `authors`: who
     wrote it before. Those of the set, and `added_by` of the triple, cannot confirm it either.
 
     Raises:
@@ -87,7 +89,9 @@ def find_added(root: Path, name: str, triple: GoldTriple, by: str) -> TripleEntr
 
 
 def _sign(triple: GoldTriple, by: str, at: str | None = None) -> GoldTriple:
-    metadata = triple.metadata.model_copy(update={"added_by": by, "added_at": at or render_now()})
+    metadata = triple.metadata.model_copy(
+        update={"added_by": by, "added_at": at or triple.metadata.added_at or render_now()}
+    )
     return triple.model_copy(update={"metadata": metadata, "id": None})
 
 
@@ -196,10 +200,12 @@ def review(
     category: Category | str | None = None,
     note: str | None = None,
     at: str | None = None,
+    corpus: Mapping[str, str] | None = None,
 ) -> TripleEntry:
     """Confirm a triple, or flag it with what is wrong. A flag also takes back a confirmation of the same person.
 
-    `verdict`: None to confirm. `category`: what a flag is about, which decides the rule of the dispute.
+    `verdict`: None to confirm. `category`: what a flag is about, which decides the rule of the dispute. `corpus`: the
+    texts that the person saw by block; a pin to the same texts keeps the review.
 
     Raises:
         InvalidInput: The person wrote the triple or has reviewed it, or the triple is not open for reviews.
@@ -216,8 +222,16 @@ def review(
         raise InvalidInput(Problem(message, "let another person review it", show(entry.path)))
     seen = _can_see_others(entry) or None
     if verdict is None:
-        return record(root, entry, Kind.CONFIRM, by, note=note, at=at, is_informed=seen)
+        texts = _pin_unpinned(entry, corpus or {}) or None
+        return record(root, entry, Kind.CONFIRM, by, note=note, at=at, is_informed=seen, texts=texts)
     return record(root, entry, Kind.FLAG, by, verdict=verdict, category=category, note=note, at=at, is_informed=seen)
+
+
+def _pin_unpinned(entry: TripleEntry, corpus: Mapping[str, str]) -> dict[str, str]:
+    """Return the pins of the texts of a corpus that belong to unpinned blocks of a triple, by block."""
+    blocks = entry.triple.blocks if entry.triple else ()
+    names = [block.block_id for block in blocks if block.version is None and block.block_id in corpus]
+    return {name: make_pin(corpus[name]) for name in names}
 
 
 def _can_see_others(entry: TripleEntry) -> bool:

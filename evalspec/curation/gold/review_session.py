@@ -41,14 +41,14 @@ class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
 
     noun, past = "review", "reviewed"
 
-    def __init__(self, root: Path, by: str, first: str | None = None) -> None:
-        """`first`: the id of the triple to begin with; then the usual order.
+    def __init__(self, root: Path, by: str, first: str | None = None, texts: Mapping[str, str] | None = None) -> None:
+        """`first`: the id of the triple to begin with; then the usual order. `texts`: a corpus by id, which is shown.
 
         Raises:
             InvalidInput: There is no such triple, the person cannot review it, or the set has no events.
         """
         require_events(root)
-        self.root, self.by, self.found = root, by, read_set(root)
+        self.root, self.by, self.found, self.texts = root, by, read_set(root), texts
         waiting = [entry.id for entry in list_reviewable(self.found, by)]
         if first is not None:
             _require_reviewable(self.found.find(first), by)
@@ -83,7 +83,7 @@ class ReviewSession(CaseQueue[str, TripleEntry, Reviewed]):
             message = f"'{name}' was changed after it was shown, so nothing was recorded"
             raise InvalidInput(Problem(message, "read it again"))
         chosen = None if category is None else Category(category)
-        entry = review(self.root, name, self.by, verdict, category=chosen, note=note)
+        entry = review(self.root, name, self.by, verdict, category=chosen, note=note, corpus=self.texts)
         own = entry.review_status.current.reviews[self.by]
         path = next(one.path for one in entry.events if one.event == own)
         before = self.settle()

@@ -197,8 +197,9 @@ class Event(Strict):
     `children`: ids of the triples that replace a split one. `to`: to whom a review is assigned. `settles`: the flags
     that somebody who upholds the triple knew, by person. `customer`: of the content that was added or revised.
     `is_computed`: a revision by `gold pin` or `gold carry`, which nobody wrote. `is_imported`: a review from before the
-    set had events. `is_informed`: its author could see what others said about the triple. Agreement statistics leave
-    out both.
+    set had events, or of the revision before that pinned the same texts. `is_informed`: its author could see what
+    others said about the triple. Agreement statistics leave out both. `texts`: of a review, the pins of the texts of
+    unpinned blocks that the reviewer saw, by block.
     """
 
     kind: Kind
@@ -214,6 +215,7 @@ class Event(Strict):
     children: list[FileName] | None = None
     settles: dict[FileName, list[Flag]] | None = None
     customer: FileName | None = None
+    texts: dict[Text, Text] | None = None
     is_computed: StrictBool = False
     is_imported: StrictBool = False
     is_informed: StrictBool = False

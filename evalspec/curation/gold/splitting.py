@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from evalspec.base.errors import InvalidInput, Problem
+from evalspec.curation.gold.blocks import read_documents as read_corpus_documents
 from evalspec.curation.gold.files import read_documents, show, to_plain
 from evalspec.curation.gold.gold_set import TripleEntry, read_config, read_entry
+from evalspec.curation.gold.pins import pin_triple
 from evalspec.curation.gold.protocol import add_triple, find_added, record, refuse_dead_end, refuse_taken
 from evalspec.curation.gold.reviewers import is_blind
 from evalspec.curation.gold.samples import ORIGIN
@@ -96,6 +98,7 @@ def split(
     category: Category | str | None = None,
     note: str | None = None,
     at: str | None = None,
+    corpus: Path | None = None,
 ) -> list[TripleEntry]:
     """Replace a disputed triple by parts: it is dropped, and the parts are pending as `<id>-1`, `<id>-2` and so on.
 
@@ -104,10 +107,11 @@ def split(
     continues when it is repeated. Whoever wrote the whole is an author of the parts.
 
     `parts`: claims, or triples as mappings. `category`: of the dispute, by default that of the flag, else compound.
+    `corpus`: documents to whose texts unpinned blocks of the parts are pinned.
 
     Raises:
         InvalidInput: The triple is not disputed, the person may not settle it, a part is invalid or its id is
-            taken, or too few people could review the parts.
+            taken, the corpus lacks a block, or too few people could review the parts.
     """
     root = Path(root)
     entry = read_entry(root, name)
@@ -129,6 +133,9 @@ def split(
         (f"{name}-{place}", _make_child(entry, to_plain(entry.triple), part, place))
         for place, part in enumerate(parts, 1)
     ]
+    if corpus is not None:
+        documents = read_corpus_documents(corpus)
+        children = [(child, pin_triple(root, triple, documents)) for child, triple in children]
     flagged = (current.reviews[one].category for one in sorted(current.flaggers))
     decided = category or next((one for one in flagged if one is not None), Category.COMPOUND)
     known = {child: find_added(root, child, triple, by) for child, triple in children}

@@ -106,11 +106,13 @@ class CompatFormulas(Struct, frozen=True):
 
     `formulas`: by evalspec's name of the measure, a function of the returned ranking, the sample and the cutoff. It
     returns None if the system gives a query no value; `undefined` says why. `unbounded`: measures that can exceed 1.
+    `flat_ids`: what a flat list of relevant ids means to the system, if its form does not say.
     """
 
     formulas: Mapping[str, Callable[[Sequence[str], Sample, int | None], float | None]]
     undefined: str = "the system gives this query no value"
     unbounded: frozenset[str] = frozenset()
+    flat_ids: FlatIds | None = None
 
 
 class SearchPreset(Struct, frozen=True):

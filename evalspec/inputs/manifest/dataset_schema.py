@@ -41,7 +41,7 @@ class DatasetConfig(WithThresholds):
         None,
         alias="retrievalGt1d",
         description="AutoRAG: whether a flat list of ids means all of them, or any. Default: a list of several is an "
-        "error.",
+        "error, unless `compat` says what it means.",
     )
     empty_qrels: EmptyQrels = Field(
         EmptyQrels.NOT_APPLICABLE,

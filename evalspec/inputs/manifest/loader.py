@@ -174,6 +174,8 @@ def _read_source(path: Path) -> YamlSource:
     ]
     if problems:
         raise InvalidInput(problems)
+    if source.data.keys() == {"spec"}:  # an evaluation alone, as AgentSpec's pages show it
+        source.data.update(apiVersion="agentspec.io/v1", kind="AgentSpec", metadata={"name": path.stem})
     return source
 
 

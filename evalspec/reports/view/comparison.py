@@ -41,6 +41,8 @@ from evalspec.reports.view.parts import (
     quiet,
 )
 from evalspec.verdict.comparison.wording import (
+    NOT_COMPARED,
+    describe_common,
     render_counts,
     render_method,
     render_moves,
@@ -118,9 +120,9 @@ def _build_dataset(comparison: Comparison, dataset: str, samples: int) -> Sectio
     for one, part in found:
         of: Words = (" of ", *name(one.name)) if several else ()
         inner += [_build_slices(part, of)] if part.slices else []
-        inner.append(_build_samples(part, samples, of))
+        inner += _build_samples(part, samples, of)
     rows = [(name(one.name), change) for one, part in found for change in part.metrics.values()]
-    about = () if several else tuple(cell(counted(part.pairs, "pair")) for _, part in found)
+    about = () if several else tuple(cell(describe_common(part) or counted(part.pairs, "pair")) for _, part in found)
     return Section(
         "dataset",
         name(dataset),
@@ -205,6 +207,9 @@ def _metric_row(runs: Words, change: MetricChange, *, several: bool) -> Row:
 def _asides(one: CandidateComparison, dataset: DatasetComparison, *, several: bool) -> Iterator[Line]:
     """Yield lines with what people see of the metrics, and with the metrics that only one run has."""
     of: Words = (" of ", *name(one.name)) if several else ()
+    common = describe_common(dataset)
+    if several and common:
+        yield quiet("every number", *of, f" is {common}")
     for metric, change in dataset.metrics.items():
         if change.people is not None:
             yield Line((*name(metric), *of, ": ", *prose(_say_people(metric, change.people))))
@@ -245,14 +250,21 @@ def _slice_row(part: SliceChange, metrics: Sequence[str]) -> Row:
     return Row((cell(*name(part.name)), cell(f"{part.pairs:,}"), *deltas, small))
 
 
-def _build_samples(dataset: DatasetComparison, most: int, of: Words) -> Section:
-    """Return the common samples that changed most."""
-    alone = (SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
-    shown = [change for change in dataset.samples if change.kind not in alone][:most]
-    entries = tuple(_sample_entry(change) for change in shown)
-    parts: tuple[Part, ...] = (Entries("sample", entries),) if entries else ()
+def _build_samples(dataset: DatasetComparison, most: int, of: Words) -> Iterator[Section]:
+    """Yield the common samples that changed most, and those that are not compared, each kind of them."""
+    common = [change for change in dataset.samples if change.kind not in NOT_COMPARED]
+    left_out = [
+        change for kind in NOT_COMPARED for change in [one for one in dataset.samples if one.kind is kind][:most]
+    ]
     title = ("Samples", *of, f": {render_counts(dataset) or 'none'}")
-    return Section("samples", title, parts, "the samples", rank=3, folded=True)
+    yield Section("samples", title, _list_entries(common[:most]), "the samples", rank=3, folded=True)
+    if left_out:
+        title = ("Samples", *of, " that are not compared")
+        yield Section("left-out", title, _list_entries(left_out), "samples that are not compared", rank=3, folded=True)
+
+
+def _list_entries(changes: Sequence[SampleChange]) -> tuple[Part, ...]:
+    return (Entries("sample", tuple(map(_sample_entry, changes))),) if changes else ()
 
 
 def _sample_entry(change: SampleChange) -> Entry:

@@ -77,12 +77,13 @@ def load(draft: Draft, dataset: PlannedDataset, context: BuildContext) -> None:
 
 def make_source(config: DatasetConfig, path: Path, corpus: Path | None, *, with_replies: bool = False) -> Source:
     """Return the source of a dataset of a manifest, whose paths are resolved."""
+    compat = compat_formulas(config.compat)
     return Source(
         path=path,
         shown_as=_shown(path),
         corpus=corpus,
         corpus_shown_as=_shown(corpus) if corpus else "",
-        retrieval_gt_1d=config.retrieval_gt_1d,
+        retrieval_gt_1d=config.retrieval_gt_1d or (compat.flat_ids if compat else None),
         fields=config.fields,
         with_replies=with_replies,
     )

@@ -22,6 +22,8 @@ PLACES_SHOWN = 8
 _FIXES: Mapping[Need, str] = {
     Need.CONTEXT: "add it, or map spec.api.chatEndpoint.response.contexts",
 }
+_CONTEXTS = (Need.CONTEXT, Need.REFERENCE_CONTEXTS)
+"""The columns of AgentSpec's table of metrics."""
 _BY_ANSWER = {"context_recall": "add it, or write {name: context_recall, reference: expected}"}
 """Metrics that can compare with the right answer where passages that contain it are missing, to the fix."""
 _PROBLEMS_SHOWN = 100
@@ -158,23 +160,25 @@ def check_needs(
 
     `given_by_reply`: needs that replies satisfy, so that samples need not.
     """
-    needed_by: dict[Need, list[str]] = {}
+    needed_by: dict[Need, list[Metric]] = {}
     for metric in metrics:
         for need in sorted(metric.needs - given_by_reply):
-            needed_by.setdefault(need, []).append(metric.name)
+            needed_by.setdefault(need, []).append(metric)
     problems = []
-    for need, names in needed_by.items():
+    for need, needing in needed_by.items():
         lacking = survey.lacking[need].count if need in survey.lacking else 0
         if lacking and (need not in _OF_SOME or lacking == survey.count):
-            problems.append(_problem(need, names, survey, shown_as))
+            problems.append(_problem(need, needing, survey, shown_as))
     return problems
 
 
-def _problem(need: Need, names: Sequence[str], survey: Survey, shown_as: str) -> Problem:
-    lacking = survey.lacking[need]
+def _problem(need: Need, metrics: Sequence[Metric], survey: Survey, shown_as: str) -> Problem:
+    lacking, names = survey.lacking[need], [metric.name for metric in metrics]
     first, also = lacking.first[0], describe_others(lacking, survey.count)
     where = "" if first.line is not None else f" in sample {first.id}"
-    message = f"missing or empty{where}, needed by {', '.join(names)}{also}"
+    of_both = [metric.name for metric in metrics if need in _CONTEXTS and metric.needs.issuperset(_CONTEXTS)]
+    both = "".join(f"; {name} needs {' and '.join(_CONTEXTS)}" for name in of_both)
+    message = f"missing or empty{where}, needed by {', '.join(names)}{also}{both}"
     by_answer = [_BY_ANSWER[name] for name in names if need is Need.REFERENCE_CONTEXTS and name in _BY_ANSWER]
     fix = by_answer[0] if by_answer else _FIXES.get(need, "add it or drop the metric")
     near = find_close(need.value, survey.keys, SURELY_MEANT) if lacking.count == survey.count else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.metric_spec import MetricSpec, split_column
-from evalspec.model import Need, Run, SampleResult
+from evalspec.model import DatasetResult, Need, Run
 from evalspec.model.corrections import Drift, JudgeDrift
 from evalspec.model.fingerprints import (
     AgentDigest,
@@ -15,7 +15,8 @@ from evalspec.model.fingerprints import (
     describe_part,
     digest_parts,
 )
-from evalspec.verdict.comparison.pairing import has_all_attempts, is_edited
+from evalspec.verdict.comparison.pairing import SamplePairs, has_all_attempts
+from evalspec.verdict.validity.coverage import exceeds_share
 
 _PARTS = {
     "settings": "its options",
@@ -37,24 +38,30 @@ def explain_parts(baseline: Run, candidate: Run) -> str | None:
 
 
 def list_content_mismatches(baseline: Run, candidate: Run, name: str, candidate_name: str) -> Iterator[str]:
-    """Yield the reasons why common samples of a dataset differ between the runs; none if a run has no record of them.
+    """Yield the reason if files of a dataset differ, and a run does not record which samples it had.
 
-    Samples of one run only do not matter: the file may have grown, or the selection may differ. Neither do samples
-    whose texts were erased from a run. Without any digests, only the files as a whole can be compared.
+    With digests of the samples, edited ones leave the comparison, and nothing is left to explain.
     """
-    before, after = _find_samples(baseline, name), _find_samples(candidate, candidate_name)
-    if _has_digests(before) and _has_digests(after):
-        changed = [sample for sample, old in before.items() if sample in after and is_edited(old, after[sample])]
-        if changed:
-            count = f"{counted(len(changed), 'sample')} changed"
-            yield f"dataset {name}: {count}: {name_some(changed)}"
-    elif _differ(_digest_file(baseline, name), _digest_file(candidate, candidate_name)):
+    is_known = _has_digests(baseline, name) and _has_digests(candidate, candidate_name)
+    if not is_known and _differ(_digest_file(baseline, name), _digest_file(candidate, candidate_name)):
         yield f"dataset {name}: its content changed"
 
 
-def knows_samples(baseline: Run, candidate: Run, name: str) -> bool:
-    """Return whether both runs record which samples of a dataset they had, so that edited ones are known."""
-    return _has_digests(_find_samples(baseline, name)) and _has_digests(_find_samples(candidate, name))
+def explain_lost(baseline: DatasetResult, pairs: SamplePairs, *, narrowed: bool, share: float | None) -> str | None:
+    """Return why too few samples of the baseline are the same in the candidate; None if enough are.
+
+    `narrowed`: whether the candidate's own selection left out samples, which are then not missed. `share`: of the
+    baseline's samples, which may be gone or edited; None: any, as long as some are the same.
+    """
+    gone = () if narrowed else pairs.only_baseline
+    is_much = share is not None and exceeds_share(len(gone) + len(pairs.edited), len(baseline.samples), share)
+    if not is_much and (pairs.both or not pairs.edited):
+        return None
+    edited = [old.id for old, _ in pairs.edited]
+    lost = {"changed": edited, "removed": gone}
+    said = " and ".join(f"{counted(len(ids), 'sample')} {what} ({name_some(ids)})" for what, ids in lost.items() if ids)
+    most = f"more than the share of {share:g} that ciGate.maxRemoved allows" if pairs.both else "none is the same"
+    return f"dataset {baseline.name}: {said} of {len(baseline.samples):,}, {most}"
 
 
 def _digest_file(run: Run, name: str) -> str | None:
@@ -62,12 +69,8 @@ def _digest_file(run: Run, name: str) -> str | None:
     return None if described is None else described.sha256
 
 
-def _find_samples(run: Run, name: str) -> dict[str, SampleResult]:
-    return {sample.id: sample for d in run.datasets if d.name == name for sample in d.samples}
-
-
-def _has_digests(samples: Mapping[str, SampleResult]) -> bool:
-    return any(sample.digest for sample in samples.values())
+def _has_digests(run: Run, name: str) -> bool:
+    return any(sample.digest for dataset in run.datasets if dataset.name == name for sample in dataset.samples)
 
 
 def list_metric_mismatches(

@@ -9,7 +9,7 @@ from msgspec.structs import astuple, replace
 from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.plural import counted
 from evalspec.base.registry import near_miss
-from evalspec.model import DatasetResult, PeopleScores, Run, Summary
+from evalspec.model import DatasetResult, PeopleScores, Summary
 from evalspec.model.comparisons import (
     CandidateComparison,
     Change,
@@ -23,6 +23,7 @@ from evalspec.model.comparisons import (
 from evalspec.verdict.comparison.best_run import NumberedChange, find_best_runs
 from evalspec.verdict.comparison.comparability import (
     describe_choice,
+    explain_lost,
     explain_parts,
     list_column_mismatches,
     list_content_mismatches,
@@ -30,6 +31,7 @@ from evalspec.verdict.comparison.comparability import (
     list_identity_gaps,
     list_mismatches_by_reason,
     list_repeat_mismatches,
+    was_narrowed,
 )
 from evalspec.verdict.comparison.drops import find_metric
 from evalspec.verdict.comparison.named_runs import NamedRun
@@ -40,6 +42,7 @@ from evalspec.verdict.comparison.pairing import (
     is_cost,
     list_unpaired,
     pair_dataset,
+    pair_samples,
     sign_of,
 )
 from evalspec.verdict.comparison.sample_changes import list_sample_changes, list_slices
@@ -60,11 +63,12 @@ _FIX = "compare runs of the same samples and judge, or add --allow-mismatch"
 
 
 class Choice(Struct, frozen=True):
-    """The datasets and metrics to compare. Empty means all."""
+    """The datasets and metrics to compare. Empty means all. `is_gate`: the comparison decides an exit code."""
 
     datasets: Collection[str] = ()
     metrics: Collection[str] = ()
     allow_mismatch: bool = False
+    is_gate: bool = False
 
 
 def compare_runs(
@@ -194,7 +198,7 @@ def _match(baseline: NamedRun, candidate: NamedRun, choice: Choice) -> _Match:
         raise InvalidInput(Problem(parts, "compare runs of the same slice, or of the full set", candidate.name))
     matched, notes = _match_datasets(baseline, candidate, choice)
     _check_metrics(matched, choice.metrics, candidate)
-    datasets, mismatches = _pair_all(baseline.run, candidate.run, {pair[0].name: pair for pair in matched}, choice)
+    datasets, mismatches = _pair_all(baseline, candidate, {pair[0].name: pair for pair in matched}, choice)
     for pairs in datasets:
         runs = baseline.run, candidate.run
         notes += list_identity_gaps(*runs, pairs.before.name, pairs.columns, pairs.after.name)
@@ -212,24 +216,30 @@ def _match_rivals(one: _Match, other: _Match, choice: Choice) -> _Match:
     """Return the second candidate paired with the first. Mismatches are listed if neither has one already."""
     theirs = {pairs.name: pairs.after for pairs in other.datasets}
     shared = {pairs.name: (pairs.after, theirs[pairs.name]) for pairs in one.datasets if pairs.name in theirs}
-    datasets, found = _pair_all(one.candidate.run, other.candidate.run, shared, choice)
+    datasets, found = _pair_all(one.candidate, other.candidate, shared, choice)
     known = one.mismatches or other.mismatches
     place = f"with {one.candidate.name} as the baseline"
     return _Match(other.candidate, datasets, () if known else tuple(f"{place}: {mismatch}" for mismatch in found), ())
 
 
 def _pair_all(
-    baseline: Run, candidate: Run, matched: Mapping[str, tuple[DatasetResult, DatasetResult]], choice: Choice
+    first: NamedRun, second: NamedRun, matched: Mapping[str, tuple[DatasetResult, DatasetResult]], choice: Choice
 ) -> tuple[tuple[DatasetPairs, ...], tuple[str, ...]]:
     """Return the pairs of datasets, and why the runs are not comparable. `matched`: by the name of the dataset."""
     datasets: list[DatasetPairs] = []
     mismatches: list[str] = []
+    baseline, candidate = first.run, second.run
+    share = 0.0 if choice.is_gate and second.max_removed is None else second.max_removed
     for name, (before, after) in matched.items():
         metrics = _choose(common_metrics(before, after), choice.metrics)
-        mismatches += list_content_mismatches(baseline, candidate, before.name, after.name)
+        samples = pair_samples(before, after)
+        lost = explain_lost(before, samples, narrowed=was_narrowed(candidate, after.name), share=share)
+        if lost and choice.allow_mismatch:
+            samples = replace(samples, both=(*samples.both, *samples.edited), edited=())
+        mismatches += [lost] if lost else list_content_mismatches(baseline, candidate, before.name, after.name)
         mismatches += list_column_mismatches(before.name, before.metrics, after.metrics)
         mismatches += list_mismatches_by_reason(baseline, candidate, before.name, metrics, after.name)
-        datasets.append(pair_dataset(name, before, after, metrics))
+        datasets.append(pair_dataset(name, before, after, metrics, samples))
     mismatches += list_repeat_mismatches(baseline, candidate)
     return tuple(datasets), tuple(mismatches)
 
@@ -287,7 +297,7 @@ def _conclude(pairs: DatasetPairs, evidence: Sequence[Evidence], rules: Signific
         for metric in statistics
         if not is_cost(metric, statistics[metric])
     }
-    changed, counts = list_sample_changes(pairs.samples, signs)
+    changed, counts = list_sample_changes(pairs, signs)
     return DatasetComparison(
         name=pairs.name,
         candidate_name=after.name,

@@ -8,7 +8,6 @@ from evalspec.inputs.manifest.gate_schema import CiGate
 from evalspec.model import DatasetResult, Run, Summary
 from evalspec.verdict.comparison.comparability import (
     explain_parts,
-    knows_samples,
     list_content_mismatches,
     list_repeat_mismatches,
 )
@@ -100,7 +99,7 @@ def explain_block(baseline: Run, candidate: Run, name: str) -> str | None:
     if parts is not None:
         return f"{parts}: {PROMOTE}, or run the part of the baseline"
     changed = [
-        *(() if knows_samples(baseline, candidate, name) else list_content_mismatches(baseline, candidate, name, name)),
+        *list_content_mismatches(baseline, candidate, name, name),
         *list_repeat_mismatches(baseline, candidate),
     ]
     return f"{changed[0]}: {PROMOTE}" if changed else None

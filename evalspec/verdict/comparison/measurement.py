@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 from evalspec.base.plural import counted, name_some
 from evalspec.inputs.manifest.gate_schema import CiGate
-from evalspec.model import DatasetResult, MeasurementChange, Run, Threshold
+from evalspec.model import DatasetResult, MeasurementChange, Run, SampleResult, Threshold
 from evalspec.model.fingerprints import Fingerprint
 from evalspec.model.verdicts import RegressionRule
 from evalspec.verdict.comparison.baseline import common_datasets, list_pooled
 from evalspec.verdict.comparison.comparability import list_model_mismatches, was_narrowed
-from evalspec.verdict.comparison.pairing import is_edited, pair_samples
+from evalspec.verdict.comparison.pairing import pair_samples
 from evalspec.verdict.outline import RunOutline
+from evalspec.verdict.wording import render_value
 
 _STRICTER = {
     "enabled": 1,
@@ -124,14 +125,27 @@ def _list_clusters(runs: _Runs) -> _Found:
 
 def _list_removed(runs: _Runs) -> _Found:
     for dataset in runs.outline.datasets:
-        if dataset.removed:
-            gone = counted(len(dataset.removed), "sample")
-            yield dataset.name, f"{gone} gone from the file since the baseline: {name_some(dataset.removed)}"
+        before = runs.before.find_dataset(dataset.name)
+        gone = [_show_scores(one, before) for one in before.samples if one.id in dataset.removed] if before else []
+        if gone:
+            count = counted(len(gone), "sample")
+            yield dataset.name, f"{count} gone from the file since the baseline: {name_some(gone)}"
+
+
+def _show_scores(sample: SampleResult, dataset: DatasetResult) -> str:
+    """Return a sample with its scores of the metrics that were limited then: `s1 (string_match 0.000)`."""
+    scores = {limit.metric: sample.scores.get(limit.metric) for limit in dataset.thresholds}
+    said = (
+        f"{metric} {score.status if score.value is None else render_value(metric, score.value)}"
+        for metric, score in scores.items()
+        if score is not None
+    )
+    return f"{sample.id} ({', '.join(said)})" if any(scores.values()) else sample.id
 
 
 def _list_edited(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
-        edited = [old.id for old, new in pair_samples(before, after).both if is_edited(old, new)]
+        edited = [old.id for old, _ in pair_samples(before, after).edited]
         if edited:
             yield after.name, f"{counted(len(edited), 'sample')} edited since the baseline: {name_some(edited)}"
 
@@ -147,9 +161,9 @@ def _list_selected(runs: _Runs) -> _Found:
 
 def _list_grown(runs: _Runs) -> _Found:
     for before, after in common_datasets(runs.before, runs.after):
-        new = len(pair_samples(before, after).only_candidate)
+        new = pair_samples(before, after).only_candidate
         if new and not was_narrowed(runs.before, after.name):
-            yield after.name, f"{counted(new, 'sample')} added since the baseline"
+            yield after.name, f"{counted(len(new), 'sample')} added since the baseline: {name_some(new)}"
 
 
 def _list_recorded(runs: _Runs) -> _Found:

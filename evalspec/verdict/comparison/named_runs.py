@@ -16,7 +16,7 @@ class NamedRun(Struct, frozen=True):
     """A run and the name that the user gave. `kind`: its source. `notes`: information that the comparison lacks.
 
     `texts`: reads its texts, None if it has none. `anchor`: of a baseline that has one.
-    `people`: what people say about its scores.
+    `people`: what people say about its scores. `max_removed`: ciGate.maxRemoved, if its manifest states that.
     """
 
     name: str
@@ -26,6 +26,7 @@ class NamedRun(Struct, frozen=True):
     texts: Texts | None = None
     anchor: Run | None = None
     people: tuple[PeopleScores, ...] = ()
+    max_removed: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse a shard, which has a part of the samples."""

@@ -16,7 +16,7 @@ from evalspec.model import (
     VerdictStatus,
 )
 from evalspec.verdict.attempts import decide_attempt
-from evalspec.verdict.comparison.pairing import has_all_attempts
+from evalspec.verdict.comparison.pairing import has_all_attempts, is_edited
 from evalspec.verdict.comparison.wording import render_p
 from evalspec.verdict.stats.repeats import compute_new_failure_p_value
 from evalspec.verdict.summary import in_slice, reply_limits
@@ -74,7 +74,8 @@ def pair_outcomes(before: DatasetResult, after: DatasetResult) -> tuple[list[Out
     limits = reply_limits(gated, statistics)
     shared = [limit for limit in limits if _computes(before, limit.metric)]
     known = {sample.id: sample for sample in before.samples}
-    pairs = [_pair(known[new.id], new, shared) for new in after.samples if new.id in known]
+    both = ((known[new.id], new) for new in after.samples if new.id in known)
+    pairs = [_pair(old, new, shared) for old, new in both if not is_edited(old, new)]
     return pairs, dict.fromkeys(limit.metric for limit in limits if limit not in shared)
 
 

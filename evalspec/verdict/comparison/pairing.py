@@ -23,15 +23,24 @@ LOST = (ScoreStatus.FAILED, ScoreStatus.NOT_APPLICABLE)
 
 
 class SamplePairs(Struct, frozen=True):
-    """The samples of two datasets by their ids, in the baseline's order."""
+    """The samples of two datasets by their ids, in the baseline's order.
+
+    `both`: those with the same content in both, which every number of a comparison is over. `edited`: those with other
+    content.
+    """
 
     both: tuple[Pair, ...] = ()
     only_baseline: tuple[str, ...] = ()
     only_candidate: tuple[str, ...] = ()
+    edited: tuple[Pair, ...] = ()
 
     def describe_unpaired(self) -> str:
         """Return a suffix for a sentence like `, 2 only in the baseline`; empty if both runs have all samples."""
-        alone = {"only in the baseline": self.only_baseline, "only in this run": self.only_candidate}
+        alone = {
+            "only in the baseline": self.only_baseline,
+            "only in this run": self.only_candidate,
+            "edited": self.edited,
+        }
         return "".join(f", {len(ids)} {where}" for where, ids in alone.items() if ids)
 
 
@@ -122,10 +131,12 @@ def pair_samples(baseline: DatasetResult, candidate: DatasetResult) -> SamplePai
     """Return the samples paired by id, which is unique in a dataset."""
     after = {sample.id: sample for sample in candidate.samples}
     known = {sample.id for sample in baseline.samples}
+    pairs = [(sample, after[sample.id]) for sample in baseline.samples if sample.id in after]
     return SamplePairs(
-        tuple((sample, after[sample.id]) for sample in baseline.samples if sample.id in after),
+        tuple(pair for pair in pairs if not is_edited(*pair)),
         tuple(sample.id for sample in baseline.samples if sample.id not in after),
         tuple(sample.id for sample in candidate.samples if sample.id not in known),
+        tuple(pair for pair in pairs if is_edited(*pair)),
     )
 
 
@@ -214,9 +225,10 @@ def to_paired(scores: ScorePairs, metric: str, after: DatasetResult, cluster: st
     )
 
 
-def pair_dataset(name: str, before: DatasetResult, after: DatasetResult, metrics: Sequence[str]) -> DatasetPairs:
+def pair_dataset(
+    name: str, before: DatasetResult, after: DatasetResult, metrics: Sequence[str], samples: SamplePairs
+) -> DatasetPairs:
     """Return the common samples and the testable metrics: means over samples of both runs."""
-    samples = pair_samples(before, after)
     columns = {metric: pair_scores(samples.both, metric) for metric in metrics}
     cluster = after.cluster or before.cluster
     tested = {

@@ -121,7 +121,7 @@ def _list_unequal(baseline: Run, run: Run) -> Iterator[str]:
         yield f"its datasets are {', '.join(names[1])}, those of the baseline {', '.join(names[0])}"
     for before, after in common_datasets(baseline, run):
         pairs = pair_samples(before, after)
-        if pairs.only_baseline or pairs.only_candidate:
+        if pairs.describe_unpaired():
             yield f"dataset {after.name}: it has other samples{pairs.describe_unpaired()}"
         yield from list_content_mismatches(baseline, run, after.name, after.name)
         if before.metrics.keys() != after.metrics.keys():

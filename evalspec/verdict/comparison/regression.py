@@ -30,11 +30,7 @@ from evalspec.verdict.comparison.comparability import list_metric_mismatches, li
 from evalspec.verdict.comparison.drop_decision import Held, Matched, decide_drop, pair_held
 from evalspec.verdict.comparison.drops import NO_SCORES, PROMOTE, REJUDGE, explain_block, resolve_limits
 from evalspec.verdict.comparison.new_failures import decide_new_failures
-from evalspec.verdict.comparison.pairing import (
-    SamplePairs,
-    is_edited,
-    pair_samples,
-)
+from evalspec.verdict.comparison.pairing import SamplePairs, pair_samples
 from evalspec.verdict.validity.changes import SignificanceRules, weigh
 from evalspec.verdict.validity.coverage import LostSamples, exceeds_share
 
@@ -175,12 +171,10 @@ def _match(
     if blocked or before is None:
         return Matched(before, after, blocked, SamplePairs())
     pairs = pair_samples(before, after)
-    edited = {old.id for old, new in pairs.both if is_edited(old, new)}
-    kept = structs.replace(pairs, both=tuple(pair for pair in pairs.both if pair[0].id not in edited))
     gone = set(pairs.only_baseline if removed is None else removed)
-    lost = LostSamples(*(tuple(one for one in before.samples if one.id in ids) for ids in (gone, edited)))
+    lost = LostSamples(tuple(one for one in before.samples if one.id in gone), tuple(old for old, _ in pairs.edited))
     is_much = exceeds_share(len(lost), len(before.samples), policy.max_removed)
-    return Matched(before, after, None, kept, lost if is_much else LostSamples())
+    return Matched(before, after, None, pairs, lost if is_much else LostSamples())
 
 
 def _count_new_failures(baseline: Run, candidate: Run, dataset: Matched, policy: CiGate) -> RegressionOutcome:
@@ -194,15 +188,13 @@ def _count_new_failures(baseline: Run, candidate: Run, dataset: Matched, policy:
     blocked = dataset.blocked or next((f"{metric}: {why}" for metric, why in changes if why), None)
     if blocked:
         return RegressionOutcome(name, None, INCOMPLETE, reason=blocked)
-    known = {sample.id: sample for sample in before.samples}
-    kept = [new for new in dataset.after.samples if new.id not in known or not is_edited(known[new.id], new)]
-    found = decide_new_failures(before, replace(dataset.after, samples=tuple(kept)), policy)
+    found = decide_new_failures(before, dataset.after, policy)
     found = structs.replace(found, reason=f"{found.reason}{dataset.pairs.describe_unpaired()}")
     if found.status is not PASS or not dataset.lost:
         return found
     failed = dict.fromkeys(dataset.after.metrics, Score.failed("removed"))
     failing = [replace(old, status=SampleStatus.FAILED, scores=failed, attempts=()) for old in dataset.lost.samples]
-    at_worst = decide_new_failures(before, replace(dataset.after, samples=(*kept, *failing)), policy)
+    at_worst = decide_new_failures(before, replace(dataset.after, samples=(*dataset.after.samples, *failing)), policy)
     if at_worst.status is PASS:
         return found
     return structs.replace(found, status=INCOMPLETE, reason=dataset.lost.describe())

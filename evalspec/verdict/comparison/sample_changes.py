@@ -24,7 +24,7 @@ from evalspec.model.comparisons import (
 )
 from evalspec.model.tool_calls import render_call
 from evalspec.verdict.comparison.named_runs import NamedRun
-from evalspec.verdict.comparison.pairing import DatasetPairs, SamplePairs, ScorePairs, compute_delta, sign_of, to_paired
+from evalspec.verdict.comparison.pairing import DatasetPairs, ScorePairs, compute_delta, sign_of, to_paired
 from evalspec.verdict.summary import MIN_SLICE, group_by_slice
 from evalspec.verdict.validity.changes import SignificanceRules, estimate_difference
 
@@ -33,20 +33,30 @@ _ABSENT = "absent"
 
 
 def list_sample_changes(
-    pairs: SamplePairs, signs: Mapping[str, int]
+    dataset: DatasetPairs, signs: Mapping[str, int]
 ) -> tuple[tuple[SampleChange, ...], Mapping[SampleKind, int]]:
     """Return the changed samples, and the number of samples of each kind, including unchanged ones.
 
-    `signs`: the metrics to use, each with 1 if higher is better and -1 if lower is.
+    Those that are not compared come last: edited ones, and those of one run, with their scores. `signs`: the metrics to
+    use, each with 1 if higher is better and -1 if lower is.
     """
-    changes = []
+    changes, pairs = [], dataset.samples
     for before, after in pairs.both:
         change, worst = _compare(before, after, signs)
         changes.append((worst, change))
     changes.sort(key=lambda entry: (entry[0], entry[1].id))
     ordered = [change for _, change in changes]
-    ordered += [SampleChange(name, SampleKind.ONLY_BASELINE) for name in pairs.only_baseline]
-    ordered += [SampleChange(name, SampleKind.ONLY_CANDIDATE) for name in pairs.only_candidate]
+    old, new = ({sample.id: sample for sample in one.samples} for one in (dataset.before, dataset.after))
+    left_out = {
+        SampleKind.EDITED: [one.id for one, _ in pairs.edited],
+        SampleKind.ONLY_BASELINE: pairs.only_baseline,
+        SampleKind.ONLY_CANDIDATE: pairs.only_candidate,
+    }
+    ordered += [
+        SampleChange(id, kind, {name: ScoreChange(_find(old, id, name), _find(new, id, name)) for name in signs})
+        for kind, ids in left_out.items()
+        for id in ids
+    ]
     counts = Counter(change.kind for change in ordered)
     kept = tuple(change for change in ordered if change.kind is not SampleKind.UNCHANGED)
     return kept, {kind: counts[kind] for kind in SampleKind}
@@ -87,6 +97,10 @@ def _kind(gains: Sequence[float], unscored: bool) -> SampleKind:
     return SampleKind.UNSCORED if unscored else SampleKind.UNCHANGED
 
 
+def _find(samples: Mapping[str, SampleResult], id: str, metric: str) -> float | str:
+    return _shown(samples[id].scores.get(metric) if id in samples else None)
+
+
 def _shown(score: Score | None) -> float | str:
     if score is None:
         return _ABSENT
@@ -121,6 +135,7 @@ def _read_texts(
         (dataset.name, change.id): (change, (dataset.candidate_name, change.id))
         for dataset in one.datasets
         for change in dataset.samples[:most]
+        if change.kind is not SampleKind.EDITED
     }
     if not changes:
         return {}

@@ -16,6 +16,9 @@ from evalspec.model.comparisons import (
 )
 from evalspec.verdict.wording import UNKNOWN, render_delta, render_value
 
+NOT_COMPARED = (SampleKind.EDITED, SampleKind.ONLY_BASELINE, SampleKind.ONLY_CANDIDATE)
+"""Kinds of samples that are in no number of a comparison."""
+
 
 def render_relative(relative: float | None) -> str:
     """Return a difference as a share of the baseline: `−1.9 %`."""
@@ -94,6 +97,16 @@ def render_method(comparison: Comparison) -> str:
 def render_counts(dataset: DatasetComparison) -> str:
     """Return text like `3 degraded, 5 improved, 30 unchanged`."""
     return ", ".join(f"{count:,} {kind}" for kind, count in dataset.sample_counts.items() if count)
+
+
+def describe_common(dataset: DatasetComparison) -> str | None:
+    """Return text like `on the 180 samples that both have, of 200; 20 …`; None if both runs have the same samples."""
+    counts = {kind: dataset.sample_counts.get(kind, 0) for kind in NOT_COMPARED}
+    if not any(counts.values()):
+        return None
+    others = ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count)
+    total = dataset.pairs + sum(counts.values())
+    return f"on {dataset.pairs:,} of {counted(total, 'sample')} that both have; {others}"
 
 
 def render_scores(scores: Mapping[str, ScoreChange]) -> str:

@@ -20,6 +20,7 @@ from evalspec.inputs.formats.autorag.schema import (
 )
 from evalspec.inputs.formats.autorag.writing import list_losses, write_autorag
 from evalspec.model import Document, Sample
+from evalspec.model.samples import FlatIds
 
 Groups = Sequence[Sequence[str]]
 
@@ -110,8 +111,9 @@ COMPAT = CompatFormulas(
     {measure: _follow(formula) for measure, formula in FORMULAS.items()},
     undefined="AutoRAG leaves a query that retrieved nothing out of its mean",
     unbounded=frozenset({"nDCG"}),
+    flat_ids=FlatIds.ALL,
 )
-"""nDCG is unbounded, because repeated documents count each time."""
+"""nDCG is unbounded, because repeated documents count each time. Flat lists mean what the documentation says."""
 
 
 _MAGIC = b"PAR1"

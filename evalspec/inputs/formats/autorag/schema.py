@@ -49,7 +49,8 @@ def check_qa(rows: Sequence[Row], retrieval_gt_1d: FlatIds | None, shown_as: str
         yield Problem(
             "a flat list of several ids is ambiguous: AutoRAG's documentation says that all are needed, its code "
             f"accepts any of them ({len(flat)} of {len(rows)} rows)",
-            "set retrievalGt1d: and (all) or retrievalGt1d: or (any); for convert, pass --retrieval-gt-1d",
+            "set retrievalGt1d: and (all) or retrievalGt1d: or (any), or compat: autorag (all); for convert, pass "
+            "--retrieval-gt-1d",
             shown_as,
             flat[0],
             "retrieval_gt",
