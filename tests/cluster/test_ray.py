@@ -14,6 +14,7 @@ import pytest
 
 from cli.test_shards import comparable
 from servers.ray_nodes import TOKEN, RayNodes
+from servers.scripted_judge import throttled
 
 pytestmark = pytest.mark.timeout(300)  # a Ray starts in ten seconds or in a minute
 
@@ -229,15 +230,55 @@ def test_a_ray_that_nobody_reaches_is_said_at_once(bot):
     assert "no Ray can be reached at 127.0.0.1:1" in found.err
 
 
-def test_limits_hold_over_sessions_and_the_judge_is_asked_nothing_once_the_verdict_is_certain(bot, judge, on_nodes):
+@pytest.fixture
+def judged(bot, judge):
+    """The project with a judged metric."""
     rubric = {"name": "tone", "rubric": "Is it kind? {response}", "labels": {"kind": 1, "rude": 0}}
     bot.evaluation["datasets"][0]["metrics"] = ["string_match", rubric]
-    bot.evaluation["judge"] = {"model": "m", "baseUrl": judge.base_url, "apiKey": "x", "maxRetries": 0}
+    bot.evaluation["judge"] = {"model": "m", "baseUrl": judge.base_url, "apiKey": "x", "maxRetries": 1}
     bot.evaluation["thresholds"] = {"string_match": 1.0, "tone": 0.5}
-    for limit, most in ("6", 6), ("6", 6), ("9", 9):
+    return bot
+
+
+def test_all_of_a_limit_is_used_over_sessions_and_nothing_is_asked_once_the_verdict_is_certain(judged, judge, on_nodes):
+    """Two nodes could not share seven calls equally."""
+    for limit, most in (("7", 7), ("7", 7), ("9", 9)):
         resume = ("--resume",) if judge.chats else ()
-        assert bot.evaluate(*on_nodes, "--max-judge-calls", limit, *resume).code in (1, 3)
-        assert 0 < len(judge.chats) <= most
-    before = len(judge.chats)
-    assert bot.evaluate(*on_nodes, "--fail-fast").code == 1
-    assert len(judge.chats) == before
+        assert judged.evaluate(*on_nodes, "--max-judge-calls", limit, *resume).code in (1, 3)
+        assert len(judge.chats) == most
+    assert judged.evaluate(*on_nodes, "--fail-fast").code == 1
+    assert len(judge.chats) == 9
+
+
+def test_nodes_share_the_cache_of_the_driver_and_one_that_is_refused_stops_all(
+    judged, judge, on_nodes, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("NODE_TOKEN", ON_NODES)
+    judge.script = ["ok"] * 5 + [throttled(3)]
+    judged.evaluate(*on_nodes)
+    assert len(judge.chats) == 36 + 1
+    refused = judge.chats[5].arrived
+    assert [one for one in judge.chats if refused + 1.5 < one.arrived < refused + 2.9] == []
+    judged.evaluate("--on", "here")
+    judged.evaluate(*on_nodes)
+    assert len(judge.chats) == 36 + 1, "a run in one process and one on nodes find the same answers"
+    stored = b"".join(path.read_bytes() for path in Path(".evalspec/cache").rglob("*") if path.is_file())
+    assert b"judge_models" in stored
+    assert ON_NODES.encode() not in stored
+
+
+def test_a_busy_node_uses_the_slots_of_an_idle_one(bot, nodes, on_nodes, monkeypatch):
+    """However few attempts it is that one of the two nodes has."""
+    (bot.folder / "bot.py").write_text(AGENT.replace('os.environ.get("SECONDS", "0.02")', "'1'"))
+    log = Path(nodes.variables["ASKED"] + ".at_once")
+    log.write_text("")
+    bot.evaluate(*on_nodes, "-j", "4", "--sample-size", "4")
+    assert max(accumulate(1 if one == "+" else -1 for one in log.read_text())) == 4
+
+
+def test_an_agent_that_is_down_is_noticed_by_the_driver(bot, on_nodes):
+    bot.api = {"url": "http://127.0.0.1:9", "chatEndpoint": {"maxRetries": 0}}
+    found = bot.evaluate(*on_nodes, "--json")
+    assert found.code == 3
+    errors = [one["attempts"][0]["error"] for one in found.document["datasets"][0]["samples"]]
+    assert sum("not asked" in one for one in errors) > 20

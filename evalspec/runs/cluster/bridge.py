@@ -14,6 +14,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import Any
 
 import ray
@@ -25,9 +26,11 @@ from evalspec.base.plural import counted
 from evalspec.runs.cluster.messages import (
     Done,
     Finish,
+    ForNode,
     FoundRecord,
     LostAttempt,
     Message,
+    NodeEnded,
     NodeRefused,
     Parcel,
     Placement,
@@ -56,7 +59,7 @@ _ENDED_TWICE = "two processes ended while they worked on it, so it is not tried 
 
 
 class _Actor(Struct):
-    """A node, as the bridge sees it. `number`: its share of the limits. `machine`: Ray's id of its host.
+    """A node, as the bridge sees it. `number`: no other has or had it. `machine`: Ray's id of its host.
 
     `held`: the tasks that it has, oldest first. `room`: how many it may have. `is_alone`: it works on the tasks that
     may have ended another node, one at a time, once it has no others.
@@ -81,8 +84,8 @@ class Bridge:
         self._actors: list[_Actor] = []
         self._pumps: set[asyncio.Task[None]] = set()
         self._news = asyncio.Condition()
+        self._numbers = count(1)
         self._is_finished = False
-        self._of = 1
         self._parcel: Any = None
         self._options: dict[str, Any] = {}
 
@@ -105,9 +108,6 @@ class Bridge:
         if not actors:
             self._say_found([NodeRefused([_describe_need(placement)])])
             return
-        self._of = len(actors)
-        for number, actor in enumerate(actors, 1):
-            actor.number = number
         welcomes = await asyncio.gather(*map(self._start, actors))
         refused = next((one for one in welcomes if isinstance(one, NodeRefused)), None)
         self._say_found([refused] if refused else [*welcomes, Told(says=self._describe(welcomes))])
@@ -118,9 +118,9 @@ class Bridge:
         self._say_found([Finish()])
         await self._writer.drain()
 
-    async def _find_room(self, count: int) -> list[_Actor]:
-        """Return as many actors as there is room for, at most `count`."""
-        actors = [self._create(number) for number in range(count)]
+    async def _find_room(self, most: int) -> list[_Actor]:
+        """Return as many actors as there is room for, at most so many."""
+        actors = [self._create() for _ in range(most)]
         ready = {asyncio.ensure_future(_await(actor.handle.__ray_ready__.remote())): actor for actor in actors}
         done, waiting = await asyncio.wait(ready, timeout=_SECONDS_TO_START)
         for task in waiting:
@@ -132,20 +132,24 @@ class Bridge:
         hosts = {one.host for one in welcomes if isinstance(one, Welcome)}
         return f"{counted(len(welcomes), 'node')} on {counted(len(hosts), 'machine')} of Ray"
 
-    def _create(self, number: int) -> _Actor:
-        return _Actor(ray.remote(Node).options(**self._options).remote(), number)
+    def _create(self) -> _Actor:
+        return _Actor(ray.remote(Node).options(**self._options).remote(), next(self._numbers))
 
     async def _start(self, actor: _Actor) -> Message:
-        (welcome,) = decode(await actor.handle.start.remote(self._parcel, actor.number, self._of))
+        (welcome,) = decode(await actor.handle.start.remote(self._parcel, actor.number))
         actor.machine = welcome.machine if isinstance(welcome, Welcome) else ""
         return welcome
 
     async def _take_tasks(self) -> None:
-        """Take tasks until the driver ends."""
+        """Take tasks, and pass on what is for one node, until the driver ends."""
         while True:
             for message in await read(self._reader):
                 if isinstance(message, Task):
                     self._waiting.append(message)
+                elif isinstance(message, ForNode):
+                    for actor in self._actors:
+                        if actor.number == message.node:
+                            actor.handle.receive.remote(encode([message]))
                 self._is_finished |= isinstance(message, Finish)
             async with self._news:
                 self._news.notify_all()
@@ -170,7 +174,7 @@ class Bridge:
                 found = decode(await actor.handle.exchange.remote(encode(tasks)))
                 self._note(actor, found)
                 self._say_found(found)
-            self._say_found(decode(await actor.handle.finish.remote()))
+            self._say_found([*decode(await actor.handle.finish.remote()), NodeEnded(actor.number)])
             self._actors.remove(actor)
         except RayError as error:
             await self._replace(actor, error)
@@ -220,8 +224,8 @@ class Bridge:
             self._suspected.update(task.job for task in suspects)
             self._suspects.extend(suspects)
         self._waiting.extendleft(reversed(held))
-        self._say_found([Told(says=f"a node has ended ({type(error).__name__})")])
-        other = self._create(actor.number)
+        self._say_found([NodeEnded(actor.number), Told(says=f"a node has ended ({type(error).__name__})")])
+        other = self._create()
         try:
             welcome = await asyncio.wait_for(self._start(other), _SECONDS_TO_START)
         except (TimeoutError, RayError):

@@ -12,26 +12,31 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, Unmeasurable
 from evalspec.base.text import one_line
 from evalspec.model import NOT_ASKED, Cause, Exchange, Sample, Score
 from evalspec.model.log import LOG_RECORD, InputRecord, ReplyRecord, ScoresRecord, TurnRecord
+from evalspec.runs.cluster.lending import Lender
 from evalspec.runs.cluster.messages import (
     Done,
     Farewell,
     Finish,
     FoundRecord,
+    Halt,
     LostAttempt,
     Message,
+    NodeEnded,
     NodeRefused,
     Parcel,
     Placement,
+    Rules,
     Task,
     Told,
     Welcome,
@@ -85,6 +90,7 @@ class ClusterWorker(Struct):
     progress: ProgressListener
     writer: asyncio.StreamWriter
     room: asyncio.Semaphore
+    lender: Lender
     held: dict[AttemptIndex, _Held] = field(default_factory=dict)
     breaker: Breaker = field(default_factory=Breaker)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -151,6 +157,10 @@ class ClusterWorker(Struct):
             case Farewell(notes, lag_ms):
                 self.notes += [note for note in notes if note not in self.notes]
                 self.lag_ms = max(self.lag_ms, lag_ms)
+            case NodeEnded(node):
+                self.lender.forget(node)
+            case _:
+                self.lender.receive(message)
 
     def _keep(self, job: AttemptIndex, line: bytes) -> None:
         held = self.held[job]
@@ -167,11 +177,13 @@ class ClusterWorker(Struct):
             self.receiver.keep_turn(record)
 
     def _watch(self, exchange: Exchange) -> None:
-        """Stop handing out attempts once the agent is down: the nodes alone would each have to find out."""
+        """Stop handing out attempts once the agent is down, and let no node ask it: none of them decides that."""
         if exchange.reply is not None:
             self.breaker.saw_reply()
-        elif not (exchange.error or "").startswith(NOT_ASKED):
+        elif self.breaker.down is None and not (exchange.error or "").startswith(NOT_ASKED):
             self.breaker.saw_failure(exchange.error or "", unreachable=exchange.unreachable)
+            if self.breaker.down is not None:
+                self.lender.broadcast(partial(Halt, why=self.breaker.down))
 
     def _finish(self, job: AttemptIndex) -> None:
         held = self.held.pop(job)
@@ -229,12 +241,15 @@ async def work_on_ray(
         opened.callback(writer.close)
         opened.callback(ours.shutdown, socket.SHUT_RDWR)  # at once: the bridge ends when nobody listens
         write(writer, [placement, parcel])
-        for welcome in await _read(reader, said):
+        welcomes = await _read(reader, said)
+        for welcome in welcomes:
             _admit(plan, welcome, progress)
         held = _LEAST_HELD if plan.options.fail_fast else _HELD_PER_SLOT * plan.options.concurrency
         room = asyncio.Semaphore(max(_LEAST_HELD, held))
-        worker = ClusterWorker(plan, receiver, progress, writer, room)
         async with asyncio.TaskGroup() as group:
+            lender = Lender(plan.services, lambda message: write(writer, [message]), group)
+            lender.nodes |= {one.node for one in welcomes if isinstance(one, Welcome)}
+            worker = ClusterWorker(plan, receiver, progress, writer, room, lender)
             listening = group.create_task(_listen(reader, worker, said))
             yield worker
             write(writer, [Finish()])
@@ -333,9 +348,11 @@ def _find_local(plan: Plan) -> str | None:
 
 
 def pack(plan: Plan) -> Parcel:
-    """Return what nodes get of a plan: an allow-list. Its limits are what may still be used."""
+    """Return what nodes get of a plan: an allow-list."""
     contents = {name: path.read_bytes() for name, path in list_shared_files(plan.loaded, plan.datasets).items()}
-    given = {name: getattr(plan.options, name) for name in _TRAVELLING} | asdict(plan.services.budget.remaining)
+    given = {name: getattr(plan.options, name) for name in _TRAVELLING}
+    cache, budget = plan.services.cache, plan.services.budget
+    is_fresh = plan.options.fresh or plan.policy.fresh
     metrics = {one.name: [*one.metrics.values()] for one in plan.datasets}
     return Parcel(
         manifest=plan.loaded.path.name,
@@ -345,6 +362,7 @@ def pack(plan: Plan) -> Parcel:
         identities=identify_all(plan),
         versions=list_versions(),
         threads={name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")},
+        rules=Rules(plan.limits.max_time, budget.seconds, budget.is_limited, cache is not None, is_fresh),
     )
 
 

@@ -7,12 +7,28 @@ from typing import Any, TypeVar
 from msgspec import Struct, msgpack
 
 from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.model import JudgeUsage
 from evalspec.model.log import StoredRecord, change_texts
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.store.log_records import decode_line, encode_record
+from evalspec.scoring.judge.cache_file import CacheEntry
 
 _LENGTH_BYTES = 4
 _Kind = TypeVar("_Kind", bound=StoredRecord)
+
+
+class Rules(Struct, frozen=True):
+    """What the driver decides for all nodes.
+
+    `max_time`, `seconds`: the limit of the run's time, and how much of it is used. `is_limited`: whether each request
+    to the judge is to be reserved. `has_cache`, `is_fresh`: whether there is a judge's cache, which is only written.
+    """
+
+    max_time: float | None
+    seconds: float
+    is_limited: bool
+    has_cache: bool
+    is_fresh: bool
 
 
 class Parcel(Struct, frozen=True, tag=True):
@@ -20,7 +36,7 @@ class Parcel(Struct, frozen=True, tag=True):
 
     `manifest`: its name. `files`: content by path, relative to the manifest's folder. `options`: of RunOptions.
     `metrics`: entries of metrics by dataset. `identities`: of these metrics, by dataset and name. `versions`: of
-    packages. `threads`: variables that limit threads, as the driver has them.
+    packages. `threads`: variables that limit threads, as the driver has them. `rules`: what the driver decides.
     """
 
     manifest: str
@@ -30,6 +46,7 @@ class Parcel(Struct, frozen=True, tag=True):
     identities: Mapping[str, Mapping[str, Mapping[str, str]]]
     versions: Mapping[str, str]
     threads: Mapping[str, str]
+    rules: Rules
 
 
 class Placement(Struct, frozen=True, tag=True):
@@ -77,6 +94,7 @@ class LostAttempt(Struct, frozen=True, tag=True):
 class Welcome(Struct, frozen=True, tag=True):
     """A node is ready. `references`: digests of the values that it redacts. `host`, `machine`: its name, and Ray's."""
 
+    node: int
     host: str
     machine: str
     references: Mapping[str, str]
@@ -112,9 +130,115 @@ class Finish(Struct, frozen=True, tag=True):
     """There is no more work."""
 
 
-Message = (
+class Slot(Struct, frozen=True, tag=True):
+    """A slot for requests to a service. `name`: its section of the manifest. `most`: of the slots of all nodes."""
+
+    name: str
+    most: int
+
+
+class Turn(Struct, frozen=True, tag=True):
+    """A turn to send a request with so many tokens. `requests`, `per_minute`: the pace, as the manifest has it."""
+
+    name: str
+    requests: int | None
+    per_minute: int | None
+    tokens: int
+
+
+class Reserve(Struct, frozen=True, tag=True):
+    """The most that a request for a metric may use."""
+
+    metric: str
+    most: JudgeUsage
+
+
+class Recall(Struct, frozen=True, tag=True):
+    """The entry of the judge's cache with the digest `key`, for a metric."""
+
+    key: str
+    metric: str
+
+
+Wanted = Slot | Turn | Reserve | Recall
+
+
+class Ask(Struct, frozen=True, tag=True):
+    """A node wants something of the driver, and calls it `number`."""
+
+    node: int
+    number: int
+    wanted: Wanted
+
+
+class Answer(Struct, frozen=True, tag=True):
+    """A node gets what it asked for. `refused`: the limit that is used up, and the reason. `entry`: of the cache."""
+
+    node: int
+    number: int
+    refused: tuple[str | None, str] | None = None
+    entry: CacheEntry | None = None
+
+
+class ReturnedSlot(Struct, frozen=True, tag=True):
+    """A node gives back a slot. `successes`: of requests since it gave one back last."""
+
+    node: int
+    number: int
+    successes: int
+
+
+class Correction(Struct, frozen=True, tag=True):
+    """The tokens of the request of a turn, as the reply counts them."""
+
+    node: int
+    number: int
+    tokens: int
+
+
+class Release(Struct, frozen=True, tag=True):
+    """What a request has used, in place of what was reserved for it."""
+
+    node: int
+    metric: str
+    reserved: JudgeUsage
+    used: JudgeUsage
+
+
+class Overload(Struct, frozen=True, tag=True):
+    """A service refused a request of a node for load, or the node is to send none for so many seconds."""
+
+    node: int
+    name: str
+    seconds: float | None
+
+
+class Halt(Struct, frozen=True, tag=True):
+    """The agent is down, so a node is to ask it no more."""
+
+    node: int
+    why: str
+
+
+class Remember(Struct, frozen=True, tag=True):
+    """An entry for the judge's cache."""
+
+    key: str
+    entry: CacheEntry
+
+
+class NodeEnded(Struct, frozen=True, tag=True):
+    """A node has ended, in whatever way."""
+
+    node: int
+
+
+ForNode = Answer | Overload | Halt
+FromNode = Ask | ReturnedSlot | Correction | Release | Overload | Remember
+_OfWork = (
     Parcel | Placement | Task | FoundRecord | Done | LostAttempt | Welcome | NodeRefused | Told | Farewell | Finish
 )
+Message = _OfWork | NodeEnded | ForNode | FromNode
 _MESSAGES: Any = Sequence[Message]
 _decoder = msgpack.Decoder(_MESSAGES)
 

@@ -10,24 +10,24 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from evalspec.base.errors import EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Exchange, Sample, Score
 from evalspec.model.log import InputRecord, ReplyRecord, ScoresRecord, StoredRecord, TurnRecord
-from evalspec.model.shards import Shard
+from evalspec.runs.cluster.lending import LentBudget, LentCache
 from evalspec.runs.cluster.messages import (
+    Ask,
     Done,
     Farewell,
     FoundRecord,
     Message,
     NodeRefused,
     Parcel,
+    Rules,
     Task,
     Told,
     Welcome,
@@ -40,8 +40,7 @@ from evalspec.runs.planning.build import Plan, build_part
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import identify_metric
-from evalspec.runs.planning.services import locate_keys
-from evalspec.runs.runner.execute import close_agent, open_budget
+from evalspec.runs.runner.execute import close_agent
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload
@@ -52,6 +51,8 @@ from evalspec.scoring.judge.usage import JudgeListener
 
 _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
+_URGENT_SECONDS = 0.002
+"""The same, if something waits for the driver's answer."""
 _SECONDS_ALONE = 0.5
 """A node that hears nothing for so long begins no attempt, because nobody may be left to keep the reply."""
 
@@ -62,14 +63,16 @@ class Outbox:
     most = 1 << 62
     """See JobSource: nobody knows how many attempts will come."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, rules: Rules, node: int) -> None:
         self._plan, self._redaction = plan, plan.loaded.references.redaction
+        self.budget = LentBudget(plan.services.usage, rules, node, self.add)
         self._datasets = {dataset.name: dataset for dataset in plan.datasets}
         self._jobs: dict[AttemptIndex, tuple[PlannedDataset, Sample, Sequence[str]]] = {}
         self._by_key: dict[AttemptKey, AttemptIndex] = {}
         self._turns = TurnLogs(self.keep_turn, None)
         self._to_ask: asyncio.Queue[AttemptIndex | None] = asyncio.Queue()
         self._found: list[Message] = []
+        self._is_urgent = False
         self.heard = time.monotonic()
         """When the driver was heard last."""
         self._news = asyncio.Event()
@@ -90,18 +93,19 @@ class Outbox:
     def add(self, message: Message) -> None:
         """Add something to hand over."""
         self._found.append(message)
+        self._is_urgent |= isinstance(message, Ask)
         self._news.set()
 
     async def collect(self) -> list[Message]:
         """Return what was found since the last call: soon after there is something, or nothing after a while."""
         if not self._found:
             self._news.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _COLLECT_SECONDS)
-            except TimeoutError:
-                return []
-        await asyncio.sleep(_COLLECT_SECONDS / 5)
-        found, self._found = self._found, []
+        if self._found:
+            await asyncio.sleep(_URGENT_SECONDS if self._is_urgent else _COLLECT_SECONDS / 5)
+        self.budget.give_back(is_idle=not self._jobs)
+        found, self._found, self._is_urgent = self._found, [], False
         return found
 
     def end(self) -> None:
@@ -184,10 +188,10 @@ class Node:
     def __init__(self) -> None:
         self._opened = AsyncExitStack()
 
-    async def start(self, data: bytes, number: int, of: int) -> bytes:
+    async def start(self, data: bytes, node: int) -> bytes:
         """Build what is needed. Returns a Welcome, or a NodeRefused without having asked anything.
 
-        `data`: a Parcel. `number`, `of`: this node's share of the limits.
+        `data`: a Parcel. `node`: the number of this node.
         """
         for stream in (1, 2):  # Ray keeps what is printed, and evalspec redacts only what it stores
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -195,24 +199,31 @@ class Node:
         if not isinstance(parcel, Parcel):
             raise TypeError("a node starts with a parcel")
         try:
-            self._plan = self._unpack(parcel, Shard(number, of))
+            self._plan = self._unpack(parcel)
         except InvalidInput as error:
             return encode([NodeRefused([str(one) for one in error.problems])])
         except EvalspecError as error:
             return encode([NodeRefused([str(error)])])
-        outbox = self._outbox = Outbox(self._plan)
-        services = self._plan.services
+        outbox = self._outbox = Outbox(self._plan, parcel.rules, node)
+        services, redaction = self._plan.services, self._plan.loaded.references.redaction
         services.listener = JudgeListener(
             lambda learned: outbox.add(Told(learned=learned)), outbox.judge_waits, outbox.say
         )
-        services.budget = open_budget(self._plan, None)
+        services.budget = outbox.budget
+        if parcel.rules.has_cache:
+            has_texts, is_fresh = not self._plan.options.no_content, parcel.rules.is_fresh
+            services.cache = LentCache(outbox.budget, redaction, has_texts=has_texts, is_fresh=is_fresh)
+            services.cache.report_to(services.usage, JudgeListener(says=outbox.say))
         await preload(self._plan)
         self._worker = await self._opened.enter_async_context(work_here(self._plan, outbox, outbox))
+        self._worker.breaker = outbox.budget.breaker
         has_agent = self._plan.target is not None or self._plan.agent is not None
         self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
-        return encode(
-            [Welcome(socket.gethostname(), _name_machine(), self._plan.loaded.references.redaction.describe())]
-        )
+        return encode([Welcome(node, socket.gethostname(), _name_machine(), redaction.describe())])
+
+    async def receive(self, data: bytes) -> None:
+        """Take note of what the driver says."""
+        self._outbox.budget.receive(decode(data))
 
     async def exchange(self, data: bytes) -> bytes:
         """Take on tasks, and return what was found since the last call."""
@@ -241,7 +252,7 @@ class Node:
         self._outbox.add(Farewell([redact(note) for note in notes], self._worker.lag_ms))
         return encode(await self._outbox.collect())
 
-    def _unpack(self, parcel: Parcel, share: Shard) -> Plan:
+    def _unpack(self, parcel: Parcel) -> Plan:
         """Return the plan of a parcel.
 
         Raises:
@@ -256,8 +267,7 @@ class Node:
             place = folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-        own = {"shard": share, "concurrency": share.take_part(parcel.options["concurrency"])}
-        options = RunOptions(**{**parcel.options, **own})
+        options = RunOptions(**parcel.options)
         entries = {
             name: [MetricEntry.model_validate(entry) for entry in found] for name, found in parcel.metrics.items()
         }
@@ -268,17 +278,7 @@ class Node:
             if other:
                 message = f"{other[0]} of dataset '{dataset}' is another metric on {socket.gethostname()}"
                 raise InvalidInput(Problem(message, "use the same code, judge and variables on all nodes"))
-        return _share_judge(plan, share)
-
-
-def _share_judge(plan: Plan, share: Shard) -> Plan:
-    """Return the plan with this node's part of the judge's concurrent requests."""
-    if plan.judge is None:
         return plan
-    part = max(1, share.take_part(plan.judge.concurrency))
-    judge = plan.judge.model_copy(update={"concurrency": part})
-    plan.services.configure(judge, plan.services.embeddings, locate_keys(plan.loaded))
-    return replace(plan, judge=judge)
 
 
 def identify_all(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:

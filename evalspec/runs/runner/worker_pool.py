@@ -41,8 +41,12 @@ class JobSource(Protocol[Job_co]):
 
 
 class Breaker(Struct):
-    """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down."""
+    """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down.
 
+    `decides`: False if another process counts, and says here what it found.
+    """
+
+    decides: bool = True
     answered: bool = False
     refused: bool = False
     unreachable: int = 0
@@ -56,7 +60,7 @@ class Breaker(Struct):
     def saw_failure(self, error: str, *, unreachable: bool) -> None:
         """Count a sample without a reply for `error`. `unreachable`: it could not connect."""
         self.unreachable = self.unreachable + 1 if unreachable else 0
-        if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
+        if self.decides and self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
             self.down = error
 
 
@@ -89,9 +93,10 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `open_log`: keeps the turns of a job. `trace`: begins
-    the trace of a request. `performer`: makes an attempt of one or more requests. `on_exchange` is awaited for each job
-    as soon as it has a reply or has failed. The worker waits for it, so a slow consumer limits the replies in memory.
+    `limit`: on concurrent requests. `breaker`: None: one of its own. `find_end`: returns why nothing more is to be
+    sent, or None. `open_log`: keeps the turns of a job. `trace`: begins the trace of a request. `performer`: makes an
+    attempt of one or more requests. `on_exchange` is awaited for each job as soon as it has a reply or has failed. The
+    worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(
@@ -101,6 +106,8 @@ class WorkerPool(Generic[Job]):
         *,
         concurrency: int,
         max_retries: int,
+        limit: AdaptiveLimit,
+        breaker: Breaker | None = None,
         find_end: Callable[[], str | None] = lambda: None,
         performer: Performer = PLAIN,
         open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
@@ -113,8 +120,8 @@ class WorkerPool(Generic[Job]):
         self._open_agent = open_agent
         self._on_exchange = on_exchange
         self._concurrency = concurrency
-        self._limit = AdaptiveLimit(concurrency)
-        self._breaker = Breaker()
+        self._limit = limit
+        self._breaker = breaker or Breaker()
         self._max_retries = max_retries
         self.failed = 0
         """Samples that got no usable reply."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from evalspec.scoring.judge.budget import Budget
     from evalspec.scoring.judge.cache import JudgeCache
     from evalspec.scoring.judge.keys import KeyPlace
 
@@ -83,7 +84,11 @@ class HttpEmbedder:
     """Embeddings by `POST {baseUrl}/embeddings`, with MAX_TEXTS_PER_REQUEST texts per request."""
 
     def __init__(
-        self, config: EmbeddingsConfig, cache: "JudgeCache | None" = None, keys: "KeyPlace | None" = None
+        self,
+        config: EmbeddingsConfig,
+        cache: "JudgeCache | None" = None,
+        keys: "KeyPlace | None" = None,
+        budget: "Budget | None" = None,
     ) -> None:
         from evalspec.scoring.judge.cached_answers import CachedVectors
         from evalspec.scoring.judge.endpoint import Endpoint
@@ -92,7 +97,8 @@ class HttpEmbedder:
         self._cached = CachedVectors(cache, identify_model(config))
         self._config = config
         name, setting = "the embeddings service", "spec.evaluation.embeddings"
-        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY, keys)
+        limit = None if budget is None else budget.open_limit(setting, _CONCURRENCY)
+        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY, keys, limit=limit)
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """Return the embeddings, one row per text.
@@ -103,7 +109,7 @@ class HttpEmbedder:
         """
         import numpy as np
 
-        known = {text: row for text in texts if (row := self._cached.find(text)) is not None}
+        known = {text: row for text in texts if (row := await self._cached.find(text)) is not None}
         missing = [text for text in texts if text not in known]
         for start in range(0, len(missing), MAX_TEXTS_PER_REQUEST):
             batch = missing[start : start + MAX_TEXTS_PER_REQUEST]
@@ -197,7 +203,10 @@ def _is_clean_cut(tokens: Any, place: int) -> bool:
 
 
 def create_embedder(
-    config: EmbeddingsConfig, cache: "JudgeCache | None" = None, keys: "KeyPlace | None" = None
+    config: EmbeddingsConfig,
+    cache: "JudgeCache | None" = None,
+    keys: "KeyPlace | None" = None,
+    budget: "Budget | None" = None,
 ) -> TextEmbedder:
     """Return the embedder that the manifest configures. The first text loads it or sends the first request.
 
@@ -206,7 +215,7 @@ def create_embedder(
     Raises:
         JudgeError: the base url is not usable.
     """
-    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache, keys)
+    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache, keys, budget)
 
 
 def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:

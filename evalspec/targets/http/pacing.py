@@ -125,9 +125,14 @@ class AdaptiveLimit:
         if now - self._last_cut >= _COOLDOWN_SECONDS:
             self._last_cut = now
             self.limit = max(1.0, self.limit / 2)
-        if retry_after and now + retry_after > self._resume_at:
-            self._resume_at = now + retry_after
-            asyncio.get_running_loop().call_later(retry_after, self._wake)
+        self.pause(retry_after)
+
+    def pause(self, seconds: float | None) -> None:
+        """Give no slot for so many seconds. None: do nothing."""
+        now = time.monotonic()
+        if seconds and now + seconds > self._resume_at:
+            self._resume_at = now + seconds
+            asyncio.get_running_loop().call_later(seconds, self._wake)
 
     def _has_room(self) -> bool:
         return self._active < int(self.limit) and time.monotonic() >= self._resume_at
