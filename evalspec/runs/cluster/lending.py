@@ -7,46 +7,40 @@ for nodes that wait. Amounts of a budget and turns of a pace are asked for with 
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from evalspec.inputs.manifest.judge_schema import JudgePace
-from evalspec.inputs.manifest.redaction import Redaction
 from evalspec.model import JudgeUsage
 from evalspec.runs.cluster.messages import (
-    Answer,
     Ask,
-    Correction,
     Halt,
+    Lent,
     Message,
     Overload,
+    PaceTurn,
     Recall,
-    Release,
+    ReleasedUsage,
     Remember,
     Reserve,
-    ReturnedSlot,
-    Rules,
+    Returned,
     Slot,
-    Turn,
     Wanted,
 )
-from evalspec.runs.runner.worker_pool import Breaker
+from evalspec.runs.planning.build import Plan
 from evalspec.scoring.judge.budget import Budget, BudgetSpent, SpendingLimits
 from evalspec.scoring.judge.cache import JudgeCache
 from evalspec.scoring.judge.cache_file import CacheEntry, CacheFile
 from evalspec.scoring.judge.services import JudgeServices
-from evalspec.scoring.judge.usage import UsageLedger
 from evalspec.targets.http.pace import Pace, Spending
-from evalspec.targets.http.pacing import AdaptiveLimit
+from evalspec.targets.http.pacing import AdaptiveLimit, Breaker
 
 _KEPT_SECONDS = 0.5
-"""How long a node keeps a slot for which it has use. Others may wait for it."""
-_IDLE_SECONDS = 0.05
-"""How long a node keeps a slot without use."""
+"""How long a node that has work keeps a slot. Others may wait for it."""
 _Borrowed = tuple[int, int]
 """A node, and its number for what it borrowed."""
 
@@ -58,8 +52,7 @@ class Lender:
         self._services, self._send, self._group = services, send, group
         self._limits: dict[str, AdaptiveLimit] = {}
         self._answering: defaultdict[int, set[asyncio.Task[None]]] = defaultdict(set)
-        self._slots: dict[_Borrowed, asyncio.Future[int]] = {}
-        self._turns: dict[_Borrowed, tuple[Pace, Spending]] = {}
+        self._lent: dict[_Borrowed, Callable[[int], None]] = {}
         self._reserved: defaultdict[int, list[tuple[str, JudgeUsage]]] = defaultdict(list)
         self.nodes: set[int] = set()
 
@@ -70,18 +63,15 @@ class Lender:
                 task = self._group.create_task(self._answer(message))
                 self._answering[node].add(task)
                 task.add_done_callback(self._answering[node].discard)
-            case ReturnedSlot(node, number, successes):
-                self._slots.pop((node, number)).set_result(successes)
+            case Returned(node, number, amount):
+                self._lent.pop((node, number))(amount)
             case Overload(_, name, seconds):
                 self._limits[name].throttled(seconds)
-                self.broadcast(lambda node: Overload(node, name, seconds))
-            case Release(node, metric, reserved, used):
+                self.broadcast(partial(Overload, name=name, seconds=seconds))
+            case ReleasedUsage(node, metric, reserved, used):
                 if reserved != JudgeUsage():
                     self._reserved[node].remove((metric, reserved))
                 self._services.budget.release(metric, reserved, used)
-            case Correction(node, number, tokens):
-                pace, spending = self._turns.pop((node, number))
-                pace.correct(spending, tokens)
             case Remember(key, entry) if self._services.cache is not None:
                 self._services.cache.write(key, entry)
 
@@ -99,15 +89,21 @@ class Lender:
             self._services.budget.release(metric, reserved, reserved)
 
     async def _answer(self, ask: Ask) -> None:
-        answer, borrowed = Answer(ask.node, ask.number), (ask.node, ask.number)
+        answer, borrowed = Lent(ask.node, ask.number), (ask.node, ask.number)
         match ask.wanted:
             case Slot(name, most):
-                await self._lend(borrowed, self._limits.setdefault(name, AdaptiveLimit(most)))
+                limit = self._limits.setdefault(name, AdaptiveLimit(most))
+                async with limit.slot():
+                    returned: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+                    self._lent[borrowed] = returned.set_result
+                    self._send(answer)
+                    for _ in range(await returned):
+                        limit.succeeded()
                 return
-            case Turn(name, requests, per_minute, tokens):
+            case PaceTurn(name, requests, per_minute, tokens):
                 limits = JudgePace.model_construct(requests_per_minute=requests, tokens_per_minute=per_minute)
                 pace = self._services.budget.open_pace(name, limits, self._services.listener.waits)
-                self._turns[borrowed] = pace, await pace.take(tokens)
+                self._lent[borrowed] = partial(pace.correct, await pace.take(tokens))
             case Reserve(metric, most):
                 try:
                     await self._services.budget.reserve(metric, most)
@@ -122,27 +118,21 @@ class Lender:
                 answer = replace(answer, entry=entry)
         self._send(answer)
 
-    async def _lend(self, borrowed: _Borrowed, limit: AdaptiveLimit) -> None:
-        async with limit.slot():
-            returned = self._slots[borrowed] = asyncio.get_running_loop().create_future()
-            self._send(Answer(*borrowed))
-            for _ in range(await returned):
-                limit.succeeded()
-
 
 class LentBudget(Budget):
-    """A node's side. `tell`: gets messages for the driver."""
+    """A node's side. `seconds`: how long the run was worked on before. `tell`: gets messages for the driver."""
 
-    def __init__(self, ledger: UsageLedger, rules: Rules, node: int, tell: Callable[[Message], None]) -> None:
-        super().__init__(ledger, SpendingLimits(max_time=rules.max_time), seconds_before=rules.seconds)
+    def __init__(self, plan: Plan, seconds: float, node: int, tell: Callable[[Message], None]) -> None:
+        own = SpendingLimits(max_time=plan.limits.max_time)
+        super().__init__(plan.services.usage, own, seconds_before=seconds)
         self.node, self.tell = node, tell
         self.breaker = Breaker(decides=False)
-        self._reserves = rules.is_limited
+        self._reserves = plan.limits != own
         self._numbers = count()
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._asked: dict[int, asyncio.Future[Lent]] = {}
         self._lent: dict[str, _LentLimit] = {}
 
-    def ask(self, wanted: Wanted) -> asyncio.Future[Answer]:
+    def ask(self, wanted: Wanted) -> asyncio.Future[Lent]:
         """Return the driver's answer, once it has one."""
         number = next(self._numbers)
         found = self._asked[number] = asyncio.get_running_loop().create_future()
@@ -153,7 +143,7 @@ class LentBudget(Budget):
         """Take note of what the driver says."""
         for message in messages:
             match message:
-                case Answer():
+                case Lent():
                     self._asked.pop(message.number).set_result(message)
                 case Overload(_, name, seconds) if name in self._lent:
                     self._lent[name].pause(seconds)
@@ -177,11 +167,15 @@ class LentBudget(Budget):
 
     def release(self, metric: str, reserved: JudgeUsage, used: JudgeUsage) -> None:
         """See Budget. The driver counts."""
-        self.tell(Release(self.node, metric, reserved if self._reserves else JudgeUsage(), used))
+        self.tell(ReleasedUsage(self.node, metric, reserved if self._reserves else JudgeUsage(), used))
 
     def open_limit(self, name: str, most: int) -> AdaptiveLimit:
         """See Budget."""
         return self._lent.setdefault(name, _LentLimit(name, most, self))
+
+    def open_breaker(self) -> Breaker:
+        """See Budget."""
+        return self.breaker
 
     def open_pace(self, name: str, pace: JudgePace, waits: Callable[[float], None]) -> Pace:
         """See Budget. What headers of replies say is a matter of each node: one that is refused stops all."""
@@ -199,16 +193,6 @@ class _LentLimit(AdaptiveLimit):
         self._held: deque[tuple[int, float]] = deque()
         self._wanted = 0
         self._untold = 0
-        self._most_used = 0
-        self._since = time.monotonic()
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """See AdaptiveLimit."""
-        self._borrow(1)
-        async with super().slot():
-            self._most_used = max(self._most_used, self._active)
-            yield
 
     def succeeded(self) -> None:
         """See AdaptiveLimit."""
@@ -220,27 +204,22 @@ class _LentLimit(AdaptiveLimit):
         self._budget.tell(Overload(self._budget.node, self._name, retry_after))
         self.pause(retry_after)
 
-    def give_back(self, *, is_idle: bool) -> None:
-        """Give back what was not used for a while, and what others may wait for."""
-        if is_idle or time.monotonic() - self._since > _IDLE_SECONDS:
-            used = self._active + len(self._waiting)
-            spare = int(self.limit) - (used if is_idle else max(used, self._most_used))
-            self._most_used, self._since = self._active, time.monotonic()
-            for _ in range(spare):
-                self._return_oldest()
-        self._wake()
+    def give_back(self, *, is_idle: bool = False) -> None:
+        """Give back what others may wait for. `is_idle`: all that is not in use."""
+        while self._active < int(self.limit) and (is_idle or self._held[0][1] < time.monotonic()):
+            number, _ = self._held.popleft()
+            self.limit -= 1
+            self._budget.tell(Returned(self._budget.node, number, self._untold))
+            self._untold = 0
+
+    def _has_room(self) -> bool:
+        self._borrow(1)
+        return super()._has_room()
 
     def _wake(self) -> None:
-        while self._held and self._held[0][1] < time.monotonic() and self._active < int(self.limit):
-            self._return_oldest()
+        self.give_back()
         self._borrow(0)
         super()._wake()
-
-    def _return_oldest(self) -> None:
-        number, _ = self._held.popleft()
-        self.limit -= 1
-        self._budget.tell(ReturnedSlot(self._budget.node, number, self._untold))
-        self._untold = 0
 
     def _borrow(self, more: int) -> None:
         """Ask for the slots that are missing. `more`: requests that do not wait yet."""
@@ -249,7 +228,7 @@ class _LentLimit(AdaptiveLimit):
             self._wanted += 1
             self._budget.ask(Slot(self._name, self.maximum)).add_done_callback(self._receive)
 
-    def _receive(self, found: asyncio.Future[Answer]) -> None:
+    def _receive(self, found: asyncio.Future[Lent]) -> None:
         self._held.append((found.result().number, time.monotonic() + _KEPT_SECONDS))
         self._wanted -= 1
         self.limit += 1
@@ -270,23 +249,24 @@ class _LentPace(Pace):
     async def take(self, tokens: int) -> Spending:
         """See Pace."""
         limits = self._limits.requests_per_minute, self._limits.tokens_per_minute
-        answer = await self._budget.ask(Turn(self._name, *limits, tokens))
+        answer = await self._budget.ask(PaceTurn(self._name, *limits, tokens))
         spending = await super().take(tokens)
         return _LentSpending(spending.sent, tokens, answer.number)
 
     def correct(self, spending: Spending, tokens: int) -> None:
         """See Pace."""
         if isinstance(spending, _LentSpending):
-            self._budget.tell(Correction(self._budget.node, spending.number, tokens))
+            self._budget.tell(Returned(self._budget.node, spending.number, tokens))
 
 
 class LentCache(JudgeCache):
     """The judge's cache of the driver. What it gets is redacted here."""
 
-    def __init__(self, budget: LentBudget, redaction: Redaction, *, has_texts: bool, is_fresh: bool) -> None:
+    def __init__(self, budget: LentBudget, plan: Plan) -> None:
+        redaction, options = plan.loaded.references.redaction, plan.options
         hide, restore = redaction.hide_data, redaction.restore_known
-        super().__init__(CacheFile(Path()), "", hide=hide, restore=restore, has_texts=has_texts)
-        self._budget, self._is_read = budget, not is_fresh
+        super().__init__(CacheFile(Path()), "", hide=hide, restore=restore, has_texts=not options.no_content)
+        self._budget, self._is_read = budget, not options.fresh
 
     async def fetch(self, key: str, metric: str) -> CacheEntry | None:
         """See JudgeCache."""

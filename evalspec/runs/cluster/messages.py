@@ -17,26 +17,13 @@ _LENGTH_BYTES = 4
 _Kind = TypeVar("_Kind", bound=StoredRecord)
 
 
-class Rules(Struct, frozen=True):
-    """What the driver decides for all nodes.
-
-    `max_time`, `seconds`: the limit of the run's time, and how much of it is used. `is_limited`: whether each request
-    to the judge is to be reserved. `has_cache`, `is_fresh`: whether there is a judge's cache, which is only written.
-    """
-
-    max_time: float | None
-    seconds: float
-    is_limited: bool
-    has_cache: bool
-    is_fresh: bool
-
-
 class Parcel(Struct, frozen=True, tag=True):
     """What every node gets, once: nothing that is not needed to ask and to score.
 
     `manifest`: its name. `files`: content by path, relative to the manifest's folder. `options`: of RunOptions.
     `metrics`: entries of metrics by dataset. `identities`: of these metrics, by dataset and name. `versions`: of
-    packages. `threads`: variables that limit threads, as the driver has them. `rules`: what the driver decides.
+    packages. `threads`: variables that limit threads, as the driver has them. `seconds`: how
+    long the run was worked on. `starts_agent`: whether each node starts the agent's command.
     """
 
     manifest: str
@@ -46,7 +33,8 @@ class Parcel(Struct, frozen=True, tag=True):
     identities: Mapping[str, Mapping[str, Mapping[str, str]]]
     versions: Mapping[str, str]
     threads: Mapping[str, str]
-    rules: Rules
+    seconds: float
+    starts_agent: bool
 
 
 class Placement(Struct, frozen=True, tag=True):
@@ -101,9 +89,10 @@ class Welcome(Struct, frozen=True, tag=True):
 
 
 class NodeRefused(Struct, frozen=True, tag=True):
-    """Nothing was asked. `problems`: as lines."""
+    """Nothing was asked. `problems`: as lines. `is_down`: because an agent did not start."""
 
     problems: Sequence[str]
+    is_down: bool = False
 
 
 class Told(Struct, frozen=True, tag=True):
@@ -137,7 +126,7 @@ class Slot(Struct, frozen=True, tag=True):
     most: int
 
 
-class Turn(Struct, frozen=True, tag=True):
+class PaceTurn(Struct, frozen=True, tag=True):
     """A turn to send a request with so many tokens. `requests`, `per_minute`: the pace, as the manifest has it."""
 
     name: str
@@ -160,7 +149,7 @@ class Recall(Struct, frozen=True, tag=True):
     metric: str
 
 
-Wanted = Slot | Turn | Reserve | Recall
+Wanted = Slot | PaceTurn | Reserve | Recall
 
 
 class Ask(Struct, frozen=True, tag=True):
@@ -171,7 +160,7 @@ class Ask(Struct, frozen=True, tag=True):
     wanted: Wanted
 
 
-class Answer(Struct, frozen=True, tag=True):
+class Lent(Struct, frozen=True, tag=True):
     """A node gets what it asked for. `refused`: the limit that is used up, and the reason. `entry`: of the cache."""
 
     node: int
@@ -180,23 +169,18 @@ class Answer(Struct, frozen=True, tag=True):
     entry: CacheEntry | None = None
 
 
-class ReturnedSlot(Struct, frozen=True, tag=True):
-    """A node gives back a slot. `successes`: of requests since it gave one back last."""
+class Returned(Struct, frozen=True, tag=True):
+    """A node gives back a slot, or has used a turn.
+
+    `amount`: requests that succeeded since it gave a slot back last, or tokens as the reply counts them.
+    """
 
     node: int
     number: int
-    successes: int
+    amount: int
 
 
-class Correction(Struct, frozen=True, tag=True):
-    """The tokens of the request of a turn, as the reply counts them."""
-
-    node: int
-    number: int
-    tokens: int
-
-
-class Release(Struct, frozen=True, tag=True):
+class ReleasedUsage(Struct, frozen=True, tag=True):
     """What a request has used, in place of what was reserved for it."""
 
     node: int
@@ -227,18 +211,24 @@ class Remember(Struct, frozen=True, tag=True):
     entry: CacheEntry
 
 
+class Admitted(Struct, frozen=True, tag=True):
+    """Whether a node that began later may work. `why`: the reason if it may not."""
+
+    node: int
+    why: str | None
+
+
 class NodeEnded(Struct, frozen=True, tag=True):
     """A node has ended, in whatever way."""
 
     node: int
 
 
-ForNode = Answer | Overload | Halt
-FromNode = Ask | ReturnedSlot | Correction | Release | Overload | Remember
-_OfWork = (
-    Parcel | Placement | Task | FoundRecord | Done | LostAttempt | Welcome | NodeRefused | Told | Farewell | Finish
-)
-Message = _OfWork | NodeEnded | ForNode | FromNode
+ForNode = Lent | Overload | Halt
+FromNode = Ask | Returned | ReleasedUsage | Overload | Remember
+_OfWork = Parcel | Placement | Task | FoundRecord | Done | LostAttempt | Finish
+_OfNodes = Welcome | NodeRefused | Admitted | NodeEnded | Told | Farewell
+Message = _OfWork | _OfNodes | ForNode | FromNode
 _MESSAGES: Any = Sequence[Message]
 _decoder = msgpack.Decoder(_MESSAGES)
 

@@ -6,14 +6,19 @@ redacted.
 
 import asyncio
 import os
+import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from filelock import FileLock, Timeout
+from msgspec.structs import replace
+
+from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Exchange, Sample, Score
@@ -27,7 +32,6 @@ from evalspec.runs.cluster.messages import (
     Message,
     NodeRefused,
     Parcel,
-    Rules,
     Task,
     Told,
     Welcome,
@@ -40,19 +44,19 @@ from evalspec.runs.planning.build import Plan, build_part
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import identify_metric
-from evalspec.runs.runner.execute import close_agent
+from evalspec.runs.runner.execute import agent_process, close_agent
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload
 from evalspec.runs.runner.turn_log import StoredTurns, TurnLogs
 from evalspec.runs.runner.worker import Scorable, work_here
 from evalspec.runs.store.log_index import AttemptKey
+from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.scoring.judge.usage import JudgeListener
 
+_FOLDER = "evalspec-node-"
 _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
-_URGENT_SECONDS = 0.002
-"""The same, if something waits for the driver's answer."""
 _SECONDS_ALONE = 0.5
 """A node that hears nothing for so long begins no attempt, because nobody may be left to keep the reply."""
 
@@ -63,16 +67,15 @@ class Outbox:
     most = 1 << 62
     """See JobSource: nobody knows how many attempts will come."""
 
-    def __init__(self, plan: Plan, rules: Rules, node: int) -> None:
+    def __init__(self, plan: Plan, seconds: float, node: int) -> None:
         self._plan, self._redaction = plan, plan.loaded.references.redaction
-        self.budget = LentBudget(plan.services.usage, rules, node, self.add)
+        self.budget = LentBudget(plan, seconds, node, self.add)
         self._datasets = {dataset.name: dataset for dataset in plan.datasets}
         self._jobs: dict[AttemptIndex, tuple[PlannedDataset, Sample, Sequence[str]]] = {}
         self._by_key: dict[AttemptKey, AttemptIndex] = {}
         self._turns = TurnLogs(self.keep_turn, None)
         self._to_ask: asyncio.Queue[AttemptIndex | None] = asyncio.Queue()
         self._found: list[Message] = []
-        self._is_urgent = False
         self.heard = time.monotonic()
         """When the driver was heard last."""
         self._news = asyncio.Event()
@@ -93,7 +96,6 @@ class Outbox:
     def add(self, message: Message) -> None:
         """Add something to hand over."""
         self._found.append(message)
-        self._is_urgent |= isinstance(message, Ask)
         self._news.set()
 
     async def collect(self) -> list[Message]:
@@ -103,9 +105,10 @@ class Outbox:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _COLLECT_SECONDS)
         if self._found:
-            await asyncio.sleep(_URGENT_SECONDS if self._is_urgent else _COLLECT_SECONDS / 5)
+            is_urgent = any(isinstance(one, Ask) for one in self._found)
+            await asyncio.sleep(_COLLECT_SECONDS / (25 if is_urgent else 5))
         self.budget.give_back(is_idle=not self._jobs)
-        found, self._found, self._is_urgent = self._found, [], False
+        found, self._found = self._found, []
         return found
 
     def end(self) -> None:
@@ -200,23 +203,24 @@ class Node:
             raise TypeError("a node starts with a parcel")
         try:
             self._plan = self._unpack(parcel)
+            if parcel.starts_agent:
+                self._plan = _give_port(self._plan)
+                await self._opened.enter_async_context(agent_process(self._plan, None, needed=True))
         except InvalidInput as error:
             return encode([NodeRefused([str(one) for one in error.problems])])
         except EvalspecError as error:
-            return encode([NodeRefused([str(error)])])
-        outbox = self._outbox = Outbox(self._plan, parcel.rules, node)
+            return encode([NodeRefused([str(error)], isinstance(error, AgentDown))])
+        outbox = self._outbox = Outbox(self._plan, parcel.seconds, node)
         services, redaction = self._plan.services, self._plan.loaded.references.redaction
         services.listener = JudgeListener(
             lambda learned: outbox.add(Told(learned=learned)), outbox.judge_waits, outbox.say
         )
         services.budget = outbox.budget
-        if parcel.rules.has_cache:
-            has_texts, is_fresh = not self._plan.options.no_content, parcel.rules.is_fresh
-            services.cache = LentCache(outbox.budget, redaction, has_texts=has_texts, is_fresh=is_fresh)
+        if not self._plan.options.no_cache:
+            services.cache = LentCache(outbox.budget, self._plan)
             services.cache.report_to(services.usage, JudgeListener(says=outbox.say))
         await preload(self._plan)
         self._worker = await self._opened.enter_async_context(work_here(self._plan, outbox, outbox))
-        self._worker.breaker = outbox.budget.breaker
         has_agent = self._plan.target is not None or self._plan.agent is not None
         self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
         return encode([Welcome(node, socket.gethostname(), _name_machine(), redaction.describe())])
@@ -262,7 +266,7 @@ class Node:
             del os.environ[name]  # Ray limits threads, and the number of threads may change the last bit of a score
         os.environ.update(parcel.threads)
         _refuse_versions(parcel.versions)
-        folder = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="evalspec-node-")))
+        folder = _open_folder(self._opened)
         for name, content in parcel.files.items():
             place = folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -279,6 +283,25 @@ class Node:
                 message = f"{other[0]} of dataset '{dataset}' is another metric on {socket.gethostname()}"
                 raise InvalidInput(Problem(message, "use the same code, judge and variables on all nodes"))
         return plan
+
+
+def _open_folder(opened: AsyncExitStack) -> Path:
+    """Return a new folder. Those of nodes that were killed are removed: nobody holds their locks."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{LOCK_NAME}"):
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0):
+            shutil.rmtree(lock.parent)
+    folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
+    opened.enter_context(FileLock(folder / LOCK_NAME))
+    return folder
+
+
+def _give_port(plan: Plan) -> Plan:
+    """Return the plan with the agent at a free port of this machine."""
+    if plan.url is None or plan.target is None:
+        raise ValueError("the plan has no agent")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}{urlsplit(plan.url).path}"
+    return replace(plan, url=url, target=replace(plan.target, url=url + plan.target.url.removeprefix(plan.url)))
 
 
 def identify_all(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:

@@ -51,6 +51,8 @@ EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
 ENVIRONMENT_PLACE: Place = ("spec", "evaluation", "environment")
 LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
 API_PLACE: Place = ("spec", "api")
+PORT = "{{port}}"
+"""Stands in the agent's command for the port of its URL."""
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from evalspec.model import Exchange, Sample
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.runner.conversing import PLAIN, Conversation, NoTurnLog, Performer, TurnLog
-from evalspec.runs.runner.worker_pool import Breaker, JobSource, Replay, WorkerPool
+from evalspec.runs.runner.worker_pool import JobSource, Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
@@ -101,18 +101,17 @@ def open_agent(
     progress: ProgressListener,
     open_log: Callable[[Job], TurnLog],
     trace: Callable[[Job], OpenRequest] | None = None,
-    breaker: Breaker | None = None,
 ) -> JobTarget[Job]:
     """Return the agent as a target. Each worker gets its own Agent. `open_log`: keeps the turns of a job.
 
-    `trace`: begins the trace of a request; None: nothing is traced. `breaker`: as for a WorkerPool.
+    `trace`: begins the trace of a request; None: nothing is traced.
 
     Raises:
         ValueError: The plan has no agent.
     """
     name = "the agent"
     if plan.agent is not None:
-        return _open_own_agent(name, plan, jobs, receive, progress, open_log, trace, breaker)
+        return _open_own_agent(name, plan, jobs, receive, progress, open_log, trace)
     if plan.target is None:
         raise ValueError("the plan has no agent")
     from evalspec.targets.agents.http import HttpAgent
@@ -121,9 +120,7 @@ def open_agent(
     target, route = plan.target, choose_route(plan.target.url)
     retries = target.endpoint.max_retries
     performer, surround = _open_performer(plan, target.endpoint.is_stateful, retries, progress)
-    pool = open_pool(
-        plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log, trace, breaker
-    )
+    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log, trace)
     return JobTarget(name, pool, jobs, surround)
 
 
@@ -169,7 +166,6 @@ def _open_own_agent(
     progress: ProgressListener,
     open_log: Callable[[Job], TurnLog],
     trace: Callable[[Job], OpenRequest] | None,
-    breaker: Breaker | None,
 ) -> JobTarget[Job]:
     """Return the user's agent as a target. Workers close their own instances of a class."""
     timeout = plan.options.timeout or plan.loaded.manifest.spec.api.chat_endpoint.timeout_seconds
@@ -185,7 +181,7 @@ def _open_own_agent(
                 progress.say(notice)  # there is no report
 
     performer, surround = _open_performer(plan, False, 0, progress)
-    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log, trace, breaker)
+    pool = open_pool(plan, lambda: FunctionAgent(agent, timeout), receive, jobs, 0, performer, open_log, trace)
     return JobTarget(name, pool, jobs, query_and_report, own_notes=agent.notices)
 
 
@@ -198,7 +194,6 @@ def open_pool(
     performer: Performer = PLAIN,
     open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
     trace: Callable[[Job], OpenRequest] | None = None,
-    breaker: Breaker | None = None,
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
     concurrency, budget = min(plan.options.concurrency, jobs.most), plan.services.budget
@@ -208,7 +203,7 @@ def open_pool(
         concurrency=concurrency,
         max_retries=retries,
         limit=budget.open_limit("spec.api", concurrency),
-        breaker=breaker,
+        breaker=budget.open_breaker(),
         find_end=budget.find_time_out,
         performer=performer,
         open_log=open_log,

@@ -17,7 +17,7 @@ from evalspec.runs.runner.origin import Origin
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload, preload_beside, score_exchange
 from evalspec.runs.runner.targets import Jobs, JobTarget, ProgressListener, open_agent
-from evalspec.runs.runner.worker_pool import Breaker, JobSource, LagMeter, Replay
+from evalspec.runs.runner.worker_pool import JobSource, LagMeter, Replay
 from evalspec.runs.store.log_index import AttemptKey
 from evalspec.targets.agents.replay import replay
 
@@ -110,10 +110,7 @@ async def score_here(plan: Plan, receiver: Receiver, one: Scorable) -> None:
 
 
 class LocalWorker(Struct):
-    """Works in this process. `group`: for its tasks. `tracing`: joins replies with the spans of the agent, if any.
-
-    `breaker`: of the agent; None: one of its own.
-    """
+    """Works in this process. `group`: for its tasks. `tracing`: joins replies with the spans of the agent, if any."""
 
     plan: Plan
     receiver: Receiver
@@ -122,7 +119,6 @@ class LocalWorker(Struct):
     queue: "asyncio.Queue[Scorable]"
     origin: Origin
     tracing: "Tracing | None" = None
-    breaker: Breaker | None = None
     first_exchange: asyncio.Event = field(default_factory=asyncio.Event)
     notes: list[str] = field(default_factory=list)
     lag_ms: float = 0.0
@@ -183,8 +179,7 @@ class LocalWorker(Struct):
 
     def _open_agent(self, jobs: JobSource[AttemptIndex]) -> JobTarget[AttemptIndex]:
         trace = None if self.tracing is None else self.tracing.beginning(self._key)
-        turns = self.receiver.open_turns
-        return open_agent(self.plan, jobs, self._receive_asked, self.progress, turns, trace, self.breaker)
+        return open_agent(self.plan, jobs, self._receive_asked, self.progress, self.receiver.open_turns, trace)
 
     async def _receive_asked(self, job: AttemptIndex, exchange: Exchange) -> None:
         dataset = self.plan.datasets[job.dataset]

@@ -20,7 +20,7 @@ from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.scoring.judge.usage import UsageLedger
 from evalspec.targets.http.pace import Pace
-from evalspec.targets.http.pacing import AdaptiveLimit
+from evalspec.targets.http.pacing import AdaptiveLimit, Breaker
 
 _MILLISECONDS = 1000
 _WITHOUT_TOKENS = JudgeUsage(requests=1)
@@ -123,11 +123,6 @@ class Budget:
     def seconds(self) -> float:
         """How long the run was worked on."""
         return self._seconds_before + time.monotonic() - self._started
-
-    @property
-    def is_limited(self) -> bool:
-        """Whether requests have to be reserved."""
-        return any(True for _ in self._measure(_Used()))
 
     @property
     def is_stopped(self) -> bool:
@@ -247,6 +242,10 @@ class Budget:
     def open_limit(self, _name: str, most: int) -> AdaptiveLimit:
         """Return what limits the concurrent requests to a service. `name`: its section of the manifest."""
         return AdaptiveLimit(most)
+
+    def open_breaker(self) -> Breaker:
+        """Return what notices that the agent is down."""
+        return Breaker()
 
     def open_pace(self, name: str, pace: JudgePace, waits: Callable[[float], None]) -> Pace:
         """Return the pace of a service: one for all that ask it. `name`: its section of the manifest."""

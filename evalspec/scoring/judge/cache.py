@@ -151,7 +151,7 @@ class JudgeCache:
             return None
         try:
             entry = self._file.find(self._file.compute_key(key), datetime.now(UTC))
-        except DamagedEntry as error:
+        except (DamagedEntry, TypeError) as error:
             self._report_damage(key, error)
         except StoreError as error:
             self._stop(error)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from evalspec.scoring.judge.budget import Budget
     from evalspec.scoring.judge.cache import JudgeCache
     from evalspec.scoring.judge.keys import KeyPlace
 
@@ -84,11 +83,7 @@ class HttpEmbedder:
     """Embeddings by `POST {baseUrl}/embeddings`, with MAX_TEXTS_PER_REQUEST texts per request."""
 
     def __init__(
-        self,
-        config: EmbeddingsConfig,
-        cache: "JudgeCache | None" = None,
-        keys: "KeyPlace | None" = None,
-        budget: "Budget | None" = None,
+        self, config: EmbeddingsConfig, cache: "JudgeCache | None" = None, keys: "KeyPlace | None" = None
     ) -> None:
         from evalspec.scoring.judge.cached_answers import CachedVectors
         from evalspec.scoring.judge.endpoint import Endpoint
@@ -97,8 +92,7 @@ class HttpEmbedder:
         self._cached = CachedVectors(cache, identify_model(config))
         self._config = config
         name, setting = "the embeddings service", "spec.evaluation.embeddings"
-        limit = None if budget is None else budget.open_limit(setting, _CONCURRENCY)
-        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY, keys, limit=limit)
+        self._endpoint = Endpoint(name, setting, "embeddings", config, _CONCURRENCY, keys)
 
     async def embed(self, texts: Sequence[str]) -> "Vectors":
         """Return the embeddings, one row per text.
@@ -203,10 +197,7 @@ def _is_clean_cut(tokens: Any, place: int) -> bool:
 
 
 def create_embedder(
-    config: EmbeddingsConfig,
-    cache: "JudgeCache | None" = None,
-    keys: "KeyPlace | None" = None,
-    budget: "Budget | None" = None,
+    config: EmbeddingsConfig, cache: "JudgeCache | None" = None, keys: "KeyPlace | None" = None
 ) -> TextEmbedder:
     """Return the embedder that the manifest configures. The first text loads it or sends the first request.
 
@@ -215,7 +206,7 @@ def create_embedder(
     Raises:
         JudgeError: the base url is not usable.
     """
-    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache, keys, budget)
+    return LocalEmbedder() if config.provider == "local" else HttpEmbedder(config, cache, keys)
 
 
 def compute_cosine(one: "NDArray[np.float64]", other: "NDArray[np.float64]") -> float:

@@ -122,7 +122,7 @@ class JudgeServices:
         if self._embedder is None:
             from evalspec.scoring.judge.embeddings import create_embedder
 
-            self._embedder = create_embedder(self._embeddings, self.cache, self._keys, self.budget)
+            self._embedder = create_embedder(self._embeddings, self.cache, self._keys)
         return self._embedder
 
     async def grade(
