@@ -117,7 +117,7 @@ def _rename(name: str) -> None:
 
 
 def _drain(address: str, node_id: str) -> None:
-    command = [Path(sys.executable).with_name("ray"), "drain-node", "--address", address, "--node-id", node_id]
+    command = [str(Path(sys.executable).with_name("ray")), "drain-node", "--address", address, "--node-id", node_id]
     why = ["--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "-"]
     subprocess.run([*command, *why, "--deadline-remaining-seconds", "60"], check=True, stdout=subprocess.DEVNULL)
 

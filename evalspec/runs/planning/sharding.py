@@ -136,8 +136,8 @@ def check_place(draft: Draft, datasets: Iterable[PlannedDataset]) -> None:
         "--batch": (options.batch, "batches are collected by one process"),
         "--untrusted": (current_trust().is_limited, "nodes would run the project's code"),
         "an agent given as an object": (options.agent is not None, "nodes import it by its name in spec.api.python"),
-        "receiving traces": (choose_traces(draft.loaded, options) is not None, "spans arrive at one process"),
-        "asking a retriever": (bool(asked), "it is opened by one process"),
+        "receiving traces": (choose_traces(draft.loaded, options) is not None, "spans reach one process, use shards"),
+        "asking a retriever": (bool(asked), "one process fills its index, use shards"),
         "a shared world": (world is not None and not world.isolated, "nodes would reset it under each other"),
         "a literal credential": (any(find_literals(draft.loaded.source.data)), "the manifest goes to all nodes"),
     }
