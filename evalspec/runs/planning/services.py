@@ -52,7 +52,7 @@ ENVIRONMENT_PLACE: Place = ("spec", "evaluation", "environment")
 LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
 API_PLACE: Place = ("spec", "api")
 PORT = "{{port}}"
-"""Stands in the agent's command for the port of its URL."""
+"""The port of the agent's URL, in its command."""
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 
 
