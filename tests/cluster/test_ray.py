@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -322,8 +323,8 @@ def test_hosts_are_real(bot, monkeypatch):
         bot.evaluation["run"] = {"on": nodes.address, "agent": "per-node"}
         found = bot.evaluate("--json")
         assert found.code == 0, found.err + found.out
-        answers = {one["attempts"][0]["response"] for one in found.document["datasets"][0]["samples"]}
-        assert (len(answers), found.code) == (2, 0), found.err
+        stored = "".join(path.read_text(errors="replace") for path in Path(".evalspec/runs").rglob("*.jsonl"))
+        assert len(set(re.findall(r"Paris of \d+", stored))) == 2
         bot.api["command"] = ["serve"]
         assert "per-node needs a command with {{port}}" in bot.evaluate().err
     finally:
