@@ -22,8 +22,13 @@ LEFT_OUT = {
         "tests/service/pages/test_gold_pages.py::test_long_and_hostile_texts_are_shown_and_do_nothing",
     ),
     "starts a Ray of two raylets": (
+        "tests/cluster/test_ray.py::test_a_busy_node_uses_the_slots_of_an_idle_one",
+        "tests/cluster/test_ray.py::test_a_machine_that_joins_is_used_and_one_that_drains_gets_no_more",
         "tests/cluster/test_ray.py::test_a_value_that_differs_between_machines_is_an_error_before_the_first_request",
-        "tests/cluster/test_ray.py::test_limits_hold_over_sessions_and_the_judge_is_asked_nothing_once_the_verdict_is_certain",
+        "tests/cluster/test_ray.py::test_all_of_a_limit_is_used_over_sessions_and_nothing_is_asked_once_the_verdict_is_certain",
+        "tests/cluster/test_ray.py::test_an_agent_that_is_down_is_noticed_by_the_driver",
+        "tests/cluster/test_ray.py::test_hosts_are_real",
+        "tests/cluster/test_ray.py::test_nodes_share_the_cache_of_the_driver_and_one_that_is_refused_stops_all",
         "tests/cluster/test_ray.py::test_two_raylets_find_what_one_process_finds_and_no_secret_travels",
     ),
     "starts PostgreSQL, or stops a database": (

@@ -1,6 +1,8 @@
 """A run on the nodes of Ray: the numbers, the secrets and the failures of a run in one process, and no other."""
 
 import json
+import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from cli.test_shards import comparable
 from servers.ray_nodes import TOKEN, RayNodes
+from servers.scripted_judge import throttled
 
 pytestmark = pytest.mark.timeout(300)  # a Ray starts in ten seconds or in a minute
 
@@ -229,15 +232,120 @@ def test_a_ray_that_nobody_reaches_is_said_at_once(bot):
     assert "no Ray can be reached at 127.0.0.1:1" in found.err
 
 
-def test_limits_hold_over_sessions_and_the_judge_is_asked_nothing_once_the_verdict_is_certain(bot, judge, on_nodes):
+@pytest.fixture
+def judged(bot, judge):
+    """The project with a judged metric."""
     rubric = {"name": "tone", "rubric": "Is it kind? {response}", "labels": {"kind": 1, "rude": 0}}
     bot.evaluation["datasets"][0]["metrics"] = ["string_match", rubric]
-    bot.evaluation["judge"] = {"model": "m", "baseUrl": judge.base_url, "apiKey": "x", "maxRetries": 0}
+    bot.evaluation["judge"] = {"model": "m", "baseUrl": judge.base_url, "apiKey": "x", "maxRetries": 1}
     bot.evaluation["thresholds"] = {"string_match": 1.0, "tone": 0.5}
-    for limit, most in ("6", 6), ("6", 6), ("9", 9):
+    return bot
+
+
+def test_all_of_a_limit_is_used_over_sessions_and_nothing_is_asked_once_the_verdict_is_certain(judged, judge, on_nodes):
+    """Two nodes could not share seven calls equally."""
+    for limit, most in (("7", 7), ("7", 7), ("9", 9)):
         resume = ("--resume",) if judge.chats else ()
-        assert bot.evaluate(*on_nodes, "--max-judge-calls", limit, *resume).code in (1, 3)
-        assert 0 < len(judge.chats) <= most
-    before = len(judge.chats)
-    assert bot.evaluate(*on_nodes, "--fail-fast").code == 1
-    assert len(judge.chats) == before
+        assert judged.evaluate(*on_nodes, "--max-judge-calls", limit, *resume).code in (1, 3)
+        assert len(judge.chats) == most
+    assert judged.evaluate(*on_nodes, "--fail-fast").code == 1
+    assert len(judge.chats) == 9
+
+
+def test_nodes_share_the_cache_of_the_driver_and_one_that_is_refused_stops_all(judged, judge, on_nodes, monkeypatch):
+    monkeypatch.setenv("NODE_TOKEN", ON_NODES)
+    monkeypatch.delenv("EVALSPEC_NO_CACHE")
+    judge.script = ["ok"] * 5 + [throttled(3)]
+    judged.evaluate(*on_nodes)
+    assert len(judge.chats) == 36 + 1
+    refused = judge.chats[5].arrived
+    assert [one for one in judge.chats if refused + 1.5 < one.arrived < refused + 2.9] == []
+    judged.evaluate("--on", "here")
+    judged.evaluate(*on_nodes)
+    assert len(judge.chats) == 36 + 1, "a run in one process and one on nodes find the same answers"
+    stored = b"".join(path.read_bytes() for path in Path(".evalspec/cache").rglob("*") if path.is_file())
+    assert b'"metric":"tone"' in stored
+    assert ON_NODES.encode() not in stored
+
+
+def test_a_busy_node_uses_the_slots_of_an_idle_one(bot, nodes, on_nodes, monkeypatch):
+    """However few attempts it is that one of the two nodes has."""
+    (bot.folder / "bot.py").write_text(AGENT.replace('os.environ.get("SECONDS", "0.02")', "'1'"))
+    log = Path(nodes.variables["ASKED"] + ".at_once")
+    log.write_text("")
+    bot.evaluate(*on_nodes, "-j", "4", "--sample-size", "4")
+    assert max(accumulate(1 if one == "+" else -1 for one in log.read_text())) == 4
+
+
+def test_an_agent_that_is_down_is_noticed_by_the_driver(bot, on_nodes):
+    bot.api = {"url": "http://127.0.0.1:9", "chatEndpoint": {"maxRetries": 0}}
+    found = bot.evaluate(*on_nodes)
+    assert found.code == 3
+    assert f"{found.out}{found.err}".count("the agent is down") == 1
+
+
+NEEDS_NAMES = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a raylet a hostname")
+SERVED = """
+import os, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Agent(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer("{}")
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        self.answer('{"message": "Paris of %d"}' % os.getpid())
+    def answer(self, text):
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+    def log_message(self, *_):
+        pass
+
+HTTPServer(("127.0.0.1", int(sys.argv[1])), Agent).serve_forever()
+"""
+
+
+@NEEDS_NAMES
+def test_hosts_are_real(bot, monkeypatch):
+    """One of the two raylets is on another host."""
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+    (bot.folder / "serve.py").write_text(SERVED)
+    bot.api = {"url": "http://127.0.0.1:4747/", "command": [sys.executable, "serve.py", "{{port}}"]}
+    variables = {"ASKED": str(bot.folder / "asked")}
+    nodes = RayNodes([variables, variables], ["", "elsewhere"])
+    try:
+        refused = bot.evaluate("--on", nodes.address)
+        assert (refused.code, refused.out) == (2, "")
+        assert "127.0.0.1:4747/v1/chat is this machine's, and elsewhere would ask its own" in refused.err
+        bot.evaluation["run"] = {"on": nodes.address, "agent": "per-node"}
+        found = bot.evaluate("--json")
+        assert found.code == 0, found.err + found.out
+        stored = "".join(path.read_text(errors="replace") for path in Path(".evalspec/runs").rglob("*.jsonl"))
+        assert len(set(re.findall(r"Paris of \d+", stored))) == 2
+        bot.api["command"] = ["serve"]
+        assert "per-node needs a command with {{port}}" in bot.evaluate().err
+    finally:
+        nodes.close()
+
+
+def test_a_machine_that_joins_is_used_and_one_that_drains_gets_no_more(bot, monkeypatch):
+    for name, value in TOKEN.items():
+        monkeypatch.setenv(name, value)
+    variables = {"ASKED": str(bot.folder / "asked"), "SECONDS": "1"}
+    nodes = RayNodes([variables])
+    try:
+        process = start(bot, "--on", nodes.address, "--json", "-j", "2")
+        nodes.add(variables)
+        nodes.drain(0)
+        out, err = process.communicate(timeout=200)
+    finally:
+        nodes.close()
+    assert process.returncode == 0, err
+    assert "Ray has room for more: 2 nodes now" in err
+    assert err.count("a machine of Ray is draining") == 1
+    assert "a node has ended" not in err
+    assert list_failed(json.loads(out)) == FAILING
+    assert max(asked(bot).values()) == 1

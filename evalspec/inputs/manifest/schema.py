@@ -33,7 +33,7 @@ from evalspec.inputs.manifest.metric_schema import WithThresholds
 class RunConfig(ManifestModel):
     """Where attempts are worked on. Nothing here changes a score."""
 
-    on: Annotated[StrictStr, Field(pattern=r"^(here|ray(:[^\s:]+:\d{1,5})?)$")] = Field(
+    on: Annotated[StrictStr, Field(pattern=r"^(here|ray(:(\[[\da-fA-F:]+\]|[^\s:]+):\d{1,5})?)$")] = Field(
         "here",
         description="here: in this process. ray: on a Ray of this machine that ends with the run. ray:HOST:PORT: on a "
         "running Ray.",
@@ -41,6 +41,11 @@ class RunConfig(ManifestModel):
     nodes: Count | None = Field(None, description="Processes that ask and score. Default: one for each free processor.")
     cpus: Amount = Field(1, gt=0, description="Processors that Ray reserves for each of them.")
     memory_mb: Count | None = Field(None, description="Memory that Ray reserves for each of them, in MiB.")
+    agent: Literal["shared", "per-node"] = Field(
+        "shared",
+        description="shared: all nodes ask the agent at `url`. per-node: each starts `command` on a free port, which "
+        "takes the place of {{port}} in it.",
+    )
 
 
 class EvaluationConfig(WithThresholds, Extensible):

@@ -12,23 +12,28 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, Problem, Unmeasurable
 from evalspec.base.text import one_line
 from evalspec.model import NOT_ASKED, Cause, Exchange, Sample, Score
 from evalspec.model.log import LOG_RECORD, InputRecord, ReplyRecord, ScoresRecord, TurnRecord
+from evalspec.runs.cluster.lending import Lender
 from evalspec.runs.cluster.messages import (
+    Admitted,
     Done,
     Farewell,
     Finish,
     FoundRecord,
+    Halt,
     LostAttempt,
     Message,
+    NodeEnded,
     NodeRefused,
     Parcel,
     Placement,
@@ -43,26 +48,29 @@ from evalspec.runs.cluster.messages import (
 from evalspec.runs.cluster.node import identify_all
 from evalspec.runs.planning.build import Plan
 from evalspec.runs.planning.inputs import list_shared_files
+from evalspec.runs.planning.sharding import HERE, has_own_agents
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.runner.worker import Receiver, Scorable, score_here
-from evalspec.runs.runner.worker_pool import Breaker
 from evalspec.scoring.metrics.base import Metric
 from evalspec.targets.agents.process import NEW_GROUP, kill_group
 from evalspec.targets.agents.replay import replay
 from evalspec.targets.http.failures import shown_url
+from evalspec.targets.http.pacing import Breaker
 from evalspec.targets.http.routes import is_loopback
 
 if TYPE_CHECKING:
     from evalspec.runs.runner.tracing import Tracing
 
 _SECONDS_TO_END, _SECONDS_TO_REACH = 10.0, 10.0
+_NAME_A_HOST = "name a host that all nodes reach, or for an agent with a command set run.agent: per-node"
 _LEAST_HELD = 16
 _HELD_PER_SLOT = 8
 """Attempts that are handed out at the same time, per concurrent request: enough for nodes that are never idle."""
 _TRAVELLING = (
     "url", "timeout", "no_judge", "judge_repeat", "concurrency", "no_content", "allow_actions",
+    "max_cost", "max_judge_calls", "max_tokens", "max_time",
 )  # fmt: skip
 """The options that nodes need."""
 
@@ -85,6 +93,7 @@ class ClusterWorker(Struct):
     progress: ProgressListener
     writer: asyncio.StreamWriter
     room: asyncio.Semaphore
+    lender: Lender
     held: dict[AttemptIndex, _Held] = field(default_factory=dict)
     breaker: Breaker = field(default_factory=Breaker)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -151,6 +160,21 @@ class ClusterWorker(Struct):
             case Farewell(notes, lag_ms):
                 self.notes += [note for note in notes if note not in self.notes]
                 self.lag_ms = max(self.lag_ms, lag_ms)
+            case Welcome(node):
+                write(self.writer, [Admitted(node, self._find_misfit(message))])
+            case NodeEnded(node):
+                self.lender.forget(node)
+            case _:
+                self.lender.receive(message)
+
+    def _find_misfit(self, welcome: Welcome) -> str | None:
+        """Return why a node that begins later must not work; None: it may."""
+        try:
+            _admit(self.plan, welcome, self.progress)
+        except InvalidInput as error:
+            return str(error.problems[0])
+        self.lender.nodes.add(welcome.node)
+        return None
 
     def _keep(self, job: AttemptIndex, line: bytes) -> None:
         held = self.held[job]
@@ -167,11 +191,13 @@ class ClusterWorker(Struct):
             self.receiver.keep_turn(record)
 
     def _watch(self, exchange: Exchange) -> None:
-        """Stop handing out attempts once the agent is down: the nodes alone would each have to find out."""
+        """Stop handing out attempts once the agent is down, and let no node ask it: none of them decides that."""
         if exchange.reply is not None:
             self.breaker.saw_reply()
-        elif not (exchange.error or "").startswith(NOT_ASKED):
+        elif self.breaker.down is None and not (exchange.error or "").startswith(NOT_ASKED):
             self.breaker.saw_failure(exchange.error or "", unreachable=exchange.unreachable)
+            if self.breaker.down is not None:
+                self.lender.broadcast(partial(Halt, why=self.breaker.down))
 
     def _finish(self, job: AttemptIndex) -> None:
         held = self.held.pop(job)
@@ -229,12 +255,15 @@ async def work_on_ray(
         opened.callback(writer.close)
         opened.callback(ours.shutdown, socket.SHUT_RDWR)  # at once: the bridge ends when nobody listens
         write(writer, [placement, parcel])
-        for welcome in await _read(reader, said):
+        welcomes = await _read(reader, said)
+        for welcome in welcomes:
             _admit(plan, welcome, progress)
         held = _LEAST_HELD if plan.options.fail_fast else _HELD_PER_SLOT * plan.options.concurrency
         room = asyncio.Semaphore(max(_LEAST_HELD, held))
-        worker = ClusterWorker(plan, receiver, progress, writer, room)
         async with asyncio.TaskGroup() as group:
+            lender = Lender(plan.services, lambda message: write(writer, [message]), group)
+            lender.nodes |= {one.node for one in welcomes if isinstance(one, Welcome)}
+            worker = ClusterWorker(plan, receiver, progress, writer, room, lender)
             listening = group.create_task(_listen(reader, worker, said))
             yield worker
             write(writer, [Finish()])
@@ -247,7 +276,7 @@ async def _reach(address: str) -> None:
     Raises:
         Unmeasurable: Nothing does.
     """
-    host, _, port = address.rpartition(":")
+    host, _, port = address.replace("[", "").replace("]", "").rpartition(":")
     try:
         _, writer = await asyncio.wait_for(asyncio.open_connection(host, int(port)), _SECONDS_TO_REACH)
     except (OSError, TimeoutError) as error:
@@ -308,6 +337,8 @@ def _admit(plan: Plan, message: Message, progress: ProgressListener) -> None:
         InvalidInput: It refuses, or resolves a reference to another value than this machine does.
     """
     if isinstance(message, NodeRefused):
+        if message.is_down:
+            raise Unmeasurable("; ".join(message.problems))
         raise InvalidInput(Problem(line) for line in message.problems)
     if isinstance(message, Told) and message.says is not None:
         progress.say(message.says)
@@ -320,22 +351,23 @@ def _admit(plan: Plan, message: Message, progress: ProgressListener) -> None:
         local = _find_local(plan) if message.host != socket.gethostname() else None
         if local is not None:
             why = f"{local} is this machine's, and {message.host} would ask its own"
-            raise InvalidInput(Problem(why, "name a host that all nodes reach"))
+            raise InvalidInput(Problem(why, _NAME_A_HOST))
 
 
 def _find_local(plan: Plan) -> str | None:
     """Return an address that means another service on another machine; None without one."""
     services = plan.services
-    urls = [plan.target.url] if plan.target else []
+    urls = [plan.target.url] if plan.target and not has_own_agents(plan.loaded, plan.options) else []
     urls += [one.base_url for one in (*(plan.judge.members if plan.judge else ()), plan.user) if one is not None]
     urls += [services.embeddings.base_url] if services.embeddings.provider != "local" else []
     return next((shown_url(url) for url in urls if is_loopback(urlsplit(url).hostname or "")), None)
 
 
 def pack(plan: Plan) -> Parcel:
-    """Return what nodes get of a plan: an allow-list. Its limits are what may still be used."""
+    """Return what nodes get of a plan: an allow-list."""
     contents = {name: path.read_bytes() for name, path in list_shared_files(plan.loaded, plan.datasets).items()}
-    given = {name: getattr(plan.options, name) for name in _TRAVELLING} | asdict(plan.services.budget.remaining)
+    given = {name: getattr(plan.options, name) for name in _TRAVELLING} | {"on": HERE}
+    given |= {"no_cache": plan.services.cache is None, "fresh": plan.options.fresh or plan.policy.fresh}
     metrics = {one.name: [*one.metrics.values()] for one in plan.datasets}
     return Parcel(
         manifest=plan.loaded.path.name,
@@ -345,6 +377,8 @@ def pack(plan: Plan) -> Parcel:
         identities=identify_all(plan),
         versions=list_versions(),
         threads={name: value for name, value in os.environ.items() if name.endswith("_NUM_THREADS")},
+        seconds=plan.services.budget.seconds,
+        starts_agent=has_own_agents(plan.loaded, plan.options),
     )
 
 

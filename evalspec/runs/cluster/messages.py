@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 from msgspec import Struct, msgpack
 
 from evalspec.inputs.manifest.redaction import Redaction
+from evalspec.model import JudgeUsage
 from evalspec.model.log import StoredRecord, change_texts
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.store.log_records import decode_line, encode_record
+from evalspec.scoring.judge.cache_file import CacheEntry
 
 _LENGTH_BYTES = 4
 _Kind = TypeVar("_Kind", bound=StoredRecord)
@@ -20,7 +22,8 @@ class Parcel(Struct, frozen=True, tag=True):
 
     `manifest`: its name. `files`: content by path, relative to the manifest's folder. `options`: of RunOptions.
     `metrics`: entries of metrics by dataset. `identities`: of these metrics, by dataset and name. `versions`: of
-    packages. `threads`: variables that limit threads, as the driver has them.
+    packages. `threads`: variables that limit threads, as the driver has them. `seconds`: how
+    long the run was worked on. `starts_agent`: whether each node starts the agent's command.
     """
 
     manifest: str
@@ -30,6 +33,8 @@ class Parcel(Struct, frozen=True, tag=True):
     identities: Mapping[str, Mapping[str, Mapping[str, str]]]
     versions: Mapping[str, str]
     threads: Mapping[str, str]
+    seconds: float
+    starts_agent: bool
 
 
 class Placement(Struct, frozen=True, tag=True):
@@ -77,15 +82,17 @@ class LostAttempt(Struct, frozen=True, tag=True):
 class Welcome(Struct, frozen=True, tag=True):
     """A node is ready. `references`: digests of the values that it redacts. `host`, `machine`: its name, and Ray's."""
 
+    node: int
     host: str
     machine: str
     references: Mapping[str, str]
 
 
 class NodeRefused(Struct, frozen=True, tag=True):
-    """Nothing was asked. `problems`: as lines."""
+    """Nothing was asked. `problems`: as lines. `is_down`: because an agent did not start."""
 
     problems: Sequence[str]
+    is_down: bool = False
 
 
 class Told(Struct, frozen=True, tag=True):
@@ -112,9 +119,116 @@ class Finish(Struct, frozen=True, tag=True):
     """There is no more work."""
 
 
-Message = (
-    Parcel | Placement | Task | FoundRecord | Done | LostAttempt | Welcome | NodeRefused | Told | Farewell | Finish
-)
+class Slot(Struct, frozen=True, tag=True):
+    """A slot for requests to a service. `name`: its section of the manifest. `most`: of the slots of all nodes."""
+
+    name: str
+    most: int
+
+
+class PaceTurn(Struct, frozen=True, tag=True):
+    """A turn to send a request with so many tokens. `requests`, `per_minute`: the pace, as the manifest has it."""
+
+    name: str
+    requests: int | None
+    per_minute: int | None
+    tokens: int
+
+
+class Reserve(Struct, frozen=True, tag=True):
+    """The most that a request for a metric may use."""
+
+    metric: str
+    most: JudgeUsage
+
+
+class Recall(Struct, frozen=True, tag=True):
+    """The entry of the judge's cache with the digest `key`, for a metric."""
+
+    key: str
+    metric: str
+
+
+Wanted = Slot | PaceTurn | Reserve | Recall
+
+
+class Ask(Struct, frozen=True, tag=True):
+    """A node wants something of the driver, and calls it `number`."""
+
+    node: int
+    number: int
+    wanted: Wanted
+
+
+class Lent(Struct, frozen=True, tag=True):
+    """A node gets what it asked for. `refused`: the limit that is used up, and the reason. `entry`: of the cache."""
+
+    node: int
+    number: int
+    refused: tuple[str | None, str] | None = None
+    entry: CacheEntry | None = None
+
+
+class Returned(Struct, frozen=True, tag=True):
+    """A node gives back a slot, or has used a turn.
+
+    `amount`: requests that succeeded since it gave a slot back last, or tokens as the reply counts them.
+    """
+
+    node: int
+    number: int
+    amount: int
+
+
+class ReleasedUsage(Struct, frozen=True, tag=True):
+    """What a request has used, in place of what was reserved for it."""
+
+    node: int
+    metric: str
+    reserved: JudgeUsage
+    used: JudgeUsage
+
+
+class Overload(Struct, frozen=True, tag=True):
+    """A service refused a request of a node for load, or the node is to send none for so many seconds."""
+
+    node: int
+    name: str
+    seconds: float | None
+
+
+class Halt(Struct, frozen=True, tag=True):
+    """The agent is down, so a node is to ask it no more."""
+
+    node: int
+    why: str
+
+
+class Remember(Struct, frozen=True, tag=True):
+    """An entry for the judge's cache."""
+
+    key: str
+    entry: CacheEntry
+
+
+class Admitted(Struct, frozen=True, tag=True):
+    """Whether a node that began later may work. `why`: the reason if it may not."""
+
+    node: int
+    why: str | None
+
+
+class NodeEnded(Struct, frozen=True, tag=True):
+    """A node has ended, in whatever way."""
+
+    node: int
+
+
+ForNode = Lent | Overload | Halt
+FromNode = Ask | Returned | ReleasedUsage | Overload | Remember
+_OfWork = Parcel | Placement | Task | FoundRecord | Done | LostAttempt | Finish
+_OfNodes = Welcome | NodeRefused | Admitted | NodeEnded | Told | Farewell
+Message = _OfWork | _OfNodes | ForNode | FromNode
 _MESSAGES: Any = Sequence[Message]
 _decoder = msgpack.Decoder(_MESSAGES)
 

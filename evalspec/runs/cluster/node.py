@@ -6,22 +6,26 @@ redacted.
 
 import asyncio
 import os
+import shutil
 import socket
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
-from evalspec.base.errors import EvalspecError, InvalidInput, Problem
+from evalspec.base.errors import AgentDown, EvalspecError, InvalidInput, Problem
 from evalspec.inputs.manifest.loader import load_manifest
 from evalspec.inputs.manifest.metric_schema import MetricEntry
 from evalspec.model import Exchange, Sample, Score
 from evalspec.model.log import InputRecord, ReplyRecord, ScoresRecord, StoredRecord, TurnRecord
-from evalspec.model.shards import Shard
+from evalspec.runs.cluster.lending import LentBudget, LentCache
 from evalspec.runs.cluster.messages import (
+    Ask,
     Done,
     Farewell,
     FoundRecord,
@@ -40,16 +44,17 @@ from evalspec.runs.planning.build import Plan, build_part
 from evalspec.runs.planning.draft import PlannedDataset
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.outlining import identify_metric
-from evalspec.runs.planning.services import locate_keys
-from evalspec.runs.runner.execute import close_agent, open_budget
+from evalspec.runs.runner.execute import agent_process, close_agent
 from evalspec.runs.runner.fingerprint import list_versions
 from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.scoring import preload
 from evalspec.runs.runner.turn_log import StoredTurns, TurnLogs
 from evalspec.runs.runner.worker import Scorable, work_here
 from evalspec.runs.store.log_index import AttemptKey
+from evalspec.runs.store.run_log import LOCK_NAME
 from evalspec.scoring.judge.usage import JudgeListener
 
+_FOLDER = "evalspec-node-"
 _COLLECT_SECONDS = 0.05
 """How long a node collects before it hands over. A kill costs no more than this, beside what is in flight."""
 _SECONDS_ALONE = 0.5
@@ -62,8 +67,9 @@ class Outbox:
     most = 1 << 62
     """See JobSource: nobody knows how many attempts will come."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, seconds: float, node: int) -> None:
         self._plan, self._redaction = plan, plan.loaded.references.redaction
+        self.budget = LentBudget(plan, seconds, node, self.add)
         self._datasets = {dataset.name: dataset for dataset in plan.datasets}
         self._jobs: dict[AttemptIndex, tuple[PlannedDataset, Sample, Sequence[str]]] = {}
         self._by_key: dict[AttemptKey, AttemptIndex] = {}
@@ -96,11 +102,12 @@ class Outbox:
         """Return what was found since the last call: soon after there is something, or nothing after a while."""
         if not self._found:
             self._news.clear()
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), _COLLECT_SECONDS)
-            except TimeoutError:
-                return []
-        await asyncio.sleep(_COLLECT_SECONDS / 5)
+        if self._found:
+            is_urgent = any(isinstance(one, Ask) for one in self._found)
+            await asyncio.sleep(_COLLECT_SECONDS / (25 if is_urgent else 5))
+        self.budget.give_back(is_idle=not self._jobs)
         found, self._found = self._found, []
         return found
 
@@ -184,10 +191,10 @@ class Node:
     def __init__(self) -> None:
         self._opened = AsyncExitStack()
 
-    async def start(self, data: bytes, number: int, of: int) -> bytes:
+    async def start(self, data: bytes, node: int) -> bytes:
         """Build what is needed. Returns a Welcome, or a NodeRefused without having asked anything.
 
-        `data`: a Parcel. `number`, `of`: this node's share of the limits.
+        `data`: a Parcel. `node`: the number of this node.
         """
         for stream in (1, 2):  # Ray keeps what is printed, and evalspec redacts only what it stores
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -195,24 +202,32 @@ class Node:
         if not isinstance(parcel, Parcel):
             raise TypeError("a node starts with a parcel")
         try:
-            self._plan = self._unpack(parcel, Shard(number, of))
+            self._plan = self._unpack(parcel)
+            if parcel.starts_agent:
+                self._plan = _give_port(self._plan)
+                await self._opened.enter_async_context(agent_process(self._plan, None, needed=True))
         except InvalidInput as error:
             return encode([NodeRefused([str(one) for one in error.problems])])
         except EvalspecError as error:
-            return encode([NodeRefused([str(error)])])
-        outbox = self._outbox = Outbox(self._plan)
-        services = self._plan.services
+            return encode([NodeRefused([str(error)], isinstance(error, AgentDown))])
+        outbox = self._outbox = Outbox(self._plan, parcel.seconds, node)
+        services, redaction = self._plan.services, self._plan.loaded.references.redaction
         services.listener = JudgeListener(
             lambda learned: outbox.add(Told(learned=learned)), outbox.judge_waits, outbox.say
         )
-        services.budget = open_budget(self._plan, None)
+        services.budget = outbox.budget
+        if not self._plan.options.no_cache:
+            services.cache = LentCache(outbox.budget, self._plan)
+            services.cache.report_to(services.usage, JudgeListener(says=outbox.say))
         await preload(self._plan)
         self._worker = await self._opened.enter_async_context(work_here(self._plan, outbox, outbox))
         has_agent = self._plan.target is not None or self._plan.agent is not None
         self._asking = asyncio.create_task(self._worker.ask_agent(outbox)) if has_agent else None
-        return encode(
-            [Welcome(socket.gethostname(), _name_machine(), self._plan.loaded.references.redaction.describe())]
-        )
+        return encode([Welcome(node, socket.gethostname(), _name_machine(), redaction.describe())])
+
+    async def receive(self, data: bytes) -> None:
+        """Take note of what the driver says."""
+        self._outbox.budget.receive(decode(data))
 
     async def exchange(self, data: bytes) -> bytes:
         """Take on tasks, and return what was found since the last call."""
@@ -241,7 +256,7 @@ class Node:
         self._outbox.add(Farewell([redact(note) for note in notes], self._worker.lag_ms))
         return encode(await self._outbox.collect())
 
-    def _unpack(self, parcel: Parcel, share: Shard) -> Plan:
+    def _unpack(self, parcel: Parcel) -> Plan:
         """Return the plan of a parcel.
 
         Raises:
@@ -251,13 +266,12 @@ class Node:
             del os.environ[name]  # Ray limits threads, and the number of threads may change the last bit of a score
         os.environ.update(parcel.threads)
         _refuse_versions(parcel.versions)
-        folder = Path(self._opened.enter_context(tempfile.TemporaryDirectory(prefix="evalspec-node-")))
+        folder = _open_folder(self._opened)
         for name, content in parcel.files.items():
             place = folder / name
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-        own = {"shard": share, "concurrency": share.take_part(parcel.options["concurrency"])}
-        options = RunOptions(**{**parcel.options, **own})
+        options = RunOptions(**parcel.options)
         entries = {
             name: [MetricEntry.model_validate(entry) for entry in found] for name, found in parcel.metrics.items()
         }
@@ -268,17 +282,26 @@ class Node:
             if other:
                 message = f"{other[0]} of dataset '{dataset}' is another metric on {socket.gethostname()}"
                 raise InvalidInput(Problem(message, "use the same code, judge and variables on all nodes"))
-        return _share_judge(plan, share)
-
-
-def _share_judge(plan: Plan, share: Shard) -> Plan:
-    """Return the plan with this node's part of the judge's concurrent requests."""
-    if plan.judge is None:
         return plan
-    part = max(1, share.take_part(plan.judge.concurrency))
-    judge = plan.judge.model_copy(update={"concurrency": part})
-    plan.services.configure(judge, plan.services.embeddings, locate_keys(plan.loaded))
-    return replace(plan, judge=judge)
+
+
+def _open_folder(opened: AsyncExitStack) -> Path:
+    """Return a new folder. Those of nodes that were killed are removed: nobody holds their locks."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{LOCK_NAME}"):
+        with suppress(Timeout, OSError), FileLock(lock, timeout=0):
+            shutil.rmtree(lock.parent)
+    folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix=_FOLDER)))
+    opened.enter_context(FileLock(folder / LOCK_NAME))
+    return folder
+
+
+def _give_port(plan: Plan) -> Plan:
+    """Return the plan with the agent at a free port of this machine."""
+    if plan.url is None or plan.target is None:
+        raise ValueError("the plan has no agent")
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}{urlsplit(plan.url).path}"
+    return replace(plan, url=url, target=replace(plan.target, url=url + plan.target.url.removeprefix(plan.url)))
 
 
 def identify_all(plan: Plan) -> dict[str, dict[str, dict[str, str]]]:

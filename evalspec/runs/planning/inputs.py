@@ -68,6 +68,9 @@ def list_shared_files(loaded: LoadedManifest, datasets: Sequence[PlannedDataset]
     named |= {
         folder / name for dataset in datasets for metric in dataset.metrics.values() for name in metric.files.values()
     }
+    if loaded.manifest.spec.evaluation.run.agent == "per-node":
+        found_there = find_command_files(loaded.manifest.spec.api.command or (), folder)
+        named |= {file for file in found_there if file.resolve().is_relative_to(folder)}  # programs are on each node
     found = sorted(path for path in {path.resolve() for path in named} - read if path.is_file())
     return {os.path.relpath(path, folder): path for path in found}
 

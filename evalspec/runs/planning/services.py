@@ -51,6 +51,8 @@ EMBEDDINGS_PLACE: Place = ("spec", "evaluation", "embeddings")
 ENVIRONMENT_PLACE: Place = ("spec", "evaluation", "environment")
 LIMITS_PLACE: Place = ("spec", "evaluation", "limits")
 API_PLACE: Place = ("spec", "api")
+PORT = "{{port}}"
+"""The port of the agent's URL, in its command."""
 ENDPOINT_PLACE: Place = (*API_PLACE, "chatEndpoint")
 
 

@@ -19,7 +19,7 @@ from evalspec.model.shards import Shard
 from evalspec.runs.planning.draft import Draft, PlannedDataset, WholeSelection
 from evalspec.runs.planning.inputs import list_shared_files
 from evalspec.runs.planning.options import RunOptions
-from evalspec.runs.planning.services import choose_traces
+from evalspec.runs.planning.services import API_PLACE, PORT, choose_traces
 from evalspec.verdict.stats.clusters import find_cluster
 
 AUTO, HERE = "auto", "here"
@@ -29,7 +29,7 @@ _MATRIX = "on GitHub, write --shard ${{ matrix.shard }}/${{ strategy.job-total }
 _MOST_SHARDS = 10_000
 _MOST_BYTES = 50 << 20
 """What nodes get of the project."""
-_PLACE = re.compile(r"ray(:[^\s:]+:\d{1,5})?")
+_PLACE = re.compile(r"ray(:(\[[\da-fA-F:]+\]|[^\s:]+):\d{1,5})?")
 
 
 class _Scheduler(Struct, frozen=True):
@@ -136,8 +136,8 @@ def check_place(draft: Draft, datasets: Iterable[PlannedDataset]) -> None:
         "--batch": (options.batch, "batches are collected by one process"),
         "--untrusted": (current_trust().is_limited, "nodes would run the project's code"),
         "an agent given as an object": (options.agent is not None, "nodes import it by its name in spec.api.python"),
-        "receiving traces": (choose_traces(draft.loaded, options) is not None, "spans arrive at one process"),
-        "asking a retriever": (bool(asked), "it is opened by one process"),
+        "receiving traces": (choose_traces(draft.loaded, options) is not None, "spans reach one process, use shards"),
+        "asking a retriever": (bool(asked), "one process fills its index, use shards"),
         "a shared world": (world is not None and not world.isolated, "nodes would reset it under each other"),
         "a literal credential": (any(find_literals(draft.loaded.source.data)), "the manifest goes to all nodes"),
     }
@@ -146,9 +146,18 @@ def check_place(draft: Draft, datasets: Iterable[PlannedDataset]) -> None:
         for name, (is_given, why) in others.items()
         if is_given
     ]
+    if has_own_agents(draft.loaded, options) and PORT not in " ".join(spec.api.command or ()):
+        message, fix = f"per-node needs a command with {PORT}", f'write it as in command: [serve, --port, "{PORT}"]'
+        draft.problems.append(draft.loaded.problem((*API_PLACE, "command"), message, fix))
     draft.problems += _list_misfits(draft.loaded, list_shared_files(draft.loaded, list(datasets)), field)
     if find_spec("ray") is None:
         draft.problems.append(Problem("Ray is not installed", install_fix("ray"), field=field))
+
+
+def has_own_agents(loaded: LoadedManifest, options: RunOptions) -> bool:
+    """Return whether each node starts an agent of its own. A URL in the options of the run means another agent."""
+    is_there = find_place(loaded, options) is not None
+    return is_there and loaded.manifest.spec.evaluation.run.agent == "per-node" and options.url is None
 
 
 def _list_misfits(loaded: LoadedManifest, files: Mapping[str, Path], field: str) -> Iterator[Problem]:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from msgspec import structs
 
@@ -13,7 +14,8 @@ from evalspec.base.plural import counted
 from evalspec.model import Run, add_usage
 from evalspec.model.log import PeopleRecord
 from evalspec.runs.planning.build import Plan
-from evalspec.runs.planning.services import API_PLACE
+from evalspec.runs.planning.services import API_PLACE, PORT
+from evalspec.runs.planning.sharding import has_own_agents
 from evalspec.runs.runner.anchors import check_drift
 from evalspec.runs.runner.command_code import explain_unknown
 from evalspec.runs.runner.conclude import RunMetadata
@@ -53,14 +55,16 @@ async def agent_process(
         AgentDown: The command did not become ready.
     """
     api = plan.loaded.manifest.spec.api
-    if not needed or api.command is None or plan.url is None or plan.options.url is not None:
+    is_elsewhere = plan.options.url is not None or has_own_agents(plan.loaded, plan.options)
+    if not needed or api.command is None or plan.url is None or is_elsewhere:
         yield None
         return
     from evalspec.targets.agents.process import AgentProcess, ready_url
     from evalspec.targets.http.failures import shown_url
 
+    port = str(urlsplit(plan.url).port or 80)
     process = AgentProcess(
-        api.command,
+        [word.replace(PORT, port) for word in api.command],
         cwd=plan.loaded.path.parent,
         ready_url=ready_url(plan.url, api.ready_path),
         ready_timeout=api.ready_timeout_seconds,

@@ -196,14 +196,15 @@ def open_pool(
     trace: Callable[[Job], OpenRequest] | None = None,
 ) -> WorkerPool[Job]:
     """Return the workers of a target."""
-    concurrency = min(plan.options.concurrency, jobs.most)
-    find_end = plan.services.budget.find_time_out
+    concurrency, budget = min(plan.options.concurrency, jobs.most), plan.services.budget
     return WorkerPool(
         create,
         receive,
         concurrency=concurrency,
         max_retries=retries,
-        find_end=find_end,
+        limit=budget.open_limit("spec.api", concurrency),
+        breaker=budget.open_breaker(),
+        find_end=budget.find_time_out,
         performer=performer,
         open_log=open_log,
         trace=trace,

@@ -6,19 +6,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Generic, Protocol, TypeVar
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.errors import FailureCause, ServiceError, Unmeasurable, UserFailed
 from evalspec.model import NOT_ASKED, AgentReply, Exchange, Sample
 from evalspec.runs.runner.conversing import PLAIN, AttemptContext, NoTurnLog, Performer, TurnLog
 from evalspec.targets.agents.base import Agent
-from evalspec.targets.http.pacing import AdaptiveLimit, persist
+from evalspec.targets.http.pacing import AdaptiveLimit, Breaker, persist
 from evalspec.targets.tracing import OpenRequest
 from evalspec.verdict.stats import compute_statistic
-
-FAILURES_TO_BREAK = 5
-"""Consecutive samples that could not connect before the agent is considered down. One suffices if it never answered."""
 
 _RAMP_SECONDS = 0.02
 """Time in which the workers start one after the other. Without it, replies with equal latency would always arrive
@@ -38,26 +34,6 @@ class JobSource(Protocol[Job_co]):
     async def take(self) -> tuple[Job_co, Sample] | None:
         """Return the next job with its sample; None at the end."""
         ...
-
-
-class Breaker(Struct):
-    """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down."""
-
-    answered: bool = False
-    refused: bool = False
-    unreachable: int = 0
-    down: str | None = None
-
-    def saw_reply(self) -> None:
-        """Count a sample with a reply."""
-        self.answered = True
-        self.unreachable = 0
-
-    def saw_failure(self, error: str, *, unreachable: bool) -> None:
-        """Count a sample without a reply for `error`. `unreachable`: it could not connect."""
-        self.unreachable = self.unreachable + 1 if unreachable else 0
-        if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
-            self.down = error
 
 
 class Replay(Generic[Job]):
@@ -89,9 +65,10 @@ class Replay(Generic[Job]):
 class WorkerPool(Generic[Job]):
     """A pool of `concurrency` workers that sends every job's sample once. Each worker has its own agent.
 
-    `find_end`: returns why nothing more is to be sent, or None. `open_log`: keeps the turns of a job. `trace`: begins
-    the trace of a request. `performer`: makes an attempt of one or more requests. `on_exchange` is awaited for each job
-    as soon as it has a reply or has failed. The worker waits for it, so a slow consumer limits the replies in memory.
+    `limit`: on concurrent requests. `breaker`: of the service. `find_end`: returns why nothing more is to be sent, or
+    None. `open_log`: keeps the turns of a job. `trace`: begins the trace of a request. `performer`: makes an
+    attempt of one or more requests. `on_exchange` is awaited for each job as soon as it has a reply or has failed. The
+    worker waits for it, so a slow consumer limits the replies in memory.
     """
 
     def __init__(
@@ -101,6 +78,8 @@ class WorkerPool(Generic[Job]):
         *,
         concurrency: int,
         max_retries: int,
+        limit: AdaptiveLimit,
+        breaker: Breaker,
         find_end: Callable[[], str | None] = lambda: None,
         performer: Performer = PLAIN,
         open_log: Callable[[Job], TurnLog] = lambda _: NoTurnLog(),
@@ -113,8 +92,8 @@ class WorkerPool(Generic[Job]):
         self._open_agent = open_agent
         self._on_exchange = on_exchange
         self._concurrency = concurrency
-        self._limit = AdaptiveLimit(concurrency)
-        self._breaker = Breaker()
+        self._limit = limit
+        self._breaker = breaker
         self._max_retries = max_retries
         self.failed = 0
         """Samples that got no usable reply."""

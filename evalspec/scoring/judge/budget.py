@@ -15,9 +15,12 @@ from typing import Any, NoReturn
 from msgspec import Struct
 
 from evalspec.base.errors import FailureCause, JudgeError
+from evalspec.inputs.manifest.judge_schema import JudgePace
 from evalspec.model import JudgePrice, JudgeUsage, Usage
 from evalspec.model.exchanges import SIMULATED_USER
 from evalspec.scoring.judge.usage import UsageLedger
+from evalspec.targets.http.pace import Pace
+from evalspec.targets.http.pacing import AdaptiveLimit, Breaker
 
 _MILLISECONDS = 1000
 _WITHOUT_TOKENS = JudgeUsage(requests=1)
@@ -74,6 +77,7 @@ class Budget:
             self._spent += _Used.of(metric, used)
         self._reserved = _Used()
         self._settled = asyncio.Event()
+        self._paces: dict[str, Pace] = {}
         self._seconds_before = seconds_before
         self._started = self._taken = time.monotonic()
         self._names = names or {}
@@ -116,13 +120,9 @@ class Budget:
             self._ledger.add(metric, more)
 
     @property
-    def remaining(self) -> SpendingLimits:
-        """What may still be used of each limit; 0 if nothing may."""
-        found = {name: max(0.0, limit - used) for name, used, limit in self._measure(self._spent)}
-        most = self._limits.max_time
-        seconds = None if most is None else max(0.0, most - self._seconds_before - time.monotonic() + self._started)
-        calls, tokens = (None if name not in found else int(found[name]) for name in ("max_judge_calls", "max_tokens"))
-        return SpendingLimits(found.get("max_cost"), calls, tokens, seconds)
+    def seconds(self) -> float:
+        """How long the run was worked on."""
+        return self._seconds_before + time.monotonic() - self._started
 
     @property
     def is_stopped(self) -> bool:
@@ -159,8 +159,7 @@ class Budget:
     def find_time_out(self) -> str | None:
         """Return why nothing is asked any more if the time of the run is over, else None."""
         limit = self._limits.max_time
-        seconds = self._seconds_before + time.monotonic() - self._started
-        if limit is None or seconds < limit:
+        if limit is None or self.seconds < limit:
             return None
         message = f"the run stopped at its time limit of {limit:g} s ({_advise('max_time')})"
         self.stop("max_time", message)
@@ -193,19 +192,15 @@ class Budget:
 
         async def hold() -> None:
             nonlocal held
-            await self._reserve(_Used.of(metric, reservation))
+            await self.reserve(metric, reservation)
             held = reservation
 
         def release(used: JudgeUsage) -> None:
             nonlocal held
             if held == JudgeUsage():  # there was no room to send it again
                 return
-            self._reserved -= _Used.of(metric, held)
+            self.release(metric, held, used)
             held = JudgeUsage()
-            self._spent += _Used.of(metric, used)
-            self._ledger.count_request(metric, used)
-            self._settled.set()
-            self._settled = asyncio.Event()
 
         async def send_again() -> None:
             release(_WITHOUT_TOKENS)
@@ -223,12 +218,39 @@ class Budget:
             release(used)
         return reply
 
-    async def _reserve(self, reservation: "_Used") -> None:
+    async def reserve(self, metric: str, most: JudgeUsage) -> None:
+        """Reserve what a request may use at most, as soon as the budget has room for it.
+
+        Raises:
+            BudgetSpent: the budget has no room, whatever the requests in flight use.
+        """
+        reservation = _Used.of(metric, most)
         self._refuse_exceeding(reservation)
         while self._find_exceeded(self._spent + reservation + self._reserved) is not None:
             await self._settled.wait()
             self._refuse_exceeding(reservation)
         self._reserved += reservation
+
+    def release(self, metric: str, reserved: JudgeUsage, used: JudgeUsage) -> None:
+        """Count what a request has used in place of what was reserved for it."""
+        self._reserved -= _Used.of(metric, reserved)
+        self._spent += _Used.of(metric, used)
+        self._ledger.count_request(metric, used)
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+    def open_limit(self, _name: str, most: int) -> AdaptiveLimit:
+        """Return what limits the concurrent requests to a service. `name`: its section of the manifest."""
+        return AdaptiveLimit(most)
+
+    def open_breaker(self) -> Breaker:
+        """Return what notices that the agent is down."""
+        return Breaker()
+
+    def open_pace(self, name: str, pace: JudgePace, waits: Callable[[float], None]) -> Pace:
+        """Return the pace of a service: one for all that ask it. `name`: its section of the manifest."""
+        new = Pace(pace.requests_per_minute, pace.tokens_per_minute, waits=waits)
+        return self._paces.setdefault(name, new)
 
     def _refuse_exceeding(self, reservation: "_Used") -> None:
         """Raise BudgetSpent if the run has ended, or ends because the budget has no room for a request."""

@@ -20,6 +20,7 @@ from msgspec import Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
 from evalspec.base.errors import StoreError
+from evalspec.base.json_text import compute_digest
 from evalspec.model.base import built
 from evalspec.scoring.judge.cache_file import CacheEntry, CacheFile, DamagedEntry, render_time
 from evalspec.scoring.judge.extraction import UnusableVerdict
@@ -38,7 +39,7 @@ _SCORE = "score"
 _PARTS = {"fields": "texts", "scorer": "code of the metric", "template": "rubric"}
 """Names of parts of a question for users, where they differ."""
 
-_TURNS: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, bytes], asyncio.Lock] = WeakValueDictionary()
+_TURNS: WeakValueDictionary[tuple[asyncio.AbstractEventLoop, str], asyncio.Lock] = WeakValueDictionary()
 """Questions that are being asked, in all runs of a loop."""
 
 
@@ -81,7 +82,7 @@ class JudgeCache:
         self._hide, self._restore = hide, restore
         self._has_texts = has_texts
         self._is_fresh = is_fresh
-        self._hits: set[bytes] = set()
+        self._hits: set[str] = set()
         self._since: dict[str, tuple[str, set[str]]] = {}
         self._is_off = self._told_of_damage = False
         self._usage = UsageLedger()
@@ -102,12 +103,10 @@ class JudgeCache:
         Raises:
             NothingStated: the judge found no statement in a field, now or when it was asked.
         """
-        key = self._compute_key([question.metric, question.inputs, grading.reply])
-        if key is None:
-            return await ask()
+        key = compute_digest([question.metric, question.inputs, grading.reply])
         turn = _TURNS.setdefault((asyncio.get_running_loop(), key), asyncio.Lock())
         async with turn:  # a second asker finds what the first one wrote
-            found = self._find(key, question)
+            found = await self._find(key, question)
             if found is not None:
                 self._usage.count_cached(question.metric)
                 return self._use(key, question, *found)
@@ -121,15 +120,13 @@ class JudgeCache:
             self._keep_result(key, question, grading, result)
             return result
 
-    def find(self, question: Question[T], grading: Grading) -> T | None:
+    async def find(self, question: Question[T], grading: Grading) -> T | None:
         """Return the result for a question from the cache, None if it has none.
 
         What it says about the judge belongs to the grading, as if the judge had just replied.
         """
-        key = self._compute_key([question.inputs, grading.reply])
-        if key is None:
-            return None
-        found = self._find(key, question)
+        key = compute_digest([question.inputs, grading.reply])
+        found = await self._find(key, question)
         if found is None:
             return None
         grading.learn(found[0].learned)
@@ -137,41 +134,55 @@ class JudgeCache:
 
     def keep(self, question: Question[T], grading: Grading, result: T) -> None:
         """Write a result that `find` is to return."""
-        key = self._compute_key([question.inputs, grading.reply])
-        if key is not None:
-            self._keep_result(key, question, grading, result)
+        self._keep_result(compute_digest([question.inputs, grading.reply]), question, grading, result)
 
     def close(self) -> None:
         """Write what was used, and close the file."""
         if not self._is_off and self._file.exists():
             try:
-                self._file.finish(self._run, self._hits, datetime.now(UTC))
+                self._file.finish(self._run, {*map(self._file.compute_key, self._hits)}, datetime.now(UTC))
             except StoreError as error:
                 self._stop(error)
         self._file.close()
 
-    def _compute_key(self, parts: Any) -> bytes | None:
-        if self._is_off:
-            return None
-        try:
-            return self._file.compute_key(parts)
-        except StoreError as error:
-            self._stop(error)
-            return None
-
-    def _find(self, key: bytes, question: Question[T]) -> tuple[CacheEntry, T | NothingStated] | None:
-        """Return a usable entry with its result. One that is not is removed and reported once."""
+    async def fetch(self, key: str, metric: str) -> CacheEntry | None:  # noqa: ARG002 - for those who ask elsewhere
+        """Return the entry with the digest `key`. A damaged one is removed and reported once."""
         if self._is_off or self._is_fresh:
             return None
         try:
-            entry = self._file.find(key, datetime.now(UTC))
-            if entry is None or (entry.is_bare and self._has_texts):
-                return None
-            return entry, self._read(entry, question)
-        except (DamagedEntry, ValidationError, UnusableVerdict, LookupError, TypeError) as error:
+            entry = self._file.find(self._file.compute_key(key), datetime.now(UTC))
+        except (DamagedEntry, TypeError) as error:
             self._report_damage(key, error)
         except StoreError as error:
             self._stop(error)
+        else:
+            return None if entry is not None and entry.is_bare and self._has_texts else entry
+        return None
+
+    def write(self, key: str, entry: CacheEntry) -> None:
+        """Write an entry under its digest. Digests of its parts are stored as keyed hashes."""
+        if self._is_off:
+            return
+        try:
+            parts = {name: self._file.compute_key(one).hex()[:_PART_DIGITS] for name, one in entry.parts.items()}
+            self._file.keep(self._file.compute_key(key), replace(entry, parts=parts), self._run)
+        except StoreError as error:
+            self._stop(error)
+
+    def note_use(self, key: str, metric: str, entry: CacheEntry) -> None:
+        """Note that an entry was used for a metric, and tell what it says about the judge."""
+        self._hits.add(key)
+        self._listener.learns(self._describe(metric, entry))
+
+    async def _find(self, key: str, question: Question[T]) -> tuple[CacheEntry, T | NothingStated] | None:
+        """Return a usable entry with its result. One that is not is removed and reported once."""
+        entry = await self.fetch(key, question.metric)
+        if entry is None:
+            return None
+        try:
+            return entry, self._read(entry, question)
+        except (ValidationError, UnusableVerdict, LookupError, TypeError) as error:
+            self._report_damage(key, error)
         return None
 
     def _read(self, entry: CacheEntry, question: Question[T]) -> T | NothingStated:
@@ -183,9 +194,8 @@ class JudgeCache:
             question.check(result)
         return result
 
-    def _use(self, key: bytes, question: Question[T], entry: CacheEntry, result: T | NothingStated) -> T:
-        self._hits.add(key)
-        self._listener.learns(self._describe(question.metric, entry))
+    def _use(self, key: str, question: Question[T], entry: CacheEntry, result: T | NothingStated) -> T:
+        self.note_use(key, question.metric, entry)
         if isinstance(result, NothingStated):
             raise result
         return result
@@ -199,7 +209,7 @@ class JudgeCache:
         said = f"{oldest[:_DATE_LENGTH]}, by {', '.join(sorted(named)) or 'an unnamed model'}"
         return {**entry.learned, "judge_cached_models": models, "judge_cached": {metric: said}}
 
-    def _keep_result(self, key: bytes, question: Question[T], grading: Grading, result: T) -> None:
+    def _keep_result(self, key: str, question: Question[T], grading: Grading, result: T) -> None:
         """Write a result that passes its check. Without texts, write what is left of it."""
         try:
             question.check(result)
@@ -210,32 +220,23 @@ class JudgeCache:
         elif question.strip is not None:
             self._keep(key, question, grading, {"result": to_builtins(question.strip(result))}, is_bare=True)
 
-    def _keep(self, key: bytes, question: Question[T], grading: Grading, value: Any, *, is_bare: bool) -> None:
-        if self._is_off:
-            return
+    def _keep(self, key: str, question: Question[T], grading: Grading, value: Any, *, is_bare: bool) -> None:
         dataset, name = self._hide(["", ""] if grading.reply is None else [*grading.reply.sample])
         asked = render_time(datetime.now(UTC))
         learned = self._hide(grading.learned)
         entry = CacheEntry(question.level, question.metric, (dataset, name), asked, self._hide(value), learned, is_bare)
-        try:
-            if question.level == _SCORE:
-                entry = replace(entry, parts=self._digest_parts(question.inputs))
-            self._file.keep(key, entry, self._run)
-        except StoreError as error:
-            self._stop(error)
+        if question.level == _SCORE:  # so that `cache explain` can name what has changed
+            digests = {_PARTS.get(name, name): compute_digest(part) for name, part in question.inputs.items()}
+            entry = replace(entry, parts=digests)
+        self.write(key, entry)
 
-    def _digest_parts(self, inputs: Mapping[str, Any]) -> dict[str, str]:
-        """Return a hash of each part of a question, so that `cache explain` can name what has changed."""
-        digests = {name: self._file.compute_key(part).hex() for name, part in inputs.items()}
-        return {_PARTS.get(name, name): digest[:_PART_DIGITS] for name, digest in digests.items()}
-
-    def _report_damage(self, key: bytes, error: Exception) -> None:
+    def _report_damage(self, key: str, error: Exception) -> None:
         if not self._told_of_damage:
             self._told_of_damage = True
             why = str(error) or "it is not as it was written"
             self._listener.says(f"an entry of the judge's cache is damaged, so the judge is asked again: {why}")
         try:
-            self._file.remove(key)
+            self._file.remove(self._file.compute_key(key))
         except StoreError as failure:
             self._stop(failure)
 

@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from evalspec.base.errors import InvalidInput, StoreError
 from evalspec.base.git import read_git
-from evalspec.base.json_text import compute_digest
 from evalspec.model.base import Record, built
 
 if TYPE_CHECKING:
@@ -117,14 +116,14 @@ class CacheFile:
             self._connection.close()
             self._connection = None
 
-    def compute_key(self, parts: Any) -> bytes:
-        """Return the name of an entry: a keyed hash of all that its value depends on.
+    def compute_key(self, digest: str) -> bytes:
+        """Return the name of an entry: a keyed hash of the digest of all that its value depends on.
 
         Raises:
             StoreError: the file cannot be opened.
         """
         with self._opened():
-            return hmac.digest(self._secret, compute_digest(parts).encode(), "sha256")
+            return hmac.digest(self._secret, digest.encode(), "sha256")
 
     def find(self, key: bytes, now: datetime) -> CacheEntry | None:
         """Return an entry that is not too old, or None.

@@ -29,14 +29,14 @@ class CachedAnswers:
         self._place = place
         self._refusals: list[str] | None = None
 
-    def find(
+    async def find(
         self, messages: Sequence[Mapping[str, str]], metric: str, number: int, check: Callable[[str], object]
     ) -> str | None:
         """Return an answer to the messages that passes the check, or None."""
         grading = find_cacheable()
         if self._cache is None or grading is None:
             return None
-        return self._cache.find(self._ask(messages, metric, number, check), grading)
+        return await self._cache.find(self._ask(messages, metric, number, check), grading)
 
     def keep(self, messages: Sequence[Mapping[str, str]], metric: str, number: int, answer: str) -> None:
         """Write an answer that has passed its check."""
@@ -44,10 +44,10 @@ class CachedAnswers:
         if self._cache is not None and grading is not None:
             self._cache.keep(self._ask(messages, metric, number, lambda _answer: None), grading, answer)
 
-    def find_refusals(self) -> list[str] | None:
+    async def find_refusals(self) -> list[str] | None:
         """Return what the endpoint has refused, in this order; None if nothing is known of it."""
         if self._cache is not None:
-            self._refusals = self._cache.find(self._ask_for_refusals(), Grading())
+            self._refusals = await self._cache.find(self._ask_for_refusals(), Grading())
         return self._refusals
 
     def keep_refusals(self, refusals: Sequence[str]) -> None:
@@ -77,12 +77,12 @@ class CachedVectors:
         self._cache = cache
         self._place = place
 
-    def find(self, text: str) -> list[float] | None:
+    async def find(self, text: str) -> list[float] | None:
         """Return the vector of a text, or None."""
         grading = find_cacheable()
         if self._cache is None or grading is None:
             return None
-        return self._cache.find(self._ask(text), grading)
+        return await self._cache.find(self._ask(text), grading)
 
     def keep(self, text: str, vector: list[float]) -> None:
         """Write a vector."""

@@ -22,7 +22,6 @@ from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
 from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, find_judge_wire
-from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import persist
 
 if TYPE_CHECKING:
@@ -109,10 +108,9 @@ class ChatClient:
         self._wire = wire = find_judge_wire(config.wire)
         place = [wire.name, *identify_model(config), self._parameters.describe(), config.response_format]
         self._answers = CachedAnswers(cache, place)
-        self._recall_refusals()
-        self._endpoint = Endpoint(
-            role.name, role.setting, wire, config, config.concurrency, keys, _start_pace(config, self._listener)
-        )
+        pace = self._budget.open_pace(role.setting, config.pace or JudgePace(), self._listener.waits)
+        limit = self._budget.open_limit(role.setting, config.concurrency)
+        self._endpoint = Endpoint(role.name, role.setting, wire, config, config.concurrency, keys, pace, limit)
         self._service = self._endpoint.service
 
     async def ask(self, prompt: str, schema: Mapping[str, Any], check: Callable[[str], T], metric: str) -> T:
@@ -147,7 +145,9 @@ class ChatClient:
         messages = self._begin(prompt, schema, metric).messages
         places = range(first, first + count)
         known = {
-            place: check(text) for place in places if (text := self._find(messages, metric, place, check)) is not None
+            place: check(text)
+            for place in places
+            if (text := await self._find(messages, metric, place, check)) is not None
         }
         missing = [place for place in places if place not in known]
         found = await self._request_several(self._begin(prompt, schema, metric, *missing))
@@ -160,12 +160,12 @@ class ChatClient:
         results = known | {place: _require(result) for place, result in zip(missing, settled, strict=True)}
         return [results[place] for place in places]
 
-    def _find(
+    async def _find(
         self, messages: Sequence[Mapping[str, str]], metric: str, place: int, check: Callable[[str], object]
     ) -> str | None:
         """Return an answer from the cache, or None. What the run has asked in a batch is answered by the batch."""
         is_batched = self._batches is not None and self._batches.has_asked(messages, place)
-        return None if is_batched else self._answers.find(messages, metric, place, check)
+        return None if is_batched else await self._answers.find(messages, metric, place, check)
 
     def _begin(self, prompt: str, schema: Mapping[str, Any], metric: str, *places: int) -> _Conversation:
         system = {"role": "system", "content": self._role.system.format(schema=json.dumps(schema))}
@@ -192,9 +192,9 @@ class ChatClient:
 
         return await self._persist(attempt, conversation.metric)
 
-    def _recall_refusals(self) -> None:
+    async def _recall_refusals(self) -> None:
         """Give up what the endpoint refused in an earlier run, so that its first request need not go alone."""
-        refused = self._answers.find_refusals()
+        refused = await self._answers.find_refusals()
         if refused is None:
             return
         self._is_first = False
@@ -257,6 +257,8 @@ class ChatClient:
         """Return the reply to the first request of the run, or to a later one as soon as the first is answered."""
         async with self._first:
             if self._is_first:
+                await self._recall_refusals()
+            if self._is_first:
                 try:
                     return await self._post(conversation, count)
                 finally:
@@ -317,11 +319,6 @@ class ChatClient:
             message = _MISPLACED.format(who=self._role.name, name=choice.misplaced, setting=self._service.setting)
             raise JudgeError(message, retryable=True, retry_after=0.0)
         return choice.text
-
-
-def _start_pace(config: ModelConfig, listener: JudgeListener) -> Pace:
-    pace = config.pace or JudgePace()
-    return Pace(pace.requests_per_minute, pace.tokens_per_minute, waits=listener.waits)
 
 
 def _require(result: T | BaseException) -> T:

@@ -103,7 +103,7 @@ class HttpEmbedder:
         """
         import numpy as np
 
-        known = {text: row for text in texts if (row := self._cached.find(text)) is not None}
+        known = {text: row for text in texts if (row := await self._cached.find(text)) is not None}
         missing = [text for text in texts if text not in known]
         for start in range(0, len(missing), MAX_TEXTS_PER_REQUEST):
             batch = missing[start : start + MAX_TEXTS_PER_REQUEST]

@@ -67,6 +67,7 @@ class Endpoint:
         concurrency: int,
         keys: KeyPlace | None = None,
         pace: Pace | None = None,
+        limit: AdaptiveLimit | None = None,
     ) -> None:
         """`name`: the service in messages. `setting`: its section of the manifest. `wire`: or its path alone.
 
@@ -94,7 +95,7 @@ class Endpoint:
         self._base_url = config.base_url
         self._url = _find_url(setting, config.base_url, path)
         self._timeout = config.timeout_seconds
-        self._limit = AdaptiveLimit(concurrency)
+        self._limit = limit or AdaptiveLimit(concurrency)
         self._pace = pace or Pace()
         self._max_silent = max(_MIN_SILENT_REQUESTS, 2 * concurrency)
         self._silent = 0
@@ -183,7 +184,8 @@ class Endpoint:
                 self._broken = f"{named}; no answer to {self._silent} requests in a row, so no more are sent"
             raise named from None
         usage = read_usage(reply.get("usage"))
-        spending.tokens = spending.tokens if usage is None else usage.total
+        if usage is not None:
+            self._pace.correct(spending, usage.total)
         return reply
 
     def _explain_missing_model(self, error: ServiceError) -> JudgeError | None:

@@ -81,6 +81,10 @@ class Pace:
             left.amount -= _cost(left.kind, tokens)
         return spending
 
+    def correct(self, spending: Spending, tokens: int) -> None:
+        """Record the tokens of a request as its reply counts them."""
+        spending.tokens = tokens
+
     def find_wait(self, tokens: int) -> float:
         """Return the seconds until a request with so many tokens may be sent; 0: now."""
         now = self._clock()

@@ -11,9 +11,14 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from msgspec import Struct
+
 from evalspec.base.errors import ServiceError
 
 T = TypeVar("T")
+
+FAILURES_TO_BREAK = 5
+"""Consecutive samples that could not connect before the agent is considered down. One suffices if it never answered."""
 
 LONGEST_WAIT_SECONDS = 120.0
 """The longest accepted Retry-After. A longer one fails the request and is reported."""
@@ -125,9 +130,14 @@ class AdaptiveLimit:
         if now - self._last_cut >= _COOLDOWN_SECONDS:
             self._last_cut = now
             self.limit = max(1.0, self.limit / 2)
-        if retry_after and now + retry_after > self._resume_at:
-            self._resume_at = now + retry_after
-            asyncio.get_running_loop().call_later(retry_after, self._wake)
+        self.pause(retry_after)
+
+    def pause(self, seconds: float | None) -> None:
+        """Give no slot for so many seconds. None: do nothing."""
+        now = time.monotonic()
+        if seconds and now + seconds > self._resume_at:
+            self._resume_at = now + seconds
+            asyncio.get_running_loop().call_later(seconds, self._wake)
 
     def _has_room(self) -> bool:
         return self._active < int(self.limit) and time.monotonic() >= self._resume_at
@@ -140,6 +150,30 @@ class AdaptiveLimit:
             turn = self._waiting.popleft()
             if not turn.done():
                 turn.set_result(None)
+
+
+class Breaker(Struct):
+    """A circuit breaker that counts samples that could not connect. `down`: why the agent is considered down.
+
+    `decides`: False if another process counts, and says here what it found.
+    """
+
+    decides: bool = True
+    answered: bool = False
+    refused: bool = False
+    unreachable: int = 0
+    down: str | None = None
+
+    def saw_reply(self) -> None:
+        """Count a sample with a reply."""
+        self.answered = True
+        self.unreachable = 0
+
+    def saw_failure(self, error: str, *, unreachable: bool) -> None:
+        """Count a sample without a reply for `error`. `unreachable`: it could not connect."""
+        self.unreachable = self.unreachable + 1 if unreachable else 0
+        if self.decides and self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
+            self.down = error
 
 
 def explain_wait(seconds: float | None) -> str:
