@@ -55,8 +55,8 @@ async def agent_process(
     if not needed or api.command is None or plan.url is None or plan.options.url is not None:
         yield None
         return
-    from evalspec.targets.agents.process import AgentProcess, ready_url
     from evalspec.targets.http.failures import shown_url
+    from evalspec.targets.process import AgentProcess, ready_url
 
     process = AgentProcess(
         api.command,

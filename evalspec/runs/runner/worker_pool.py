@@ -43,7 +43,8 @@ class _Breaker(Struct):
 
     def saw_failure(self, error: ServiceError) -> None:
         self.unreachable = self.unreachable + 1 if error.unreachable else 0
-        if self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
+        is_useless = error.fatal and error.status is None  # nothing can be sent: there is no token, for example
+        if is_useless or self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
             self.down = str(error)
 
 

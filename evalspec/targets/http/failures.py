@@ -115,6 +115,12 @@ def explain_failure(error: Exception, url: str, timeout: float, service: Service
         message = f"no complete reply from {where} within {timeout:g} s ({service.setting}.timeoutSeconds)"
         return ServiceError(message, retryable=True)
     if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
+        for cause in _causes(error):  # in TLS 1.3, a service refuses the client after the connection is open
+            if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
+                message = (
+                    f"{where} refuses the TLS connection: {cause.reason}; check {service.setting}.auth.certificate"
+                )
+                return ServiceError(message, fatal=True)
         return ServiceError(f"the connection to {where} was closed before the reply was complete", retryable=True)
     if isinstance(error, httpx.LocalProtocolError):
         setting = f"{service.setting}.{service.credentials_key}"
