@@ -6,7 +6,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model
 from pydantic.alias_generators import to_camel
 
 from evalspec.base.registry import find_close
-from evalspec.inputs.manifest.auth_schema import AuthConfig, Authenticated, PollConfig
+from evalspec.inputs.manifest.auth_schema import Authenticated, PollConfig
 from evalspec.inputs.manifest.fields import Count, Extensible, ManifestModel, ModuleObject, Name, Seconds
 from evalspec.inputs.manifest.judge_schema import PriceConfig
 from evalspec.inputs.manifest.traces_schema import TracesConfig
@@ -202,7 +202,7 @@ class Api(Extensible):
         idle = [to_camel(name) for name in _OF_A_SERVICE if name in self.model_fields_set]
         if self.python is not None and idle:
             raise ValueError(f"python and {idle[0]} name two agents; remove one of them")
-        if isinstance(self.auth, dict) and not AuthConfig.model_fields.keys().isdisjoint(self.auth):
+        if isinstance(self.auth, dict) and not {"oauth2", "command", "certificate"}.isdisjoint(self.auth):
             raise ValueError("auth is AgentSpec's here, and says how clients prove who they are; use chatEndpoint.auth")
         return self
 

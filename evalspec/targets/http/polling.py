@@ -115,8 +115,11 @@ class JobPolling(Struct, frozen=True):
             raise ServiceError(f"the reply names no job: {missing}")
         if self.poll.path is not None:
             return f"{self.url.rstrip('/')}/{fill_path(self.poll.path, {'job': named}.__getitem__).lstrip('/')}"
-        url = urljoin(request.url, named)
-        here, there = urlsplit(request.url), urlsplit(url)
+        try:
+            url = urljoin(request.url, named)
+            here, there = urlsplit(request.url), urlsplit(url)
+        except ValueError:
+            raise ServiceError(f"the job is at {self.service.excerpt(named)}, which is no url") from None
         if (here.scheme, host_of(request.url)) != (there.scheme, host_of(url)):
             message = f"the job is at {shown_url(url)}, which is not the host of {shown_url(request.url)}"
             raise ServiceError(f"{message}; set {setting}.path", fatal=True)
