@@ -21,9 +21,9 @@ from evalspec.inputs.manifest.retriever_schema import QdrantOptions
 from evalspec.inputs.user_code.calls import UserCode
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.services import JudgeServices
-from evalspec.targets.process import AgentProcess
 from evalspec.targets.http.client import open_client
 from evalspec.targets.http.routes import choose_route
+from evalspec.targets.process import AgentProcess
 from evalspec.targets.retrievers.qdrant import QdrantRetriever
 from evalspec.targets.retrievers.vectors import TextVectors
 
