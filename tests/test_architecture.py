@@ -298,7 +298,7 @@ IMPORTED = {
     ("runs", "list"): 291,
     ("report",): 592,
     ("report", "-o", "report.html"): 638,
-    ("show", "s"): 605,
+    ("show", "s"): 606,
     ("compare", "latest", "latest"): 664,
     ("plan", "agent.yaml"): 763,
     ("rescore", "latest", "agent.yaml"): 699,

@@ -16,6 +16,7 @@ from evalspec.cli.commands import COMMANDS
 from evalspec.cli.main import group
 from evalspec.inputs.manifest import (
     agent_schema,
+    auth_schema,
     dataset_schema,
     environment_schema,
     export_schema,
@@ -45,6 +46,10 @@ SECTIONS = {
     "spec.api": agent_schema.Api,
     "spec.api.chatEndpoint": agent_schema.ChatEndpoint,
     "spec.api.chatEndpoint.response": agent_schema.ResponseMapping,
+    "auth": auth_schema.AuthConfig,
+    "auth.oauth2": auth_schema.OAuth2Config,
+    "auth.certificate": auth_schema.CertificateConfig,
+    "poll": auth_schema.PollConfig,
     "spec.evaluation": schema.EvaluationConfig,
     "spec.evaluation.judge": judge_schema.JudgeConfig,
     "spec.evaluation.judge.price": judge_schema.PriceConfig,
@@ -82,7 +87,7 @@ WITHOUT_A_TABLE = {
     agent_schema.EndMarker,  # in the row of `done`
     judge_schema.ModelConfig,
     tool_schema.ToolHints,  # in the row of `annotations`
-    judge_schema.KeyCommand,  # in the row of `apiKey`
+    auth_schema.Authenticated,
     metric_schema.WithThresholds,
     retriever_schema.DenseOptions,  # no options
     retriever_schema.PluginOptions,  # those of other packages
@@ -152,6 +157,7 @@ def test_the_manifest_reference_has_every_key_and_its_default(section):
 def test_the_manifest_reference_has_every_model():
     modules = (
         agent_schema,
+        auth_schema,
         dataset_schema,
         environment_schema,
         export_schema,

@@ -29,6 +29,7 @@ from evalspec.runs.runner.execute import agent_process, close_agent
 from evalspec.runs.store.run_store import RunStore
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.function import AgentFunction, call_function
+from evalspec.targets.http.credentials import Credentials
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.chat import ModelRole
@@ -200,7 +201,7 @@ def _find_agent(plan: Plan) -> Callable[[], Awaitable[_Answered]] | None:
 
     async def ask() -> _Answered:
         async with agent_process(plan, None, needed=True):
-            reply = await (ask_by_http(target, sample) if agent is None and target else _call(agent))
+            reply = await (ask_by_http(plan.loaded, target, sample) if agent is None and target else _call(agent))
         return _Answered(f"it answered {len(reply.response):,} characters")
 
     return ask
@@ -212,16 +213,16 @@ async def _call(agent: AgentFunction) -> AgentReply:
     return read_result(await call_function(agent, _QUESTION), "the result of the agent's function")
 
 
-async def ask_by_http(target: AgentTarget, sample: Sample) -> AgentReply:
+async def ask_by_http(loaded: LoadedManifest, target: AgentTarget, sample: Sample) -> AgentReply:
     """Return the reply to one request, as a run makes it.
 
     Raises:
         ServiceError: there is no usable reply.
     """
     from evalspec.targets.agents.http import HttpAgent
-    from evalspec.targets.http.routes import choose_route
 
-    agent = HttpAgent(target, choose_route(target.url))
+    credentials = Credentials(target.endpoint.auth, "chatEndpoint", locate_keys(loaded))
+    agent = HttpAgent(target, credentials.choose_route(target.url), credentials)
     try:
         return await agent.ask(sample)
     finally:

@@ -30,7 +30,7 @@ class Act(Enum):
     START = auto()
     """Start a program (the command)."""
     PRINT_KEY = auto()
-    """Run a command that prints a key (the command)."""
+    """Run a command that prints a token (the command)."""
     READ_VARIABLE = auto()
     """Use the value of an environment variable (its name)."""
     READ_FILE = auto()
@@ -235,7 +235,7 @@ _RULES: Mapping[Act, _Rule] = {
     Act.IMPORT: _Rule(_never, "--untrusted does not import the project's code: {}", "remove it"),
     Act.START: _Rule(_never, "--untrusted does not start commands", "start the agent yourself, and pass --url"),
     Act.PRINT_KEY: _Rule(
-        _never, "--untrusted does not run commands", "set apiKey to $env:NAME, and pass --allow-env NAME"
+        _never, "--untrusted does not run commands", "write ${{env:NAME}} in headers, and pass --allow-env NAME"
     ),
     Act.READ_VARIABLE: _Rule(
         lambda trust, name: name in trust.variables,

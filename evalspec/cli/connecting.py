@@ -98,7 +98,7 @@ class FirstContact(Struct):
         sample = Sample("connect", self.questions[1], session=uuid4().hex)
         status, outcome = "200", "not proved: two questions got the same answer, so the agent may not read the question"
         try:
-            reply = run_coroutine(lambda: ask_by_http(target, sample))
+            reply = run_coroutine(lambda: ask_by_http(loaded, target, sample))
             if reply.response.strip() != answer.strip():
                 outcome = f"proved: another question got another answer, {excerpt(reply.response)}"
         except ServiceError as error:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from evalspec.base.errors import AgentDown
-from evalspec.targets.agents import process as process_module
-from evalspec.targets.agents.process import AgentProcess, ready_url
+from evalspec.targets import process as process_module
+from evalspec.targets.process import AgentProcess, ready_url
 from servers.faulty_agent import FaultyAgent
 from servers.ports import find_free_port
 
@@ -181,7 +181,7 @@ def test_python_exiting_stops_the_agent(start, tmp_path, url):
     start()
     script = f"""
         import asyncio, pathlib
-        from evalspec.targets.agents.process import AgentProcess
+        from evalspec.targets.process import AgentProcess
         command = ["python", "server.py", "{url.rsplit(":", 1)[1]}", "200", "mild"]
         agent = AgentProcess(command, pathlib.Path("."), "{url}/health", 10.0, None)
         asyncio.run(agent.start_if_needed())

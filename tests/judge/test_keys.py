@@ -11,9 +11,9 @@ import pytest
 
 from evalspec.base.errors import JudgeError
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig
-from evalspec.scoring.judge import keys
 from evalspec.scoring.judge.embeddings import HttpEmbedder
-from evalspec.scoring.judge.keys import KeyPlace
+from evalspec.targets.http import credentials
+from evalspec.targets.http.credentials import KeyPlace
 from judge.test_chat import Asking
 from judge.test_embeddings import run_embed
 from judge.test_providers import assert_nowhere
@@ -54,7 +54,7 @@ def printer(tmp_path):
 
 
 def ask(judge, printer, **config) -> Asking:
-    return Asking(judge.url, api_key=printer.key, keys=printer.place, **config)
+    return Asking(judge.url, api_key=None, auth=printer.key, keys=printer.place, **config)
 
 
 def sent(judge) -> list[str]:
@@ -68,7 +68,7 @@ def test_one_run_of_the_command_serves_all_requests(judge, printer):
 
 def test_a_key_is_renewed_before_it_expires(judge, printer, monkeypatch):
     now = [datetime.now(UTC).timestamp()]
-    monkeypatch.setattr(keys, "time", lambda: now[0])
+    monkeypatch.setattr(credentials, "time", lambda: now[0])
     printer.print("short-lived-key-COUNT", 600)
     asking = ask(judge, printer)
     moments = iter([539, 2])
@@ -86,7 +86,7 @@ def test_a_rejected_key_is_renewed_once(judge, printer):
     assert printer.runs == 2 and set(sent(judge)) == {"Bearer short-lived-key-1"}
     judge.api_key = "another"
     line = ask(judge, printer, max_retries=3).failure()
-    assert printer.runs == 4 and "check spec.evaluation.judge.apiKey" in line and "short-lived" not in line
+    assert printer.runs == 4 and "check spec.evaluation.judge.auth" in line and "short-lived" not in line
 
 
 SECRET = "no-key-of-yours-0123"
@@ -110,11 +110,11 @@ SECRET = "no-key-of-yours-0123"
 )  # fmt: skip
 def test_a_failed_command_is_one_line_without_its_output_and_ends_the_run(judge, command, says, monkeypatch):
     if "0.2 s" in says:
-        monkeypatch.setattr(keys, "_LONGEST_SECONDS", 0.2)
-    [error, *others] = Asking(judge.url, api_key={"command": command}, max_retries=3)(4)
+        monkeypatch.setattr(credentials, "_LONGEST_SECONDS", 0.2)
+    [error, *others] = Asking(judge.url, api_key=None, auth={"command": command}, max_retries=3)(4)
     assert isinstance(error, JudgeError) and error.fatal
     assert {str(other) for other in others} == {str(error)}
-    assert f"the command in spec.evaluation.judge.apiKey.command {says}" in str(error) and SECRET not in str(error)
+    assert f"the command in spec.evaluation.judge.auth.command {says}" in str(error) and SECRET not in str(error)
     assert judge.chats == []
 
 
@@ -122,7 +122,7 @@ def test_a_failed_command_is_one_line_without_its_output_and_ends_the_run(judge,
 def test_what_a_command_leaves_running_is_killed_and_not_waited_for(judge):
     leave = "import subprocess; print('a-key', flush=True); subprocess.Popen(['sleep', '30'])"
     begin = monotonic()
-    Asking(judge.url, api_key={"command": [sys.executable, "-c", leave]}).waves(1)
+    Asking(judge.url, api_key=None, auth={"command": [sys.executable, "-c", leave]}).waves(1)
     assert monotonic() - begin < 10 and sent(judge) == ["Bearer a-key"]
 
 
@@ -130,27 +130,27 @@ def test_what_a_command_leaves_running_is_killed_and_not_waited_for(judge):
 def test_output_that_another_session_holds_open_is_not_waited_for(judge):
     leave = "import subprocess; print('a-key', flush=True); subprocess.Popen(['sleep', '3'], start_new_session=True)"
     begin = monotonic()
-    Asking(judge.url, api_key={"command": [sys.executable, "-c", leave]}).waves(1)
+    Asking(judge.url, api_key=None, auth={"command": [sys.executable, "-c", leave]}).waves(1)
     assert monotonic() - begin < 2.5 and sent(judge) == ["Bearer a-key"]
 
 
 @pytest.mark.parametrize("section", ["judge", "embeddings"])
 @pytest.mark.parametrize(
     ("key", "says"),
-    [({"command": "print-key --now"}, "apiKey.command"), (7, "apiKey"), ({"command": []}, "apiKey.command")],
+    [({"command": "print-key --now"}, "auth.command"), (7, "auth"), ({"command": []}, "auth.command")],
     ids=str,
 )
 def test_a_wrong_form_of_a_key_is_one_error(project, section, key, says):
-    project.evaluation[section] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "apiKey": key}
+    project.evaluation[section] = {"model": "m", "baseUrl": "http://127.0.0.1:9", "auth": key}
     project.samples(1)
     outcome = project.validate()
-    [line] = [line for line in outcome.out.splitlines() if "apiKey" in line]
+    [line] = [line for line in outcome.out.splitlines() if "auth" in line]
     assert outcome.code == 2 and f": spec.evaluation.{section}.{says}: " in line, outcome.out
     assert "str" not in line.replace("string", "")
 
 
 def test_embeddings_take_the_command_too(judge, printer):
-    config = EmbeddingsConfig(provider="openai-compatible", model="m", base_url=judge.url, api_key=printer.key)
+    config = EmbeddingsConfig(provider="openai-compatible", model="m", base_url=judge.url, auth=printer.key)
     run_embed(HttpEmbedder(config, keys=printer.place), ["a"])
     assert judge.embeddings[0].headers["authorization"] == "Bearer short-lived-key-0"
 
@@ -158,7 +158,7 @@ def test_embeddings_take_the_command_too(judge, printer):
 def test_a_printed_key_is_redacted_in_a_run_and_an_untrusted_project_prints_none(project, judge, tmp_path):
     key = "short-lived-key-0123"
     command = [sys.executable, "-c", "print('short-lived-' + 'key-0123')"]
-    project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "apiKey": {"command": command}}
+    project.evaluation["judge"] = {"model": "m", "baseUrl": judge.url, "auth": {"command": command}}
     rubric = {"name": "polite", "rubric": "Is it polite?", "labels": {"good": 1, "bad": 0}}
     project.dataset("qa", [{"id": "s", "expected": "You."}], metrics=[rubric], thresholds={"polite": 1})
     (project.folder / "r.jsonl").write_text(json.dumps({"id": "s", "response": "You."}))
@@ -168,5 +168,5 @@ def test_a_printed_key_is_redacted_in_a_run_and_an_untrusted_project_prints_none
     assert sent(judge) == [f"Bearer {key}"]
     assert_nowhere(key, passed, project.folder)
     refused = project.evaluate("--responses", "r.jsonl", "--untrusted", "--allow-host", "127.0.0.1")
-    assert refused.code == 2 and "spec.evaluation.judge.apiKey: --untrusted does not run commands" in refused.err
+    assert refused.code == 2 and "spec.evaluation.judge.auth.command: --untrusted does not run commands" in refused.err
     assert "--allow-env NAME" in refused.err

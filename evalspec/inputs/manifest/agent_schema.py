@@ -6,6 +6,7 @@ from pydantic import Field, StrictBool, StrictFloat, StrictInt, StrictStr, model
 from pydantic.alias_generators import to_camel
 
 from evalspec.base.registry import find_close
+from evalspec.inputs.manifest.auth_schema import Authenticated, PollConfig
 from evalspec.inputs.manifest.fields import Count, Extensible, ManifestModel, ModuleObject, Name, Seconds
 from evalspec.inputs.manifest.judge_schema import PriceConfig
 from evalspec.inputs.manifest.traces_schema import TracesConfig
@@ -64,7 +65,7 @@ class ResponseMapping(ManifestModel):
     )
 
 
-class ChatEndpoint(Extensible):
+class ChatEndpoint(Authenticated, Extensible):
     """How a sample becomes a request, and a reply becomes an answer."""
 
     path: StrictStr = Field(
@@ -105,8 +106,11 @@ class ChatEndpoint(Extensible):
         description="Whether to request streamed replies from openai-compatible, openai-responses, anthropic and "
         "ollama. Default: false.",
     )
+    poll: PollConfig | None = None
     timeout_seconds: Seconds = Field(
-        30.0, description="Seconds for one attempt, from sending to the last byte of the reply; --timeout overrides it."
+        30.0,
+        description="Seconds for one attempt, from sending to the last byte of the reply, or of the result of a job; "
+        "--timeout overrides it.",
     )
     max_retries: Count = Field(
         2, description="Retries after status 408, 425, 429 or 5xx, a timeout, or a failed or broken connection."
@@ -146,6 +150,8 @@ class ChatEndpoint(Extensible):
             raise ValueError(
                 "parameters are added to the requests of a model's protocol; write protocol: openai-compatible"
             )
+        if self.poll is not None and self.streaming:
+            raise ValueError("a job has no stream; remove streaming or poll")
         return self
 
 
@@ -196,6 +202,8 @@ class Api(Extensible):
         idle = [to_camel(name) for name in _OF_A_SERVICE if name in self.model_fields_set]
         if self.python is not None and idle:
             raise ValueError(f"python and {idle[0]} name two agents; remove one of them")
+        if isinstance(self.auth, dict) and not {"oauth2", "command", "certificate"}.isdisjoint(self.auth):
+            raise ValueError("auth is AgentSpec's here, and says how clients prove who they are; use chatEndpoint.auth")
         return self
 
 

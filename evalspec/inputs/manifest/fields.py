@@ -32,7 +32,6 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Drop = Annotated[float, Field(strict=True, ge=0)]
 DROP_KINDS = ("one number", "by metric")
-KEY_KINDS = ("one key", "of a command")
 Drops = Annotated[
     Annotated[Drop, Tag(DROP_KINDS[0])] | Annotated[dict[StrictStr, Drop], Field(min_length=1), Tag(DROP_KINDS[1])],
     Discriminator(lambda value: DROP_KINDS[isinstance(value, dict)]),

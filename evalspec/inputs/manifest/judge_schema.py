@@ -3,9 +3,10 @@
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Discriminator, Field, StrictStr, Tag, model_validator
+from pydantic import AfterValidator, Field, StrictStr, model_validator
 
-from evalspec.inputs.manifest.fields import KEY_KINDS, Count, ManifestModel, Name, Positive, Seconds
+from evalspec.inputs.manifest.auth_schema import Authenticated
+from evalspec.inputs.manifest.fields import Count, ManifestModel, Name, Positive, Seconds
 
 DEFAULT_JUDGE_MODEL = "gpt-6-luna"
 DEFAULT_JUDGE_URL = "https://api.openai.com/v1"
@@ -51,24 +52,11 @@ Parameters = Annotated[
 ]
 
 
-class KeyCommand(ManifestModel):
-    """A command that prints a key, for keys that expire."""
-
-    command: Annotated[list[StrictStr], Field(min_length=1)] = Field(
-        description="Program and arguments, run without a shell in the folder of the manifest. It prints one line with "
-        'the key, or `{"token": …, "expiresAt": …}`.'
-    )
-
-
-_Key = Annotated[
-    Annotated[StrictStr, Tag(KEY_KINDS[0])] | Annotated[KeyCommand, Tag(KEY_KINDS[1])],
-    Discriminator(lambda value: KEY_KINDS[isinstance(value, dict | KeyCommand)]),
-]
 ApiKey = Annotated[
-    _Key | None,
+    StrictStr | None,
     Field(
-        description="Bearer token, best as a reference such as `$env:NAME`, or `{command: […]}`, which prints one. "
-        "Default: OPENAI_API_KEY, if there is no baseUrl."
+        description="Bearer token, best as a reference such as `$env:NAME`; `auth` has tokens that expire. Default: "
+        "OPENAI_API_KEY, if there is no baseUrl."
     ),
 ]
 Headers = Annotated[
@@ -126,20 +114,20 @@ class LimitsConfig(ManifestModel):
     )
 
 
-class PanelMember(ManifestModel):
+class PanelMember(Authenticated):
     """Another judge of a panel. What is not given is as of the judge."""
 
     model: Name = Field(description="Name of the model, as the endpoint knows it.")
     wire: Name | None = Field(None, description="Protocol of the endpoint.")
     base_url: Name | None = Field(
-        None, description="URL of its own. Then the key and the headers of the judge are not sent."
+        None, description="URL of its own. Then the credentials and the headers of the judge are not sent."
     )
     api_key: StrictStr | None = Field(None, description="Bearer token, best as a reference such as `$env:NAME`.")
     headers: Headers = Field(default_factory=dict)
     parameters: Parameters = Field(default_factory=dict)
 
 
-class ModelConfig(ManifestModel):
+class ModelConfig(Authenticated):
     """A model that evalspec asks, at its own endpoint."""
 
     wire: Name = Field(
@@ -227,12 +215,13 @@ class JudgeConfig(ModelConfig):
         found = [self.model_copy(update={"panel": []})]
         for one in self.panel:
             given = {name: value for name in one.model_fields_set if (value := getattr(one, name)) is not None}
-            own: dict[str, Any] = {"api_key": None, "headers": {}} if "base_url" in given else {}
+            own: dict[str, Any] = {"headers": {}} if "base_url" in given else {}
+            own |= {"api_key": None, "auth": None} if given.keys() & {"base_url", "api_key", "auth"} else {}
             found.append(self.model_copy(update={"panel": [], **own, **given}))
         return found
 
 
-class EmbeddingsConfig(ManifestModel):
+class EmbeddingsConfig(Authenticated):
     """The embedding model: the built-in static model, or an OpenAI-compatible endpoint."""
 
     provider: Literal["local", "openai-compatible"] = Field(

@@ -12,7 +12,6 @@ from evalspec.base.errors import InvalidInput, Problem
 from evalspec.base.registry import find_close
 from evalspec.inputs.manifest.fields import (
     DROP_KINDS,
-    KEY_KINDS,
     explain_error,
     find_field,
     find_meant,
@@ -251,12 +250,11 @@ def _explain(error: ErrorDetails, source: YamlSource) -> Problem:
 def _place_in_file(location: tuple[str | int, ...], source: YamlSource) -> Place:
     """Return the place without steps that exist only in the model.
 
-    The model wraps a single threshold in a list and a metric name in an object, and knows two kinds of maxDrop and
-    of apiKey.
+    The model wraps a single threshold in a list and a metric name in an object, and knows two kinds of maxDrop.
     """
     place: Place = ()
     for step in location:
         longer = (*place, step)
         if longer in source.lines or (step == location[-1] and not isinstance(step, int)):
             place = longer
-    return place[:-1] if place and place[-1] in ("bound", *DROP_KINDS, *KEY_KINDS) else place
+    return place[:-1] if place and place[-1] in ("bound", *DROP_KINDS) else place

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, StrictStr, TypeAdapter, model_validator
 from pydantic.alias_generators import to_camel
 
+from evalspec.inputs.manifest.auth_schema import Authenticated, PollConfig
 from evalspec.inputs.manifest.fields import (
     Count,
     ManifestModel,
@@ -121,8 +122,10 @@ class HttpWire(ManifestModel):
         default_factory=dict, description="HTTP headers of this call. They override the retriever's."
     )
     request: Any = Field(None, description="JSON template; placeholders such as {{query}} are replaced by values.")
+    poll: PollConfig | None = None
     timeout_seconds: Seconds = Field(
-        30.0, description="Seconds for one attempt, from sending to the last byte of the reply."
+        30.0,
+        description="Seconds for one attempt, from sending to the last byte of the reply, or of the result of a job.",
     )
     max_retries: Count = Field(
         2,
@@ -174,7 +177,7 @@ class HttpIngest(HttpCall):
     batch_size: Positive = Field(100, description="Documents in one request with {{documents}}.")
 
 
-class HttpRetriever(ManifestModel):
+class HttpRetriever(Authenticated):
     """A retriever behind HTTP: its address and its requests."""
 
     url: StrictStr | None = Field(None, description="Base URL, without placeholders. Default: that of the agent.")

@@ -54,11 +54,11 @@ from evalspec.runs.runner.results import AttemptIndex
 from evalspec.runs.runner.targets import ProgressListener
 from evalspec.runs.runner.worker import Receiver, Scorable, score_here
 from evalspec.scoring.metrics.base import Metric
-from evalspec.targets.agents.process import NEW_GROUP, kill_group
 from evalspec.targets.agents.replay import replay
 from evalspec.targets.http.failures import shown_url
 from evalspec.targets.http.pacing import Breaker
 from evalspec.targets.http.routes import is_loopback
+from evalspec.targets.process import NEW_GROUP, kill_group
 
 if TYPE_CHECKING:
     from evalspec.runs.runner.tracing import Tracing

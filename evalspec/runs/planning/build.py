@@ -44,9 +44,11 @@ from evalspec.runs.planning.selecting import select_datasets
 from evalspec.runs.planning.services import (
     API_PLACE,
     EMBEDDINGS_PLACE,
+    ENDPOINT_PLACE,
     ENVIRONMENT_PLACE,
     JUDGE_PLACE,
     USER_PLACE,
+    check_auth,
     check_batch,
     choose_limits,
     choose_traces,
@@ -364,13 +366,20 @@ def _resolve_services(draft: Draft, needs: set[Need]) -> JudgeConfig | None:
 
 
 def _check_routes(draft: Draft, target: AgentTarget | None, models: Sequence[ModelConfig], needs: set[Need]) -> None:
-    """Check the proxies and certificates of the environment before the first request."""
+    """Check the proxies, the certificates and the credentials before the first request."""
     embeddings = draft.services.embeddings
-    urls = [target.url] if target else []
-    urls += [one.base_url for one in models]
-    urls += [embeddings.base_url] if Need.EMBEDDINGS in needs and embeddings.provider != "local" else []
-    if not urls:
+    named = [(target.url, target.endpoint.auth, ENDPOINT_PLACE)] if target else []
+    for one in models:
+        members = one.members if isinstance(one, JudgeConfig) else [one]
+        place = JUDGE_PLACE if isinstance(one, JudgeConfig) else USER_PLACE
+        named += [(member.base_url, member.auth, place) for member in members]
+    if Need.EMBEDDINGS in needs and embeddings.provider != "local":
+        named.append((embeddings.base_url, embeddings.auth, EMBEDDINGS_PLACE))
+    if not named:
         return
+    urls = [url for url, _, _ in named]
+    for _, auth, place in () if draft.problems else named:
+        check_auth(auth, place, draft.loaded, draft.problems)
     from evalspec.targets.http.routes import check_certificates, check_proxy
 
     found = (check_proxy(url) or check_certificates(url) for url in urls)

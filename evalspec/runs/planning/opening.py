@@ -27,6 +27,7 @@ from evalspec.runs.planning.retriever_targets import find_placeholders
 from evalspec.runs.planning.retrievers import RETRIEVERS_PLACE, check_retrievers, choose_retrievers, name_variants
 from evalspec.runs.planning.services import (
     EMBEDDINGS_PLACE,
+    check_auth,
     explain_bad_url,
     locate_keys,
     resolve_config,
@@ -96,8 +97,8 @@ class _Opening(Struct):
             return _UNOPENED
         if name not in self.opened:
             vectors = TextVectors(self.draft.services.embedder, self.known)
-            folder = self.draft.loaded.path.parent
-            self.opened[name] = open_retriever(planned.target, self.url, folder, vectors)
+            keys = locate_keys(self.draft.loaded)
+            self.opened[name] = open_retriever(planned.target, self.url, keys, vectors)
         return self.opened[name]
 
 
@@ -114,6 +115,8 @@ def resolve_target(draft: Draft, name: str, target: RetrieverTarget) -> Retrieve
         bad = explain_bad_url(target.http.url)
         if bad is not None:
             draft.add((*place, "http", "url"), *bad)
+    if isinstance(target, HttpTarget) and not draft.problems:
+        check_auth(target.http.auth, (*place, "http"), loaded, draft.problems)
     if isinstance(target, QdrantOptions) and target.path is not None:
         return target.model_copy(update={"path": str(loaded.path.parent / target.path)})
     return target
@@ -209,7 +212,7 @@ def open_checkable(loaded: LoadedManifest, name: str, url: str | None) -> Checka
     draft.services.configure(None, embeddings, locate_keys(loaded))
     draft.raise_problems()
     vectors = TextVectors(draft.services.embedder, {})
-    return _require_checkable(open_retriever(target, address, loaded.path.parent, vectors), chosen[0])
+    return _require_checkable(open_retriever(target, address, locate_keys(loaded), vectors), chosen[0])
 
 
 def _refuse_fields(name: str, target: RetrieverTarget) -> None:

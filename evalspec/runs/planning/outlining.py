@@ -217,7 +217,8 @@ def describe_embeddings(plan: Plan) -> dict[str, Any]:
 _SECRET_PARTS: Any = {
     "api_key": True,
     "input_schema": True,
-    "http": {"headers": True} | {call: {"headers"} for call in ("search", "rerank", "ingest", "delete")},
+    "http": {"headers": True, "auth": True}
+    | {call: {"headers", "poll"} for call in ("search", "rerank", "ingest", "delete")},
 }
 """Settings of a retriever that do not affect rankings. Some may hold secrets or change daily."""
 

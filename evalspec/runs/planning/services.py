@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic.alias_generators import to_camel
 
-from evalspec.base.errors import Problem, split_fix
+from evalspec.base.errors import InvalidInput, Problem, split_fix
 from evalspec.base.trust import permitted_variables
 from evalspec.inputs.manifest.agent_schema import ChatEndpoint
+from evalspec.inputs.manifest.auth_schema import AuthConfig
 from evalspec.inputs.manifest.environment_schema import SESSION
 from evalspec.inputs.manifest.fields import ManifestModel
 from evalspec.inputs.manifest.judge_schema import (
@@ -32,13 +33,13 @@ from evalspec.model import JudgePrice, Need
 from evalspec.runs.planning.options import RunOptions
 from evalspec.runs.planning.shares import share_limits
 from evalspec.scoring.judge.budget import SpendingLimits, name_option
-from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.wire import JUDGE_WIRES
 from evalspec.targets.agents.base import AgentTarget
 from evalspec.targets.agents.mapping import check_mapping, list_queries
 from evalspec.targets.agents.request_template import check_header, check_template
 from evalspec.targets.agents.tool_player import ToolPlayer
 from evalspec.targets.agents.wire import DEFAULT_WIRE, WIRES, find_wire
+from evalspec.targets.http.credentials import Credentials, KeyPlace
 from evalspec.targets.http.template import list_placeholders
 
 _ROOT_FILTER = re.compile(r"\$(\.\.)?\s*\[\s*\?")
@@ -191,10 +192,10 @@ def _complete_from_environment(config: Config) -> Config:
         return config
     environ = permitted_variables(os.environ)
     found = {"base_url": "OPENAI_BASE_URL", "api_key": "OPENAI_API_KEY"}
+    auth = getattr(config, "auth", None)
+    given = config.model_fields_set | ({"api_key"} if auth is not None and auth.has_token else set())
     update = {
-        field: f"$env:{variable}"
-        for field, variable in found.items()
-        if environ.get(variable) and field not in config.model_fields_set
+        field: f"$env:{variable}" for field, variable in found.items() if environ.get(variable) and field not in given
     }
     return config.model_copy(update=update)
 
@@ -211,6 +212,18 @@ def resolve_config(config: Config, place: Place, loaded: LoadedManifest, problem
 def locate_keys(loaded: LoadedManifest) -> KeyPlace:
     """Return where commands that print keys run. What they print is redacted."""
     return KeyPlace(loaded.path.parent, loaded.references.redaction.add_printed)
+
+
+def check_auth(auth: AuthConfig | None, place: Place, loaded: LoadedManifest, problems: list[Problem]) -> None:
+    """Check the token endpoint's url, and load the certificate, before the first request. `place`: of the service."""
+    bad = explain_bad_url(auth.oauth2.token_url) if auth is not None and auth.oauth2 is not None else None
+    try:
+        if bad is not None:
+            problems.append(loaded.problem((*place, "auth", "oauth2", "tokenUrl"), *bad))
+        elif auth is not None:
+            Credentials(auth, "", locate_keys(loaded)).choose_route("https://")
+    except InvalidInput as error:
+        problems.extend(loaded.problem((*place, "auth"), one.message, one.fix) for one in error.problems)
 
 
 def check_endpoint(loaded: LoadedManifest, problems: list[Problem], warnings: list[Problem]) -> None:
@@ -383,4 +396,4 @@ def resolve_target(
     headers = {**wire.headers, **endpoint.headers}
     played = tools is not None and any(tool.is_answered for tool in tools.values())
     player = ToolPlayer(tools, loaded.path.parent) if tools is not None and played else None
-    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers, player)
+    return AgentTarget(url + "/" + endpoint.path.lstrip("/"), endpoint, headers, player, url)

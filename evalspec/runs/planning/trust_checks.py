@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from evalspec.base.trust import Act, current_trust, explain
-from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, KeyCommand, ModelConfig
+from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, ModelConfig
 from evalspec.inputs.manifest.references import References, RefusedReference, UnresolvedReference
 from evalspec.inputs.manifest.yaml_source import Place, find_texts
 from evalspec.model import Need
@@ -45,6 +45,18 @@ _USES: Mapping[Place, Act] = {
     (*ENVIRONMENT_PLACE, "reset"): Act.CONNECT,
     (*ENVIRONMENT_PLACE, "reset", "url"): Act.CONNECT,
     (*ENVIRONMENT_PLACE, "reset", "python"): Act.IMPORT,
+} | {
+    (*place, "auth", *key): act
+    for place in (
+        *(ENDPOINT_PLACE, JUDGE_PLACE, (*JUDGE_PLACE, "panel"), USER_PLACE, EMBEDDINGS_PLACE),
+        (*RETRIEVERS_PLACE, "*", "http"),
+    )
+    for key, act in (
+        (("command",), Act.PRINT_KEY),
+        (("oauth2", "tokenUrl"), Act.CONNECT),
+        (("certificate", "cert"), Act.READ_FILE),
+        (("certificate", "key"), Act.READ_FILE),
+    )
 }
 """Places in the manifest to the act of their values. `*` matches any name; list indexes are omitted."""
 
@@ -69,11 +81,6 @@ def check_trust(draft: Draft) -> None:
         _DATASETS_PLACE: True,
         ENVIRONMENT_PLACE: not draft.options.has_replies,
     }
-    evaluation = draft.loaded.manifest.spec.evaluation
-    models = ((evaluation.judge, JUDGE_PLACE), (evaluation.user, USER_PLACE), (evaluation.embeddings, EMBEDDINGS_PLACE))
-    for config, place in models:
-        if config is not None and isinstance(config.api_key, KeyCommand) and sections[place]:
-            _refuse(draft, Act.PRINT_KEY, " ".join(config.api_key.command), (*place, "apiKey"))
     scratch = References(draft.loaded.path.parent)
     for section in [place for place, is_used in sections.items() if is_used]:
         for place, text in find_texts(_find_section(draft, section), section):
@@ -115,6 +122,10 @@ def _check_text(draft: Draft, references: References, place: Place, text: str) -
     if names[:-1] == _DATASETS_PLACE and names[-1] in ("path", "corpus"):  # paths, refused where datasets are read
         return
     act = next((act for pattern, act in _USES.items() if _matches(names, pattern)), None)
+    if act is Act.PRINT_KEY:  # once, not for each argument
+        act, place = (act if place[-1] == 0 else None), place[:-1]
+    if act is Act.READ_FILE:
+        text = text.removeprefix("$file:")
     try:
         value = references.resolve(text)
     except RefusedReference as error:
@@ -123,7 +134,8 @@ def _check_text(draft: Draft, references: References, place: Place, text: str) -
     except UnresolvedReference:  # reported where a run needs it
         return
     if act is not None:
-        _refuse(draft, act, value, place, "" if value == text else f"the value of {text}")
+        subject = str(draft.loaded.path.parent / value) if act is Act.READ_FILE else value
+        _refuse(draft, act, subject, place, "" if value == text else f"the value of {text}")
 
 
 def _matches(names: Place, pattern: Place) -> bool:

@@ -59,8 +59,8 @@ async def agent_process(
     if not needed or api.command is None or plan.url is None or is_elsewhere:
         yield None
         return
-    from evalspec.targets.agents.process import AgentProcess, ready_url
     from evalspec.targets.http.failures import shown_url
+    from evalspec.targets.process import AgentProcess, ready_url
 
     port = str(urlsplit(plan.url).port or 80)
     process = AgentProcess(

@@ -278,7 +278,7 @@ def _digest_endpoint(plan: Plan) -> str | None:
     played = _describe_played(plan)
     if plan.target is None:
         return compute_digest(played) if played else None
-    asked = plan.target.endpoint.model_dump(mode="json", exclude={"headers", "timeout_seconds"})
+    asked = plan.target.endpoint.model_dump(mode="json", exclude={"headers", "auth", "poll", "timeout_seconds"})
     for part, key in ((asked, "parameters"), (asked["response"], "done"), (asked["response"], "error")):
         if part and not part[key]:  # runs of releases without these keys can be resumed
             del part[key]

@@ -49,7 +49,7 @@ class Origin:
 
 
 def _fill_endpoint(endpoint: ChatEndpoint, references: References) -> ChatEndpoint:
-    said = endpoint.model_dump(by_alias=True, exclude_unset=True, exclude={"headers"})
+    said = endpoint.model_dump(by_alias=True, exclude_unset=True, exclude={"headers", "auth"})
     return ChatEndpoint.model_validate(_fill(said, references))
 
 

@@ -8,11 +8,13 @@ from msgspec import Struct, field
 
 from evalspec.model import Exchange, Sample
 from evalspec.runs.planning.build import Plan
+from evalspec.runs.planning.services import locate_keys
 from evalspec.runs.runner.conversing import PLAIN, Conversation, NoTurnLog, Performer, TurnLog
 from evalspec.runs.runner.worker_pool import JobSource, Replay, WorkerPool
 from evalspec.targets.agents.base import Agent
 from evalspec.targets.agents.function import FunctionAgent
 from evalspec.targets.agents.user_agent import UserAgent
+from evalspec.targets.http.credentials import Credentials
 from evalspec.targets.tracing import OpenRequest
 
 Job = TypeVar("Job")
@@ -115,12 +117,15 @@ def open_agent(
     if plan.target is None:
         raise ValueError("the plan has no agent")
     from evalspec.targets.agents.http import HttpAgent
-    from evalspec.targets.http.routes import choose_route
 
-    target, route = plan.target, choose_route(plan.target.url)
+    target, keys = plan.target, locate_keys(plan.loaded)
+    credentials = Credentials(target.endpoint.auth, "chatEndpoint", keys)
+    route = credentials.choose_route(target.url)
     retries = target.endpoint.max_retries
     performer, surround = _open_performer(plan, target.endpoint.is_stateful, retries, progress)
-    pool = open_pool(plan, lambda: HttpAgent(target, route), receive, jobs, retries, performer, open_log, trace)
+    pool = open_pool(
+        plan, lambda: HttpAgent(target, route, credentials), receive, jobs, retries, performer, open_log, trace
+    )
     return JobTarget(name, pool, jobs, surround)
 
 

@@ -156,7 +156,8 @@ class WorkerPool(Generic[Job]):
             reply = await self._performer.perform(sample, AttemptContext(ask, note, self._open_log(job)))
         except ServiceError as error:
             if error.cause is FailureCause.REPLY:  # others say nothing about the agent
-                self._breaker.saw_failure(str(error), unreachable=error.unreachable)
+                is_useless = error.fatal and error.status is None  # nothing can be sent: there is no token, for example
+                self._breaker.saw_failure(str(error), unreachable=error.unreachable, is_useless=is_useless)
             is_stopped = error.cause is FailureCause.STOPPED
             return Exchange(
                 sample,

@@ -16,12 +16,12 @@ from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.cached_answers import CachedAnswers
 from evalspec.scoring.judge.endpoint import Endpoint
 from evalspec.scoring.judge.extraction import UnusableVerdict
-from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.parameters import JudgeParameters, identify_model
 from evalspec.scoring.judge.quoting import quote_foreign
 from evalspec.scoring.judge.refusals import suggest_settings
 from evalspec.scoring.judge.usage import JudgeListener, UsageLedger
 from evalspec.scoring.judge.wire import JudgeChoice, JudgeQuestion, find_judge_wire
+from evalspec.targets.http.credentials import KeyPlace
 from evalspec.targets.http.pacing import persist
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,9 +15,8 @@ from evalspec.base.json_path import type_name
 from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, ModelConfig
 from evalspec.inputs.manifest.redaction import Redaction
 from evalspec.inputs.usage import read_usage
-from evalspec.scoring.judge.keys import KeyPlace, KeySource
 from evalspec.scoring.judge.refusals import lacks_model
-from evalspec.scoring.judge.wire import JudgeWire, build_bearer
+from evalspec.scoring.judge.wire import JudgeWire
 from evalspec.targets.http.client import (
     MAX_REPLY_BYTES,
     Connections,
@@ -31,11 +29,11 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
+from evalspec.targets.http.credentials import Credentials, KeyPlace, build_bearer
 from evalspec.targets.http.error_body import find_message
 from evalspec.targets.http.failures import ServiceNames, shown_url
 from evalspec.targets.http.pace import Pace
 from evalspec.targets.http.pacing import AdaptiveLimit
-from evalspec.targets.http.routes import choose_route
 
 _DEPLOYMENTS = "/openai/deployments/"
 _BYTES_PER_TOKEN = 3
@@ -74,14 +72,18 @@ class Endpoint:
         Raises:
             JudgeError: the base url is not usable.
         """
-        path, headers, self._build_key = _read_wire(wire)
+        path, headers, build_key = _read_wire(wire)
         self._secrets = Redaction()
         self._configured = {header.lower(): text.strip() for header, text in config.headers.items()}
         for text in self._configured.values():
             self._hide(text)
-        self._key = KeySource(config.api_key, setting, keys or KeyPlace(), self._hide)
-        if isinstance(config.api_key, str):
-            self._hide(config.api_key.strip())
+        key = (config.api_key or "").strip()
+        self._hide(key)
+
+        def build(token: str) -> Mapping[str, str]:
+            return {name: text for name, text in build_key(token).items() if name not in self._configured}
+
+        self._credentials = Credentials(config.auth, setting, keys, key=key, build=build, learn=self._hide)
         self.service = ServiceNames(
             name,
             setting,
@@ -101,7 +103,7 @@ class Endpoint:
         self._silent = 0
         self.clock_skew: float | None = None
         self._broken: str | None = None
-        route = choose_route(self._url)
+        route = self._credentials.choose_route(self._url)
         self._connections = Connections(lambda: open_client({**headers, **self._configured}, route))
 
     def __str__(self) -> str:
@@ -208,24 +210,15 @@ class Endpoint:
         most: int = MAX_REPLY_BYTES,
         count_again: Callable[[], Awaitable[None]] = _count_nothing,
     ) -> bytes:
-        """Return the reply. A key that was rejected is renewed once, if a command prints it."""
-        key = await self._key.get()
-        try:
-            return await self._exchange(request, key, most)
-        except ServiceError as error:
-            if error.status != HTTPStatus.UNAUTHORIZED or not self._key.may_change:
-                raise
-        renewed = await self._key.get(rejected=key)
-        await count_again()
-        return await self._exchange(request, renewed, most)
+        """Return the reply. A token that was rejected is renewed once."""
+        return await self._credentials.send(lambda own: self._exchange(request, own, most), count_again)
 
     def _hide(self, secret: str) -> None:
         for number, text in enumerate((secret, secret.partition(" ")[2])):
             self._secrets.add(f"{len(self._secrets.names)}-{number}", text)
 
-    async def _exchange(self, request: OutgoingRequest, key: str, most: int) -> bytes:
+    async def _exchange(self, request: OutgoingRequest, own: Mapping[str, str], most: int) -> bytes:
         is_silent = True
-        own = {name: text for name, text in self._build_key(key).items() if name not in self._configured} if key else {}
         request = replace(request, headers=[*request.headers, *encode_headers(own)])
         try:
             async with (
@@ -256,6 +249,8 @@ def _read_wire(wire: JudgeWire | str) -> tuple[str, Mapping[str, str], Callable[
 
 def _name_credentials(config: ModelConfig | EmbeddingsConfig) -> str:
     """Return the keys of the manifest that may hold the wrong credentials."""
+    if config.auth is not None and config.auth.has_token:
+        return "auth"
     if not config.headers:
         return "apiKey"
     return "apiKey and headers" if config.api_key else "headers"

@@ -12,8 +12,8 @@ from evalspec.inputs.manifest.judge_schema import EmbeddingsConfig, JudgeConfig
 from evalspec.model import Need
 from evalspec.scoring.judge.budget import Budget
 from evalspec.scoring.judge.grading import CURRENT, find_cacheable
-from evalspec.scoring.judge.keys import KeyPlace
 from evalspec.scoring.judge.usage import JudgeListener, Learned, UsageLedger
+from evalspec.targets.http.credentials import KeyPlace
 
 if TYPE_CHECKING:
     from evalspec.scoring.judge.batch_records import BatchRecord

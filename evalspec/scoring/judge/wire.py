@@ -13,6 +13,7 @@ from evalspec.base.errors import JudgeError
 from evalspec.base.registry import Registry, returned
 from evalspec.model import Usage
 from evalspec.scoring.judge.batch_wire import BatchWire
+from evalspec.targets.http.credentials import build_bearer
 
 
 class JudgeQuestion(Struct, frozen=True):
@@ -72,11 +73,6 @@ class JudgeReplyReader(Protocol):
     def __call__(self, reply: Mapping[str, Any], /) -> JudgeReply:
         """Return the parts of a reply with status 200. A reply that is none has no choices."""
         ...
-
-
-def build_bearer(key: str) -> Mapping[str, str]:
-    """Return the header of a bearer token."""
-    return {"authorization": f"Bearer {key}"}
 
 
 class JudgeWire(Struct, frozen=True):

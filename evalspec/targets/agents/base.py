@@ -38,10 +38,11 @@ def add_times(reply: AgentReply, started: float, finished: float, first_token_at
 class AgentTarget(Struct, frozen=True):
     """The address of an agent: `url` includes the path, and references in `headers` are resolved.
 
-    `player`: answers the calls of a bare model.
+    `player`: answers the calls of a bare model. `base_url`: without the path.
     """
 
     url: str
     endpoint: ChatEndpoint
     headers: Mapping[str, str] = field(default_factory=dict)
     player: "ToolPlayer | None" = None
+    base_url: str = ""

@@ -36,7 +36,9 @@ from evalspec.targets.http.client import (
     refuse_status,
     send,
 )
+from evalspec.targets.http.credentials import Credentials
 from evalspec.targets.http.failures import ServiceNames
+from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.template import list_placeholders
 from evalspec.targets.tracing import add_trace_headers
@@ -61,11 +63,19 @@ class HttpAgent:
         self,
         target: AgentTarget,
         route: Route,
+        credentials: Credentials | None = None,
         read: Callable[[Any, ChatEndpoint, str], AgentReply] = read_reply,
         open_reader: Callable[[ChatEndpoint, str], StreamReader] = open_stream,
     ) -> None:
-        self._target, self._read, self._open_reader = target, read, open_reader
+        """`credentials`: those of all workers, who share a token."""
+        endpoint = target.endpoint
+        self._target, self._parse, self._open_reader = target, read, open_reader
         self.status: int | None = None
+        self._service = replace(AGENT, credentials_key="auth") if endpoint.auth else AGENT
+        self._credentials = credentials = credentials or Credentials(endpoint.auth, AGENT.setting)
+        self._jobs: JobPolling | None = None
+        if endpoint.poll is not None:
+            self._jobs = JobPolling(endpoint.poll, target.base_url, self._service, credentials, endpoint.max_retries)
         self._filled = {name: text for name, text in target.headers.items() if any(list_placeholders(text))}
         fixed = {name: text for name, text in target.headers.items() if name not in self._filled}
         headers = {"accept": f"application/json, {EVENT_STREAM}, {JSON_LINES}", **fixed}
@@ -109,23 +119,33 @@ class HttpAgent:
         endpoint, content = self._target.endpoint, json.dumps(body, allow_nan=False).encode()
         encoded = encode_headers(add_trace_headers(headers, self._target.headers))
         request = OutgoingRequest(url, endpoint.timeout_seconds, content, headers=encoded)
-        started = perf_counter()
-        async with send(self._client, request, AGENT) as response:
-            self.status = response.status_code
-            await refuse_status(response, AGENT)
-            events = read_events(response)
-            if events is not None:
-                streamed = await read_stream(
-                    events, self._open_reader(endpoint, question), started + endpoint.timeout_seconds
-                )
-                reply = add_times(streamed.reply, started, streamed.finished_at, streamed.first_token_at)
-            else:
-                raw = await read_whole(response)
-                finished = perf_counter()
-                reply = add_times(self._read(parse_body(raw, url, AGENT), endpoint, question), started, finished, None)
+        reply = await self._credentials.send(lambda own: self._read(question, add_headers(request, own)))
         is_read = endpoint.response is None or endpoint.response.tool_calls is not None
         shows_calls = is_read and (self._target.player is not None or "tools" in endpoint.parameters)
         return replace(reply, tool_calls=()) if shows_calls and reply.tool_calls is None else reply
+
+    async def _read(self, question: str, request: OutgoingRequest) -> AgentReply:
+        """Return the reply to one request with its times: of a stream, of one piece, or of the job that it starts."""
+        endpoint, started = self._target.endpoint, perf_counter()
+        if self._jobs is not None:
+            answer = await fetch(self._client, request, self._service)
+            raw = await self._jobs.finish(self._client, request, answer, started)
+            return self._read_whole(question, request, raw, started)
+        async with send(self._client, request, self._service) as response:
+            self.status = response.status_code
+            await refuse_status(response, self._service)
+            events = read_events(response)
+            if events is None:
+                return self._read_whole(question, request, await read_whole(response), started)
+            streamed = await read_stream(
+                events, self._open_reader(endpoint, question), started + endpoint.timeout_seconds
+            )
+            return add_times(streamed.reply, started, streamed.finished_at, streamed.first_token_at)
+
+    def _read_whole(self, question: str, request: OutgoingRequest, raw: bytes, started: float) -> AgentReply:
+        finished = perf_counter()
+        value = parse_body(raw, request.url, self._service)
+        return add_times(self._parse(value, self._target.endpoint, question), started, finished, None)
 
 
 class StreamedReply(Struct, frozen=True):

@@ -107,7 +107,7 @@ class Recogniser:
         reading = _Guess(declared, question)
         endpoint = reading.endpoint({"answer": "$"} if form.request else None)
         target = AgentTarget(self._url + form.path, endpoint, {**find_wire(endpoint).headers, **self._headers})
-        agent = HttpAgent(target, self._route, *((reading.read, reading.open) if is_plain else ()))
+        agent = HttpAgent(target, self._route, None, *((reading.read, reading.open) if is_plain else ()))
         shown, started = f"POST {form.path.partition('?')[0]} {form.shown}", perf_counter()
         try:
             reply = await agent.ask(Sample("connect", question, session=uuid4().hex))

@@ -115,7 +115,11 @@ def explain_failure(error: Exception, url: str, timeout: float, service: Service
         message = f"no complete reply from {where} within {timeout:g} s ({service.setting}.timeoutSeconds)"
         return ServiceError(message, retryable=True)
     if isinstance(error, httpx.RemoteProtocolError | httpx.NetworkError):
-        return ServiceError(f"the connection to {where} was closed before the reply was complete", retryable=True)
+        # In TLS 1.3, a service that misses a certificate of the client closes the connection without a word.
+        may_miss_one = where.startswith("https:") and isinstance(error, httpx.NetworkError)
+        hint = "; if it wants a client certificate, set auth.certificate" if may_miss_one else ""
+        message = f"the connection to {where} was closed before the reply was complete{hint}"
+        return ServiceError(message, retryable=True)
     if isinstance(error, httpx.LocalProtocolError):
         setting = f"{service.setting}.{service.credentials_key}"
         message = f"the request cannot be sent: a name or value in {setting} has a forbidden character"

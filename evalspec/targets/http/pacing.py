@@ -169,10 +169,10 @@ class Breaker(Struct):
         self.answered = True
         self.unreachable = 0
 
-    def saw_failure(self, error: str, *, unreachable: bool) -> None:
-        """Count a sample without a reply for `error`. `unreachable`: it could not connect."""
+    def saw_failure(self, error: str, *, unreachable: bool, is_useless: bool = False) -> None:
+        """Count a sample without a reply for `error`. `unreachable`: it could not connect. `is_useless`: none can."""
         self.unreachable = self.unreachable + 1 if unreachable else 0
-        if self.decides and self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1):
+        if self.decides and (is_useless or self.unreachable >= (FAILURES_TO_BREAK if self.answered else 1)):
             self.down = error
 
 

@@ -1,6 +1,7 @@
 """Routes to services: allowed hosts, the environment's proxy, and trusted certificates."""
 
 import ssl
+from collections.abc import Callable
 from importlib.util import find_spec
 from ipaddress import IPv6Address, ip_address
 from os import environ
@@ -38,10 +39,10 @@ async def _refuse_other_hosts(sent: "httpx.Request") -> None:
     require(Act.CONNECT, f"{sent.url.scheme}://{sent.url.netloc.decode()}")
 
 
-def choose_route(url: str) -> Route:
+def choose_route(url: str, identify: Callable[[ssl.SSLContext], None] | None = None) -> Route:
     """Return the route to a url. All workers of a run share it, because the TLS context costs tens of milliseconds.
 
-    For a url without TLS no certificates are loaded, so none would be accepted.
+    For a url without TLS no certificates are loaded, so none would be accepted. `identify`: adds one of the client.
 
     Raises:
         InvalidInput: the environment has an unusable proxy or unusable certificates.
@@ -53,7 +54,10 @@ def choose_route(url: str) -> Route:
         return Route(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), proxy_for(url))
     import httpx
 
-    return Route(httpx.create_ssl_context(), proxy_for(url))
+    context = httpx.create_ssl_context()
+    if identify is not None:
+        identify(context)
+    return Route(context, proxy_for(url))
 
 
 def proxy_for(url: str) -> str | None:

@@ -17,13 +17,12 @@ from evalspec.targets.http.client import (
     encode_headers,
     open_client,
     parse_body,
-    read_whole,
-    refuse_status,
-    send,
 )
+from evalspec.targets.http.credentials import Credentials, KeyPlace
 from evalspec.targets.http.error_body import parse_error, refuse_error_body
 from evalspec.targets.http.failures import ServiceNames
 from evalspec.targets.http.pacing import persist
+from evalspec.targets.http.polling import JobPolling, add_headers, fetch
 from evalspec.targets.http.routes import Route
 from evalspec.targets.http.template import encode_query, fill_json, fill_path, list_placeholders
 from evalspec.targets.retrievers.base import Hit, Retrieval, SearchRequest, match_reranked, refuse_filters
@@ -49,20 +48,24 @@ class RemoteRetriever:
     are retried up to their `maxRetries`.
     """
 
-    def __init__(self, options: HttpRetriever, url: str, route: Route) -> None:
-        """`options`: checked (see http_target_checks), and with references resolved."""
-        connections = Connections(lambda: open_client(options.headers, route))
+    def __init__(
+        self, options: HttpRetriever, url: str, route: Route | None = None, place: KeyPlace | None = None
+    ) -> None:
+        """`options`: checked (see http_target_checks), and with references resolved. `place`: of its credentials."""
+        credentials = Credentials(options.auth, "http", place)
+        chosen = route or credentials.choose_route(url)
+        connections = Connections(lambda: open_client(options.headers, chosen))
         self._connections = connections
-        self._search_call = _Call("search", apply_preset(options.search), url, connections)
+        self._search_call = _Call("search", apply_preset(options.search), url, connections, credentials)
         if options.rerank is not None:
-            self._rerank_call = _Call("rerank", apply_preset(options.rerank), url, connections)
+            self._rerank_call = _Call("rerank", apply_preset(options.rerank), url, connections, credentials)
             self.rerank = self._rerank
         if options.ingest is not None:
-            self._ingest_call = _Call("ingest", options.ingest, url, connections)
+            self._ingest_call = _Call("ingest", options.ingest, url, connections, credentials)
             self._ingest_options = options.ingest
             self.ingest = self._ingest
         if options.delete is not None:
-            self._delete_call = _Call("delete", options.delete, url, connections)
+            self._delete_call = _Call("delete", options.delete, url, connections, credentials)
             self.delete = self._delete
 
     async def search(self, request: SearchRequest) -> Retrieval:
@@ -121,7 +124,9 @@ class _Call:
     `kind`: its key in the manifest, which messages begin with.
     """
 
-    def __init__(self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections) -> None:
+    def __init__(
+        self, kind: str, call: HttpCall | HttpSearch, url: str, connections: Connections, credentials: Credentials
+    ) -> None:
         path = call.path or ""
         self.placeholders = frozenset(list_placeholders([path, call.request]))
         self._service = ServiceNames("the retriever", kind)
@@ -130,6 +135,8 @@ class _Call:
         self._call = call
         self._headers = encode_headers({name.lower(): text for name, text in call.headers.items()})
         self._connections = connections
+        self._credentials = credentials
+        self._jobs = JobPolling(call.poll, url, self._service, credentials, call.max_retries) if call.poll else None
 
     async def fetch_hits(self, values: Values) -> tuple[tuple[Hit, ...], float]:
         """Return the hits of one reply, best first, and the ms from sending to the last byte.
@@ -166,11 +173,14 @@ class _Call:
         """Send one request, and return the body of its reply and the ms from sending to its last byte."""
         request = self._build(values)
         async with self._connections.take() as client:
-            started = perf_counter()
-            async with send(client, request, self._service) as response:
-                await refuse_status(response, self._service)
-                body = await read_whole(response)
+
+            async def exchange(own: Mapping[str, str]) -> tuple[bytes, float]:
+                started, sent = perf_counter(), add_headers(request, own)
+                answer = await fetch(client, sent, self._service)
+                body = answer.body if self._jobs is None else await self._jobs.finish(client, sent, answer, started)
                 return body, (perf_counter() - started) * 1000
+
+            return await self._credentials.send(exchange)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -7,7 +7,6 @@ hybrid fuses two of them by reciprocal ranks (Cormack, Clarke and Büttcher, SIG
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from math import fsum
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from evalspec.inputs.manifest.retriever_schema import (
     RetrieverTarget,
 )
 from evalspec.model import Document
+from evalspec.targets.http.credentials import KeyPlace
 from evalspec.targets.retrievers.base import Deletes, Hit, Ingests, Prepares, Retrieval, Retriever, SearchRequest
 from evalspec.targets.retrievers.bm25 import Bm25Retriever
 from evalspec.targets.retrievers.qdrant import QdrantRetriever
@@ -51,24 +51,22 @@ class RetrieverFactory(Protocol):
 RETRIEVERS: Registry[RetrieverFactory] = Registry("builtin retriever", "evalspec.retrievers")
 
 
-def open_retriever(target: RetrieverTarget, url: str | None, folder: Path, vectors: TextVectors) -> Retriever:
+def open_retriever(target: RetrieverTarget, url: str | None, place: KeyPlace, vectors: TextVectors) -> Retriever:
     """Return the retriever. Nothing is loaded, called or connected yet, except that the user's own module is imported.
 
-    `target`: with references resolved. `url`: for a service without its own. `folder`: the manifest's.
+    `target`: with references resolved. `url`: for a service without its own. `place`: of the manifest.
 
     Raises:
         InvalidInput: a package is missing, an option is wrong, or the user's code cannot be imported.
     """
     if isinstance(target, HttpTarget):
-        from evalspec.targets.http.routes import choose_route
         from evalspec.targets.retrievers.http_target import RemoteRetriever
 
-        address = target.http.url or url or ""
-        return RemoteRetriever(target.http, address, choose_route(address))
+        return RemoteRetriever(target.http, target.http.url or url or "", place=place)
     if isinstance(target, PythonTarget):
         from evalspec.targets.retrievers.python_target import OwnRetriever
 
-        return OwnRetriever(target, folder)
+        return OwnRetriever(target, place.folder)
     return create_builtin(target, vectors)
 
 

@@ -23,9 +23,8 @@ import httpx
 from evalspec.base.errors import AgentDown, ServiceError
 from evalspec.base.text import one_line
 from evalspec.base.trust import Act, require
-from evalspec.targets.agents.http import AGENT
 from evalspec.targets.http.client import OutgoingRequest, encode_headers, open_client, send
-from evalspec.targets.http.failures import shown_url
+from evalspec.targets.http.failures import ServiceNames, shown_url
 from evalspec.targets.http.routes import choose_route
 from evalspec.targets.tracing import unsampled_headers
 
@@ -73,6 +72,7 @@ if sys.platform != "win32":
         return True
 
 
+_AGENT = ServiceNames("the agent", "api", place_key="url")
 STOP_SECONDS = 5.0
 _REST_OF_GROUP_SECONDS = 0.5
 _POLL_SECONDS = 0.1
@@ -197,7 +197,7 @@ class AgentProcess:
         headers = encode_headers(unsampled_headers())
         probe = OutgoingRequest(self._ready_url, _PROBE_SECONDS, method="GET", headers=headers)
         try:
-            async with send(client, probe, AGENT) as response:
+            async with send(client, probe, _AGENT) as response:
                 self._status = response.status_code
                 return self._status < _LEAST_NOT_READY
         except ServiceError as error:

@@ -1,0 +1,196 @@
+"""Credentials of services: tokens that are renewed, certificates, and their absence from all that is written."""
+
+import shutil
+import ssl
+import subprocess
+import sys
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Project
+from evalspec.targets.http import credentials
+from judge.test_chat import Asking
+from judge.test_providers import assert_nowhere
+from servers.job_desk import JobDesk, reply
+
+SECRET = "client-secret-4711"
+PRINT = [sys.executable, "-c", "print('fleeting-' + 'token-1')"]
+
+
+@pytest.fixture
+def desk() -> Iterator[JobDesk]:
+    with JobDesk() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+
+
+def oauth2(desk: JobDesk, **more: Any) -> dict[str, Any]:
+    return {"oauth2": {"tokenUrl": f"{desk.url}/token", "clientId": "bot", "clientSecret": "$env:CLIENT_SECRET"} | more}
+
+
+def at(project: Project, url: str, auth: Any, samples: int = 4, **endpoint: Any) -> None:
+    project.api = {"url": url, "chatEndpoint": {"auth": auth, "maxRetries": 0, **endpoint}}
+    project.samples(samples)
+    project.evaluation |= {"thresholds": {"string_match": 1}, "ciGate": True}
+
+
+def test_workers_share_one_token_which_is_in_no_file(project, desk):
+    desk.script = [reply(503, "busy", Retry_After="0")]
+    desk.accepts = {"fleeting-token-1"}
+    desk.result = {"response": "Paris, said fleeting-token-1 with client-secret-4711"}
+    at(project, desk.url, oauth2(desk, scope="ask", audience="bots"), samples=8)
+    passed = project.evaluate("-j", "8", "--json", "-o", "report.html", "-o", "junit:junit.xml")
+    assert passed.code == 0, passed
+    [grant] = desk.grants
+    basic = "Basic " + b64encode(f"bot:{SECRET}".encode()).decode()
+    asked = {"grant_type": ["client_credentials"], "scope": ["ask"], "audience": ["bots"], "basic": [basic]}
+    assert grant == asked and len(desk.heard) == 8
+    for text in ("fleeting-token-1", SECRET, basic.partition(" ")[2]):
+        assert_nowhere(text, passed, project.folder)
+
+
+def test_a_token_is_renewed_before_it_expires_and_after_it_is_rejected(project, desk, monkeypatch):
+    now = [1e9]
+    monkeypatch.setattr(credentials, "time", lambda: now[0])
+    desk.on_request = lambda: now.__setitem__(0, now[0] + 30)
+    desk.grant["expires_in"] = 100  # renewed after 50 s, at half of its time
+    at(project, desk.url, oauth2(desk, sendIn="body"))
+    assert project.evaluate("-j", "1").code == 0
+    assert desk.tokens() == [f"fleeting-token-{n}" for n in (1, 1, 2, 2)]
+    assert desk.grants[0]["client_secret"] == [SECRET] and desk.grants[0]["basic"] == [""]
+    desk.accepts, desk.grant["expires_in"] = {"fleeting-token-4"}, 10_000
+    desk.heard.clear()
+    assert project.evaluate("-j", "1").code == 0
+    assert desk.tokens() == [f"fleeting-token-{n}" for n in (3, 4, 4, 4, 4)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (reply(401, {"error": "invalid_client", "error_description": SECRET}), "clientId and clientSecret; the reply"),
+        (reply(400, {"error": "invalid_scope"}), "check chatEndpoint.auth.oauth2.clientId, scope and audience"),
+        (reply(200, {"error": f"no {SECRET}"}), "answered 'no [redacted]'"),
+        (reply(200, "access_token=fleeting-token-1"), "/token sent no access_token; check chatEndpoint.auth.oauth2"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_without_a_token_nothing_is_asked_and_the_cause_is_one_line(project, desk, answer, says):
+    desk.script = [answer] * 9
+    at(project, desk.url, oauth2(desk))
+    failed = project.evaluate("-j", "2")
+    assert failed.code == 3 and desk.heard == [] and len(desk.script) == 8, failed
+    said = " ".join((failed.out + failed.err).split())
+    assert said.count("there is no token: ") == 1 and says in said, said
+    assert_nowhere(SECRET, failed, project.folder)
+    assert "fleeting" not in said
+
+
+def test_a_service_that_rejects_every_token_is_asked_twice(project, desk):
+    desk.accepts = set()
+    at(project, desk.url, oauth2(desk), samples=1)
+    failed = project.evaluate()
+    assert failed.code == 3 and desk.tokens() == ["fleeting-token-1", "fleeting-token-2"]
+    assert "401 Unauthorized, expected 200; check chatEndpoint.auth" in failed.out + failed.err, failed
+
+
+def test_a_judge_and_a_retriever_take_the_same_block(project, desk, judge):
+    judge.api_key = "fleeting-token-1"
+    config = {**oauth2(desk)["oauth2"], "clientSecret": SECRET}
+    assert Asking(judge.url, api_key=None, auth={"oauth2": config})(3)[0]["value"] == "good"
+    assert len(desk.grants) == 1
+    desk.result = {"hits": ["d1"]}
+    search = {"path": "/find", "request": {"q": "{{query}}"}, "response": {"ids": "$.hits[*]"}}
+    http = {"url": desk.url, "search": search, "auth": {"command": PRINT, "header": "X-Api-Key"}}
+    project.evaluation["retrievers"] = {"shop": {"http": http}}
+    project.dataset("r", [{"id": "a", "relevant": ["d1"]}], metrics=["Recall@1"], retriever="shop")
+    passed = project.evaluate()
+    assert passed.code == 0, passed
+    assert desk.heard[-1].headers["x-api-key"] == "fleeting-token-1" and desk.tokens()[-1] == ""
+
+
+def test_an_untrusted_project_runs_no_command_and_chooses_no_host_and_no_file(project, desk):
+    found = {"cert": "../client.pem"}
+    at(project, desk.url, oauth2(desk) | {"certificate": found})
+    project.evaluation["judge"] = {"model": "m", "baseUrl": desk.url, "auth": {"command": PRINT}}
+    project.api["chatEndpoint"]["auth"]["oauth2"]["tokenUrl"] = "http://token.example/token"
+    refused = project.evaluate("--untrusted", "--allow-host", "127.0.0.1", "--allow-env", "CLIENT_SECRET")
+    assert refused.code == 2 and desk.heard == [] and desk.grants == []
+    for field, says in {
+        "spec.api.chatEndpoint.auth.oauth2.tokenUrl": "--untrusted does not connect to token.example",
+        "spec.api.chatEndpoint.auth.certificate.cert": "reads only files in it",
+        "spec.evaluation.judge.auth.command": "--untrusted does not run commands. write ${env:NAME} in headers",
+    }.items():
+        [line] = [line for line in refused.err.splitlines() if f" {field}: " in line]
+        assert says in line
+
+
+@pytest.mark.parametrize(
+    ("auth", "says"),
+    [
+        ({}, "it names no credentials. add oauth2, command or certificate"),
+        ({"command": ["a"], "oauth2": {"tokenUrl": "u", "clientId": "i", "clientSecret": "s"}}, "are two sources"),
+        ({"oauth2": {"tokenUrl": "u", "clientId": "i"}}, "oauth2 has no clientSecret. add it, or a certificate"),
+        ({"certificate": {"cert": "c"}, "header": "X"}, "header is that of a token. add oauth2 or command"),
+        ({"comand": ["a"]}, "unknown key 'comand'. did you mean 'command'?"),
+    ],
+    ids=str,
+)
+def test_a_block_without_sense_is_an_error(project, auth, says):
+    at(project, "http://127.0.0.1:9", auth)
+    outcome = project.validate()
+    assert outcome.code == 2 and says in outcome.out, outcome
+
+
+def test_two_credentials_and_a_block_at_the_wrong_place_are_errors(project):
+    at(project, "http://127.0.0.1:9", {"command": PRINT}, headers={"Authorization": "Bearer x"})
+    assert "auth and headers.Authorization are two credentials of one request" in project.validate().out
+    project.api["chatEndpoint"].pop("headers")
+    project.api["auth"] = {"type": "oauth2", "header": "X-Key"}
+    assert project.validate().code == 0, "AgentSpec's own keys"
+    project.api["auth"] = {"command": PRINT}
+    assert "use chatEndpoint.auth" in project.validate().out
+
+
+@pytest.fixture(scope="module")
+def identities(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """server.pem, and client.pem whose key needs a password, each signed by itself."""
+    folder = tmp_path_factory.mktemp("identities")
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl")
+    new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-days", "3650"]
+    for name, key in (("server", ["-nodes"]), ("client", ["-passout", f"pass:{SECRET}"])):
+        subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        files = ["-keyout", f"{name}-key.pem", "-out", f"{name}.pem"]
+        subprocess.run([*new, *key, *subject, *files], cwd=folder, check=True, capture_output=True)
+    return folder
+
+
+def test_a_client_certificate_opens_the_service_and_the_token_endpoint(project, identities, monkeypatch):
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(identities / "client.pem"))
+    tls.load_cert_chain(identities / "server.pem", identities / "server-key.pem")
+    tls.verify_mode = ssl.CERT_REQUIRED
+    monkeypatch.setenv("SSL_CERT_FILE", str(identities / "server.pem"))
+    for name in ("client.pem", "client-key.pem"):
+        shutil.copy(identities / name, project.folder)
+    certificate = {"cert": "$file:client.pem", "key": "client-key.pem", "password": "$env:CLIENT_SECRET"}
+    with JobDesk(tls) as desk:
+        token = {"tokenUrl": f"{desk.url}/token", "clientId": "bot"}
+        at(project, desk.url, {"certificate": certificate, "oauth2": token}, samples=2)
+        passed = project.evaluate()
+        assert passed.code == 0 and desk.tokens() == ["fleeting-token-1"] * 2, passed
+        assert desk.grants[0]["client_id"] == ["bot"] and "client_secret" not in desk.grants[0]
+        project.api["chatEndpoint"]["auth"] = {"certificate": {**certificate, "password": "wrong-password"}}
+        wrong = project.evaluate()
+        assert wrong.code == 2 and "chatEndpoint.auth: the client certificate cannot be loaded: " in wrong.err
+        project.api["chatEndpoint"].pop("auth")
+        without = project.evaluate()
+        assert without.code == 3 and "set auth.certificate" in " ".join(without.out.split()), without
+        assert len(desk.heard) == 2
