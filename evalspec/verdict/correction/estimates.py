@@ -46,7 +46,7 @@ _DRAWS = 8_000
 _SEED = 20_230_111
 _DIGITS = 12
 
-POST_STRATIFIED, LABELS_ALONE = "post-stratified", "labels alone"
+POST_STRATIFIED, LABELS_ALONE, SEQUENCE = "post-stratified", "labels alone", "confidence sequence"
 
 Bounds = tuple[float, float]
 

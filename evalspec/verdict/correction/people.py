@@ -1,7 +1,6 @@
 """The correction of a judged metric over the samples of a dataset, or over those of a slice."""
 
 import math
-import shlex
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,7 +8,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from evalspec.base.plural import counted, pluralize
-from evalspec.inputs.manifest.metric_spec import find_scored
 from evalspec.model import (
     Attempt,
     Basis,
@@ -17,7 +15,6 @@ from evalspec.model import (
     DrawKind,
     PeopleScore,
     PeopleScores,
-    RegressionOutcome,
     SampleResult,
     SampleStatus,
     Score,
@@ -29,22 +26,16 @@ from evalspec.model.comparisons import PeopleDifference
 from evalspec.model.corrections import JudgeCorrection
 from evalspec.model.scores import SAME_ANSWER
 from evalspec.verdict.correction.agreement import measure_kappa
-from evalspec.verdict.correction.estimates import FEWEST, Corrected, Opinions, correct
+from evalspec.verdict.correction.doubts import NO_LABELS, explain_doubt, explain_undecided
+from evalspec.verdict.correction.estimates import FEWEST, SEQUENCE, Corrected, Opinions, correct
 from evalspec.verdict.outline import MetricOutline
 from evalspec.verdict.stats.bounded import compute_confidence_sequence
 from evalspec.verdict.stats.clusters import find_cluster
 from evalspec.verdict.validity.estimates import CONFIDENCE, describe_dominance
-from evalspec.verdict.wording import list_left_out
 
 if TYPE_CHECKING:
-    from evalspec.inputs.manifest.gate_schema import CiGate, JudgePolicy
+    from evalspec.inputs.manifest.gate_schema import CiGate
 
-
-LEAST_ALPHA = 0.6
-"""Krippendorff's alpha below which people do not agree on what they say about a metric."""
-
-SEQUENCE = "confidence sequence"
-NO_LABELS = "there are no blind random labels"
 
 People = Mapping[str, PeopleScores]
 """What people say about the scores of a dataset, by metric."""
@@ -212,71 +203,6 @@ def consult(
     return Consultation(said, describe_correction(found, estimate), estimate)
 
 
-def is_decided(limit: Threshold, interval: tuple[float, float]) -> bool | None:
-    """Return whether a limit is met by all of an interval; None if an end is on either side."""
-    low, high = interval
-    if limit.undercut_by(high) or limit.exceeded_by(low):
-        return False
-    return (limit.holds(low) and limit.holds(high)) or None
-
-
-def explain_undecided(limit: Threshold, estimate: Corrected | None) -> str | None:
-    """Return why labels that were to end when they decide a limit have not decided it; None if they have."""
-    if estimate is None or estimate.method != SEQUENCE or is_decided(limit, estimate.interval) is not None:
-        return None
-    low, high = estimate.interval
-    more = f"`evalspec label latest --metric {shlex.quote(find_scored(limit.metric))} --until-decided`"
-    return f"people's mean is between {low:.3g} and {high:.3g}, so its labels have not decided yet: {more}"
-
-
-def explain_doubt(
-    metric: str,
-    policy: "JudgePolicy",
-    said: PeopleScores | None,
-    agreement: Correction | None,
-    *,
-    is_met: bool,
-    is_mean: bool = True,
-) -> str | None:
-    """Return why a limit on a judged metric is undecided, though its value decides it; None if it is not.
-
-    `said`, `agreement`: what people say, if the value is theirs or could be. `is_met`: whether the value meets it.
-    `is_mean`: whether the limit is on the mean.
-    """
-    return next(_list_doubts(metric, policy, said, agreement, is_met=is_met, is_mean=is_mean), None)
-
-
-def _list_doubts(
-    name: str,
-    policy: "JudgePolicy",
-    said: PeopleScores | None,
-    agreement: Correction | None,
-    *,
-    is_met: bool,
-    is_mean: bool,
-) -> Iterator[str]:
-    metric = shlex.quote(find_scored(name))
-    label = f"`evalspec label latest --metric {metric} --random 50`, then `evalspec rescore latest agent.yaml`"
-    is_theirs = agreement is not None and agreement.value is not None
-    if not is_mean and policy.correct is JudgeCorrection.REQUIRE:
-        yield "ciGate.judge requires people's labels, which correct only means: put the limit on the mean"
-    if not is_theirs and policy.correct is JudgeCorrection.REQUIRE:
-        why = "; ".join([(agreement and agreement.reason) or NO_LABELS, *list_left_out([said] if said else [])])
-        yield f"ciGate.judge requires people's labels, and {why}: {label}"
-    if policy.min_agreement is not None:
-        kappa = agreement.kappa_interval[0] if agreement and agreement.kappa_interval else None
-        if kappa is None:
-            yield f"ciGate.judge.minAgreement is {policy.min_agreement:g}, and the agreement is unknown: {label}"
-        elif kappa < policy.min_agreement:
-            low = f"kappa of judge and people may be as low as {kappa:z.2f}; minAgreement is {policy.min_agreement:g}"
-            may_reach = agreement is not None and (agreement.kappa or 0.0) >= policy.min_agreement
-            more = f"label more replies: `evalspec label latest --metric {metric} --new`"
-            yield f"{low}: {more if may_reach else 'improve the prompt of the judge, or use another judge'}"
-    alpha = said.alpha if said and is_theirs else None
-    if alpha is not None and alpha < LEAST_ALPHA and is_met:
-        yield f"people do not agree with each other: alpha is {alpha:z.2f}, and {LEAST_ALPHA:g} is needed"
-
-
 def _list_replies(sample: SampleResult, metric: str) -> Iterator[tuple[tuple[str, int], Score, bool]]:
     """Yield sample and attempt of each reply to a sample, with its score and whether there is a reply."""
     attempts: Sequence[SampleResult | Attempt] = sample.attempts or (sample,)
@@ -344,28 +270,6 @@ def _follow_sequence(order: Sequence[int], opinions: Opinions, level: float) -> 
 
 def _say_few(count: int) -> str:
     return f"{counted(count, 'blind random label')} {pluralize(count, 'is', 'are')} too few" if count else NO_LABELS
-
-
-def doubt_comparison(
-    outcome: RegressionOutcome,
-    correction: Correction | None,
-    said: Sequence[PeopleScores],
-    policy: "JudgePolicy",
-) -> RegressionOutcome:
-    """Return the outcome of a judged metric, INCOMPLETE where the manifest asks for more than people say.
-
-    `correction`: the metric's in the new run. `said`: what people say about the metric in each run.
-    """
-    if outcome.status not in (VerdictStatus.PASS, VerdictStatus.FAIL) or policy.correct is JudgeCorrection.OFF:
-        return outcome
-    is_theirs, is_met = outcome.basis is Basis.PEOPLE, outcome.status is VerdictStatus.PASS
-    least = min(said, key=lambda one: 1.0 if one.alpha is None else one.alpha, default=None)
-    reason = explain_doubt(outcome.metric or "", policy, least, correction if is_theirs else None, is_met=is_met)
-    if reason is not None:
-        return replace(outcome, status=VerdictStatus.INCOMPLETE, reason=reason, worsened={})
-    if is_theirs or not is_met:
-        return outcome
-    return replace(outcome, basis=Basis.JUDGE, reason=f"{outcome.reason}: the judge's opinion")
 
 
 Pair = tuple[SampleResult, SampleResult]
