@@ -22,7 +22,7 @@ import evalspec
 from evalspec.api.arguments import Options
 from evalspec.cli.main import group
 from evalspec.model import Need
-from evalspec.scoring.metrics.base import METRICS, MetricDefinition
+from evalspec.scoring.metrics.base import METRICS, MetricDefinition, read_text
 
 PENDING = "*`make docs` writes the rest of this page from the code.*"
 """The line of a page that is replaced."""
@@ -174,31 +174,96 @@ def _render_value(name: str, value: Any) -> str:
 
 
 def render_metrics() -> str:
-    """Return the facts of the metrics. The metrics of stages have a table of their own in the definitions."""
+    """Return the facts of the metrics, which lead to their pages. The metrics of stages have a table elsewhere."""
     head = ("metric", "measures", "better", "range", "needs", "engine")
-    listed = [metric for metric in METRICS if not metric.is_staged]
+    listed = list_metrics()
     kinds = (
-        ("Judged metrics", [one for one in listed if one.judge_calls]),
-        ("Other metrics", [one for one in listed if not one.judge_calls]),
+        ("Judged metrics", [one for one in listed if Need.JUDGE in one.needs]),
+        ("Other metrics", [one for one in listed if Need.JUDGE not in one.needs]),
     )
     tables = (block for title, metrics in kinds for block in (f"## {title}", table(head, map(_describe, metrics))))
     stages = (
         "Metrics of the [stages of a retriever](../metrics.md#stages-of-a-retriever) have these names with a prefix."
     )
-    return join([*tables, "## Stages", stages])
+    tree = "```{toctree}\n:hidden:\n:glob:\n\nmetrics/*\n```"
+    return join([*tables, "## Stages", stages, tree])
+
+
+def list_metrics() -> list[MetricDefinition]:
+    """Return the metrics that have a page."""
+    return [metric for metric in METRICS if not metric.is_staged]
 
 
 def _describe(metric: MetricDefinition) -> tuple[str, ...]:
     aliases = f" (also {', '.join(map(code, metric.aliases))})" if metric.aliases else ""
-    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
     return (
-        f"[{code(metric.name)}](../metrics.md#{metric.name.lower().replace('.', '')}){aliases}",
+        f"[{code(metric.name)}](metrics/{metric.name}.md){aliases}",
         escape(metric.summary),
         metric.direction,
-        f"{low} to {high}",
-        ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply",
+        _say_range(metric),
+        _say_needs(metric),
         escape(metric.engine),
     )
+
+
+def _say_range(metric: MetricDefinition) -> str:
+    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+    return f"{low} to {high}"
+
+
+def _say_needs(metric: MetricDefinition) -> str:
+    return ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply"
+
+
+def render_metric(metric: MetricDefinition) -> str:
+    """Return the page of a metric: its facts, and the text that `evalspec metrics NAME` prints."""
+    facts = {
+        "better": metric.direction,
+        "range": _say_range(metric),
+        "needs": _say_needs(metric),
+        "also called": ", ".join(map(code, metric.aliases)),
+        "parameters": "; ".join(f"{code(one.name)}: {escape(one.describe())}" for one in metric.parameters),
+        "cut-off": code(f"{metric.name}@10") if metric.takes_cutoff else "",
+        "over a dataset": metric.statistic,
+        "cost": _say_cost(metric),
+        "computed by": escape(metric.engine),
+    }
+    text = _TO_METRIC.sub(lambda link: f"]({find_metric(link['slug'])}.md)", read_text(metric.name))
+    text = text.replace("](../../../", "](../../../../").replace("](../../../../docs/", "](../../../")
+    text = re.sub(r"^#(?=#+ )", "", text, flags=re.MULTILINE)
+    definition, example, values = text.partition("```json\n")
+    return join(
+        [
+            f"# {metric.name}",
+            escape(metric.summary),
+            "\n".join(f"- **{name}**: {fact}" for name, fact in facts.items() if fact),
+            definition,
+            f"## Example\n\nA sample, a reply and its score. The tests of evalspec compute it.\n\n{example}{values}",
+            f"[All metrics](../metrics.md). In a terminal: {code(f'evalspec metrics {metric.name}')}.\n",
+        ]
+    )
+
+
+_TO_METRIC = re.compile(r"\]\((?:\w+\.md)?#(?P<slug>[\w-]+)\)")
+
+
+def find_metric(slug: str) -> str:
+    """Return the name of the metric that an anchor stands for."""
+    slug = slug.removeprefix("#")
+    return next(one.name for one in METRICS if one.name.lower().replace(".", "") == slug)
+
+
+def _say_cost(metric: MetricDefinition) -> str:
+    """Return the calls that a score needs, as `evalspec plan` counts them."""
+    found = METRICS.find(metric.base) if metric.base else metric
+    calls = found.judge_calls if found else None
+    if calls is None:
+        return "no judge"
+    fixed, each = calls(0), calls(1) - calls(0)
+    parts = [f"{each} for each passage"] * bool(each) + [str(fixed)] * bool(fixed)
+    embedded = ", and embeddings" if Need.EMBEDDINGS in metric.needs else ""
+    shared = f", shared with {code(metric.base)}" if metric.base else ""
+    return f"judge calls for a sample: {' + '.join(parts)}{shared}{embedded}"
 
 
 def render_manifest() -> str:
