@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
+from gallery import FOLDER, write_gallery  # noqa: E402 - beside this file
 from generated_pages import PAGES, PENDING, find_metric, list_metrics, render_metric  # noqa: E402 - beside this file
 
 import evalspec  # noqa: E402
@@ -62,16 +63,17 @@ def setup(app: Sphinx) -> None:
     """Register what this site adds to Sphinx."""
     app.add_lexer("jsonl", JsonLexer)
     app.add_lexer("csv", TextLexer)
-    app.connect("builder-inited", _write_metrics)
+    app.connect("builder-inited", _prepare)
     app.connect("env-get-outdated", lambda *_: list(PAGES))
     app.connect("source-read", _generate)
     app.connect("source-read", _lead_outside)
     app.connect("build-finished", _make_accessible)
 
 
-def _write_metrics(app: Sphinx) -> None:
-    """Write the pages of the metrics, which Git ignores."""
+def _prepare(app: Sphinx) -> None:
+    """Write the pages of the metrics, which Git ignores, and the reports of the gallery."""
     if Path(app.srcdir) == DOCS:
+        write_gallery(Path(app.outdir))
         METRICS.mkdir(exist_ok=True)
         pages = {METRICS / f"{metric.name}.md": render_metric(metric) for metric in list_metrics()}
         for path in {*METRICS.iterdir()} - pages.keys():
@@ -114,7 +116,8 @@ def _lead_outside(_app: Sphinx, page: str, source: list[str]) -> None:
 
 def _make_accessible(app: Sphinx, failure: Exception | None) -> None:
     """Complete the pages that the theme wrote."""
-    for page in () if failure else app.outdir.glob("**/*.html"):
+    pages = [] if failure else [page for page in app.outdir.glob("**/*.html") if page.parent.name != FOLDER]
+    for page in pages:
         text = page.read_text(encoding="utf-8")
         for plain, accessible in _ACCESSIBLE.items():
             text = text.replace(plain, accessible)

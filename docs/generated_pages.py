@@ -16,12 +16,15 @@ from typing import Any
 
 import click
 import msgspec
+from gallery import render_gallery
 from markdown_parts import code, describe_keys, describe_type, escape, fence, join, render_docstring, table
 
 import evalspec
 from evalspec.api.arguments import Options
 from evalspec.cli.main import group
 from evalspec.model import Need
+from evalspec.reports.parquet import MORE_COLUMNS, SPAN_COLUMNS
+from evalspec.reports.rows import COLUMNS
 from evalspec.scoring.metrics.base import METRICS, MetricDefinition, read_text
 
 PENDING = "*`make docs` writes the rest of this page from the code.*"
@@ -273,7 +276,18 @@ def render_manifest() -> str:
 
 def render_report() -> str:
     """Return the keys of the JSON report, which has all of them."""
-    return _render_schema("report", defaults=False)
+    columns = {**COLUMNS, **MORE_COLUMNS}
+    rows = [(code(name), code(kind)) for name, kind in columns.items()]
+    spans = [(code(name), code(kind)) for name, kind in SPAN_COLUMNS.items()]
+    return join(
+        [
+            _render_schema("report", defaults=False),
+            "## Columns of Parquet",
+            table(("column", "type"), rows),
+            "## Columns of spans",
+            table(("column", "type"), spans),
+        ]
+    )
 
 
 def _render_schema(what: str, *, defaults: bool) -> str:
@@ -461,6 +475,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/generated/metrics": render_metrics,
     "reference/generated/manifest": render_manifest,
     "reference/generated/report": render_report,
+    "reference/generated/gallery": render_gallery,
     "reference/generated/rest": render_rest,
     "reference/generated/rest-objects": render_rest_objects,
 }

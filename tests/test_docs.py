@@ -121,7 +121,7 @@ def test_links_lead_somewhere(page):
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), target
-        if anchor:
+        if anchor and "reference/generated" not in file.as_posix():  # `make docs` checks those
             headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
 
