@@ -274,6 +274,11 @@ def render_manifest() -> str:
     return _render_schema("manifest", defaults=True)
 
 
+def render_dataset() -> str:
+    """Return the keys of a line of a dataset."""
+    return _render_schema("dataset", defaults=True)
+
+
 def render_report() -> str:
     """Return the keys of the JSON report, which has all of them."""
     columns = {**COLUMNS, **MORE_COLUMNS}
@@ -474,6 +479,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/generated/python": render_python,
     "reference/generated/metrics": render_metrics,
     "reference/generated/manifest": render_manifest,
+    "reference/generated/dataset": render_dataset,
     "reference/generated/report": render_report,
     "reference/generated/gallery": render_gallery,
     "reference/generated/rest": render_rest,

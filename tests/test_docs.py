@@ -55,12 +55,14 @@ def test_every_command_is_explained(command):
     assert f"evalspec {command}" in "".join(page.read_text() for page in PAGES)
 
 
-def test_every_key_of_the_manifest_has_a_meaning(project):
-    definitions = project("schema", "manifest").document["$defs"]
+@pytest.mark.parametrize(("what", "least"), [("manifest", 150), ("dataset", 30)])
+def test_every_key_has_a_meaning(what, least, project):
+    schema = project("schema", what).document
+    definitions = schema["$defs"] | {"top": schema}
     keys = [(name, key, one) for name, found in definitions.items() for key, one in found.get("properties", {}).items()]
     bare = [(name, key) for name, key, one in keys if "description" not in one and "$ref" not in json.dumps(one)]
     referred = [definitions[name] for name in re.findall(r"#/\$defs/(\w+)", json.dumps(keys))]
-    assert len(keys) > 150
+    assert len(keys) > least
     assert bare == []
     assert [one for one in referred if "description" not in one and "properties" in one] == []
 
@@ -96,7 +98,7 @@ def test_the_table_of_matchers_is_what_they_do():
     for (expected, actual), match in computed.items():
         matches = json_matching.matches(json.loads(expected.strip("`")), json.loads(actual.strip("`")))
         assert match == ("yes" if matches else "no"), expected
-    assert len(computed) > 15
+    assert len(computed) > 10
 
 
 def test_implicit_metrics_are_named_where_thresholds_are_explained():
@@ -124,13 +126,6 @@ def test_links_lead_somewhere(page):
         if anchor and "reference/generated" not in file.as_posix():  # `make docs` checks those
             headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-def test_every_dataset_field_is_explained():
-    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
-
-    table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
-    assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)
 
 
 def test_what_each_protocol_shows_of_tools():
