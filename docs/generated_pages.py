@@ -18,10 +18,12 @@ import click
 import msgspec
 from gallery import render_gallery
 from markdown_parts import code, describe_keys, describe_type, escape, fence, join, render_docstring, table
+from pydantic import BaseModel
 
 import evalspec
 from evalspec.api.arguments import Options
 from evalspec.cli.main import group
+from evalspec.curation.gold import schema as gold
 from evalspec.model import Need
 from evalspec.reports.parquet import MORE_COLUMNS, SPAN_COLUMNS
 from evalspec.reports.rows import COLUMNS
@@ -274,6 +276,39 @@ def render_manifest() -> str:
     return _render_schema("manifest", defaults=True)
 
 
+def render_gold() -> str:
+    """Return the keys of the files of a gold set."""
+    return join(block for title, kind in GOLD.items() for block in _render_file(title, kind))
+
+
+def _render_file(title: str, kind: type[BaseModel]) -> Iterator[str]:
+    schema = kind.model_json_schema()
+    definitions = schema.get("$defs", {})
+
+    def name(found: str) -> str:
+        choices = definitions[found].get("enum")
+        return ", ".join(map(code, choices)) if choices else "mapping"
+
+    yield f"## {title}"
+    yield render_docstring(kind)
+    yield describe_keys(schema, name, dict.fromkeys(definitions, {}))  # the text of the model has all meanings
+
+
+GOLD: Mapping[str, type[BaseModel]] = {
+    "set.yaml": gold.SetFile,
+    "people": gold.Person,
+    "targets": gold.Targets,
+    "rules": gold.Rules,
+    "triples": gold.GoldTriple,
+    "blocks": gold.Block,
+    "metadata": gold.TripleMetadata,
+    "events": gold.Event,
+    "slices": gold.SliceFile,
+    "permissions": gold.Grant,
+}
+"""The files of a gold set and the mappings in them, by what they are called."""
+
+
 def render_dataset() -> str:
     """Return the keys of a line of a dataset."""
     return _render_schema("dataset", defaults=True)
@@ -480,6 +515,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/generated/metrics": render_metrics,
     "reference/generated/manifest": render_manifest,
     "reference/generated/dataset": render_dataset,
+    "reference/generated/gold": render_gold,
     "reference/generated/report": render_report,
     "reference/generated/gallery": render_gallery,
     "reference/generated/rest": render_rest,
