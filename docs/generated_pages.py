@@ -291,7 +291,7 @@ def _render_file(title: str, kind: type[BaseModel]) -> Iterator[str]:
 
     yield f"## {title}"
     yield render_docstring(kind)
-    yield describe_keys(schema, name, dict.fromkeys(definitions, {}))  # the text of the model has all meanings
+    yield describe_keys(schema, name, {key: {} for key in definitions})  # the text of the model has all meanings
 
 
 GOLD: Mapping[str, type[BaseModel]] = {
@@ -299,7 +299,7 @@ GOLD: Mapping[str, type[BaseModel]] = {
     "people": gold.Person,
     "targets": gold.Targets,
     "rules": gold.Rules,
-    "triples": gold.GoldTriple,
+    "triples": gold.Triple,
     "blocks": gold.Block,
     "metadata": gold.TripleMetadata,
     "events": gold.Event,

@@ -203,7 +203,7 @@ class GoldTriple(Triple):
 class Event(Strict):
     """One thing of some `kind` that a person did: `by` whom, and `at` which time.
 
-    `verdict`: of a flag what is wrong, of resolve and adjudicate how the dispute ends. `revision`: of the triple, from 1.
+    `verdict`: of a flag what is wrong, of resolve and adjudicate how the dispute ends. `revision`: that of the triple.
     `content_hash`: of question, blocks, answer, claims and some metadata. `category`, `note`: of a dispute.
 
     `authors`: of an added triple, who wrote its text before `by` added it, the main author first.
@@ -253,7 +253,7 @@ class Person(Strict):
 
 
 class Targets(Strict):
-    """The intended composition. `source`: shares by source. `tolerance`: largest accepted difference of a share.
+    """The intended composition. `source`: shares, 1 in all. `tolerance`: largest accepted difference of a share.
 
     `cell`: number of triples in each cell of domain × difficulty × failure mode below which the cell is sparse.
     """
