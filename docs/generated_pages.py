@@ -24,6 +24,7 @@ import evalspec
 from evalspec.api.arguments import Options
 from evalspec.cli.main import group
 from evalspec.curation.gold import schema as gold
+from evalspec.inputs.datasets.base import DATASETS
 from evalspec.model import Need
 from evalspec.reports.parquet import MORE_COLUMNS, SPAN_COLUMNS
 from evalspec.reports.rows import COLUMNS
@@ -309,6 +310,12 @@ GOLD: Mapping[str, type[BaseModel]] = {
 """The files of a gold set and the mappings in them, by what they are called."""
 
 
+def render_formats() -> str:
+    """Return the formats of datasets, and whether evalspec writes them."""
+    rows = ((code(one.name), escape(one.summary), "yes" if one.write else "–") for one in DATASETS)
+    return table(("format", "what it is", "`convert --to`"), rows)
+
+
 def render_dataset() -> str:
     """Return the keys of a line of a dataset."""
     return _render_schema("dataset", defaults=True)
@@ -515,6 +522,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/generated/metrics": render_metrics,
     "reference/generated/manifest": render_manifest,
     "reference/generated/dataset": render_dataset,
+    "reference/generated/formats": render_formats,
     "reference/generated/gold": render_gold,
     "reference/generated/report": render_report,
     "reference/generated/gallery": render_gallery,
