@@ -1,4 +1,4 @@
-"""Compute the tables of docs/explanation/statistics.md: coverage, worst cases, histories, several tests, power.
+"""Compute the tables of benchmarks/simulations.md: coverage, worst cases, histories, several tests, power.
 
 Seeds are fixed. Shapes and settings are those of tests/validity, which checks the bounds. Takes about 20 minutes on one
 slow core.

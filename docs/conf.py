@@ -15,7 +15,8 @@ from sphinx.application import Sphinx
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
-from generated_pages import PAGES, PENDING  # noqa: E402 - beside this file
+from gallery import FOLDER, write_gallery  # noqa: E402 - beside this file
+from generated_pages import PAGES, PENDING, find_metric, list_metrics, render_metric  # noqa: E402 - beside this file
 
 import evalspec  # noqa: E402
 
@@ -24,7 +25,13 @@ REPOSITORY = os.environ.get("DOCS_REPOSITORY", "").rstrip("/")
 
 If it is not set, they lead to copies of the files, and links to folders are plain text.
 """
+METRICS = DOCS / "reference" / "generated" / "metrics"
+"""The folder of the pages of the metrics, whose texts are beside the code."""
+
+TEXTS = DOCS.parent / "evalspec" / "scoring" / "metrics"
+
 _LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<path>\.\./[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
+_NAME = re.compile(r"(?<![\[`])`([\w.]+)`(?![\]`])")
 _ACCESSIBLE = {
     "<pre>": '<pre tabindex="0">',
     '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
@@ -56,19 +63,37 @@ def setup(app: Sphinx) -> None:
     """Register what this site adds to Sphinx."""
     app.add_lexer("jsonl", JsonLexer)
     app.add_lexer("csv", TextLexer)
+    app.connect("builder-inited", _prepare)
     app.connect("env-get-outdated", lambda *_: list(PAGES))
     app.connect("source-read", _generate)
     app.connect("source-read", _lead_outside)
     app.connect("build-finished", _make_accessible)
 
 
+def _prepare(app: Sphinx) -> None:
+    """Write the pages of the metrics, which Git ignores, and the reports of the gallery."""
+    if Path(app.srcdir) == DOCS:
+        write_gallery(Path(app.outdir))
+        METRICS.mkdir(exist_ok=True)
+        pages = {METRICS / f"{metric.name}.md": render_metric(metric) for metric in list_metrics()}
+        for path in {*METRICS.iterdir()} - pages.keys():
+            path.unlink()
+        for path, text in pages.items():
+            path.write_text(text, encoding="utf-8")
+
+
 def _generate(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Put what the code says into a generated page."""
+    """Put what the code says into a generated page, and link the names of metrics to their pages."""
     if page in PAGES:
         head, found, tail = source[0].partition(PENDING)
         if not found:
             raise ValueError(f"docs/{page}.md has no line with {PENDING!r}, which generated text replaces")
         source[0] = head + PAGES[page]() + tail
+    if page == "reference/metrics":
+        names = {metric.name for metric in list_metrics()}
+        source[0] = _NAME.sub(
+            lambda one: f"[{one[0]}](generated/metrics/{one[1]}.md)" if one[1] in names else one[0], source[0]
+        )
 
 
 def _lead_outside(_app: Sphinx, page: str, source: list[str]) -> None:
@@ -78,6 +103,9 @@ def _lead_outside(_app: Sphinx, page: str, source: list[str]) -> None:
         target = (DOCS / page).parent.joinpath(link["path"]).resolve()
         if target.is_relative_to(DOCS) or not target.exists():
             return link[0]
+        if target.parent == TEXTS:
+            place = os.path.relpath(METRICS / f"{find_metric(link['anchor'])}.md", (DOCS / page).parent)
+            return f"[{link['text']}]({place})"
         if REPOSITORY:
             place = f"{REPOSITORY}/{target.relative_to(DOCS.parent).as_posix()}{link['anchor'] or ''}"
             return f"[{link['text']}]({place})"
@@ -88,7 +116,8 @@ def _lead_outside(_app: Sphinx, page: str, source: list[str]) -> None:
 
 def _make_accessible(app: Sphinx, failure: Exception | None) -> None:
     """Complete the pages that the theme wrote."""
-    for page in () if failure else app.outdir.glob("**/*.html"):
+    pages = [] if failure else [page for page in app.outdir.glob("**/*.html") if page.parent.name != FOLDER]
+    for page in pages:
         text = page.read_text(encoding="utf-8")
         for plain, accessible in _ACCESSIBLE.items():
             text = text.replace(plain, accessible)

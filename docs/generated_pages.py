@@ -16,13 +16,19 @@ from typing import Any
 
 import click
 import msgspec
+from gallery import render_gallery
 from markdown_parts import code, describe_keys, describe_type, escape, fence, join, render_docstring, table
+from pydantic import BaseModel
 
 import evalspec
 from evalspec.api.arguments import Options
 from evalspec.cli.main import group
+from evalspec.curation.gold import schema as gold
+from evalspec.inputs.datasets.base import DATASETS
 from evalspec.model import Need
-from evalspec.scoring.metrics.base import METRICS, MetricDefinition
+from evalspec.reports.parquet import MORE_COLUMNS, SPAN_COLUMNS
+from evalspec.reports.rows import COLUMNS
+from evalspec.scoring.metrics.base import METRICS, MetricDefinition, read_text
 
 PENDING = "*`make docs` writes the rest of this page from the code.*"
 """The line of a page that is replaced."""
@@ -174,31 +180,96 @@ def _render_value(name: str, value: Any) -> str:
 
 
 def render_metrics() -> str:
-    """Return the facts of the metrics. The metrics of stages have a table of their own in the definitions."""
+    """Return the facts of the metrics, which lead to their pages. The metrics of stages have a table elsewhere."""
     head = ("metric", "measures", "better", "range", "needs", "engine")
-    listed = [metric for metric in METRICS if not metric.is_staged]
+    listed = list_metrics()
     kinds = (
-        ("Judged metrics", [one for one in listed if one.judge_calls]),
-        ("Other metrics", [one for one in listed if not one.judge_calls]),
+        ("Judged metrics", [one for one in listed if Need.JUDGE in one.needs]),
+        ("Other metrics", [one for one in listed if Need.JUDGE not in one.needs]),
     )
     tables = (block for title, metrics in kinds for block in (f"## {title}", table(head, map(_describe, metrics))))
     stages = (
         "Metrics of the [stages of a retriever](../metrics.md#stages-of-a-retriever) have these names with a prefix."
     )
-    return join([*tables, "## Stages", stages])
+    tree = "```{toctree}\n:hidden:\n:glob:\n\nmetrics/*\n```"
+    return join([*tables, "## Stages", stages, tree])
+
+
+def list_metrics() -> list[MetricDefinition]:
+    """Return the metrics that have a page."""
+    return [metric for metric in METRICS if not metric.is_staged]
 
 
 def _describe(metric: MetricDefinition) -> tuple[str, ...]:
     aliases = f" (also {', '.join(map(code, metric.aliases))})" if metric.aliases else ""
-    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
     return (
-        f"[{code(metric.name)}](../metrics.md#{metric.name.lower().replace('.', '')}){aliases}",
+        f"[{code(metric.name)}](metrics/{metric.name}.md){aliases}",
         escape(metric.summary),
         metric.direction,
-        f"{low} to {high}",
-        ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply",
+        _say_range(metric),
+        _say_needs(metric),
         escape(metric.engine),
     )
+
+
+def _say_range(metric: MetricDefinition) -> str:
+    low, high = ("…" if bound is None else f"{bound:g}" for bound in metric.bounds)
+    return f"{low} to {high}"
+
+
+def _say_needs(metric: MetricDefinition) -> str:
+    return ", ".join(need for need in Need if need in metric.needs) or "nothing but a reply"
+
+
+def render_metric(metric: MetricDefinition) -> str:
+    """Return the page of a metric: its facts, and the text that `evalspec metrics NAME` prints."""
+    facts = {
+        "better": metric.direction,
+        "range": _say_range(metric),
+        "needs": _say_needs(metric),
+        "also called": ", ".join(map(code, metric.aliases)),
+        "parameters": "; ".join(f"{code(one.name)}: {escape(one.describe())}" for one in metric.parameters),
+        "cut-off": code(f"{metric.name}@10") if metric.takes_cutoff else "",
+        "over a dataset": metric.statistic,
+        "cost": _say_cost(metric),
+        "computed by": escape(metric.engine),
+    }
+    text = _TO_METRIC.sub(lambda link: f"]({find_metric(link['slug'])}.md)", read_text(metric.name))
+    text = text.replace("](../../../", "](../../../../").replace("](../../../../docs/", "](../../../")
+    text = re.sub(r"^#(?=#+ )", "", text, flags=re.MULTILINE)
+    definition, example, values = text.partition("```json\n")
+    return join(
+        [
+            f"# {metric.name}",
+            escape(metric.summary),
+            "\n".join(f"- **{name}**: {fact}" for name, fact in facts.items() if fact),
+            definition,
+            f"## Example\n\nA sample, a reply and its score. The tests of evalspec compute it.\n\n{example}{values}",
+            f"[All metrics](../metrics.md). In a terminal: {code(f'evalspec metrics {metric.name}')}.\n",
+        ]
+    )
+
+
+_TO_METRIC = re.compile(r"\]\((?:\w+\.md)?#(?P<slug>[\w-]+)\)")
+
+
+def find_metric(slug: str) -> str:
+    """Return the name of the metric that an anchor stands for."""
+    slug = slug.removeprefix("#")
+    return next(one.name for one in METRICS if one.name.lower().replace(".", "") == slug)
+
+
+def _say_cost(metric: MetricDefinition) -> str:
+    """Return the calls that a score needs, as `evalspec plan` counts them."""
+    found = METRICS.find(metric.base) if metric.base else metric
+    calls = found.judge_calls if found else None
+    if calls is None:
+        return "no judge"
+    fixed, each = calls(0), calls(1) - calls(0)
+    parts = [f"{each} for each passage"] * bool(each) + [str(fixed)] * bool(fixed)
+    embedded = ", and embeddings" if Need.EMBEDDINGS in metric.needs else ""
+    shared = f", shared with {code(metric.base)}" if metric.base else ""
+    return f"judge calls for a sample: {' + '.join(parts)}{shared}{embedded}"
 
 
 def render_manifest() -> str:
@@ -206,9 +277,64 @@ def render_manifest() -> str:
     return _render_schema("manifest", defaults=True)
 
 
+def render_gold() -> str:
+    """Return the keys of the files of a gold set."""
+    return join(block for title, kind in GOLD.items() for block in _render_file(title, kind))
+
+
+def _render_file(title: str, kind: type[BaseModel]) -> Iterator[str]:
+    schema = kind.model_json_schema()
+    definitions = schema.get("$defs", {})
+
+    def name(found: str) -> str:
+        choices = definitions[found].get("enum")
+        return ", ".join(map(code, choices)) if choices else "mapping"
+
+    yield f"## {title}"
+    yield render_docstring(kind)
+    yield describe_keys(schema, name, {key: {} for key in definitions})  # the text of the model has all meanings
+
+
+GOLD: Mapping[str, type[BaseModel]] = {
+    "set.yaml": gold.SetFile,
+    "people": gold.Person,
+    "targets": gold.Targets,
+    "rules": gold.Rules,
+    "triples": gold.Triple,
+    "blocks": gold.Block,
+    "metadata": gold.TripleMetadata,
+    "events": gold.Event,
+    "slices": gold.SliceFile,
+    "permissions": gold.Grant,
+}
+"""The files of a gold set and the mappings in them, by what they are called."""
+
+
+def render_formats() -> str:
+    """Return the formats of datasets, and whether evalspec writes them."""
+    rows = ((code(one.name), escape(one.summary), "yes" if one.write else "–") for one in DATASETS)
+    return table(("format", "what it is", "`convert --to`"), rows)
+
+
+def render_dataset() -> str:
+    """Return the keys of a line of a dataset."""
+    return _render_schema("dataset", defaults=True)
+
+
 def render_report() -> str:
     """Return the keys of the JSON report, which has all of them."""
-    return _render_schema("report", defaults=False)
+    columns = {**COLUMNS, **MORE_COLUMNS}
+    rows = [(code(name), code(kind)) for name, kind in columns.items()]
+    spans = [(code(name), code(kind)) for name, kind in SPAN_COLUMNS.items()]
+    return join(
+        [
+            _render_schema("report", defaults=False),
+            "## Columns of Parquet",
+            table(("column", "type"), rows),
+            "## Columns of spans",
+            table(("column", "type"), spans),
+        ]
+    )
 
 
 def _render_schema(what: str, *, defaults: bool) -> str:
@@ -395,7 +521,11 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/generated/python": render_python,
     "reference/generated/metrics": render_metrics,
     "reference/generated/manifest": render_manifest,
+    "reference/generated/dataset": render_dataset,
+    "reference/generated/formats": render_formats,
+    "reference/generated/gold": render_gold,
     "reference/generated/report": render_report,
+    "reference/generated/gallery": render_gallery,
     "reference/generated/rest": render_rest,
     "reference/generated/rest-objects": render_rest_objects,
 }

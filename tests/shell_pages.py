@@ -34,7 +34,12 @@ from servers.scripted_judge import status as judge_status
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
-    *(page for name in ("benchmarks", "docs", "evalspec", "examples") for page in sorted((ROOT / name).rglob("*.md"))),
+    *(
+        page
+        for name in ("benchmarks", "docs", "evalspec", "examples")
+        for page in sorted((ROOT / name).rglob("*.md"))
+        if "generated/metrics" not in page.as_posix()  # written by `make docs`
+    ),
 ]
 _FILE = re.compile(r"# (\w+\.py)\b.*\n")
 _LANGUAGES = {"bash": "sh", "shell": "sh", "console": "sh", "py": "python", "yml": "yaml"}

@@ -1,6 +1,6 @@
 """Scores whose truth is known, and the bounded interval of many samples at once: for simulations of what it covers.
 
-`benchmarks/simulations.py` prints the tables of docs/explanation/statistics.md from the same shapes.
+`benchmarks/simulations.py` prints the tables of benchmarks/simulations.md from the same shapes.
 """
 
 import math

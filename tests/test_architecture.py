@@ -112,7 +112,7 @@ def test_the_page_on_architecture_names_the_rooms_and_none_outgrows_its_budget()
     budgets = dict(re.findall(r"^\| `(\w+)/` \| [^|]+ \| ([\d,]+) \|$", page, flags=re.M))
     assert [*budgets] == [*reversed(ROOMS)]
     grown = {room: lines for room, lines in count_lines().items() if lines > 1.05 * int(budgets[room].replace(",", ""))}
-    assert not grown, "take out what became superfluous, or raise the budget and say on the page what the room gained"
+    assert not grown, "take out what became superfluous, or raise the budget and say in the commit what the room gained"
 
 
 NO_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -23,7 +23,9 @@ from shell_pages import read_blocks
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text()
 OF_ALL_THINGS = (
-    "tests/test_docs.py::test_every_metric_is_defined_with_its_facts",
+    "tests/metrics/test_definitions.py::test_every_metric_has_a_definition_and_says_when_to_use_it[starts_well]",
+    "tests/metrics/test_definitions.py::test_the_examples_of_recorded_replies_have_the_scores_that_evalspec_computes"
+    "[without a judge]",
     "tests/test_docs.py::test_implicit_metrics_are_named_where_thresholds_are_explained",
     "tests/metrics/test_stages.py::test_metrics_say_whether_they_look_at_the_answer",
     "tests/metrics/test_stages.py::test_the_list_names_the_stages_and_not_each_of_their_metrics",
@@ -58,10 +60,10 @@ class Example(NamedTuple):
 
 def read_example(heading: str) -> Example:
     section = PAGE.partition(f"## {heading}\n")[2].partition("\n## ")[0]
-    steps = re.findall(r"^\d\. \*\*One [^`\n]*`([\w/.]+)`:\n\n +```\w+\n(.*?)^ +```$", section, re.S | re.M)
+    steps = re.findall(r"^\d\. \*\*One [^`\n]*`([\w/.]+)`:\n\n +(`{3,})\w+\n(.*?)^ +\2$", section, re.S | re.M)
     blocks = [textwrap.dedent(block) for block in re.findall(r"```python\n(.*?)```", section, re.S)]
     group, line = re.search(r"```toml\n\[project\.entry-points\.\"(.*?)\"\]\n(.*?)\n```", section).groups()
-    files = {path: textwrap.dedent(text) for path, text in steps}
+    files = {path: textwrap.dedent(text) for path, _, text in steps}
     return Example(files, tuple(block for block in blocks if "def test_" in block), group, line.replace('"', ""))
 
 
@@ -128,6 +130,7 @@ def test_an_extension_touches_two_files_of_the_repository():
     )
     assert [path for example in EXAMPLES for path in example.files if not (ROOT / path).exists()] == [
         "evalspec/scoring/metrics/opening.py",
+        "evalspec/scoring/metrics/opening.md",
         "evalspec/inputs/formats/golden.py",
         "tests/datasets/test_golden.py",
         "evalspec/reports/latex.py",

@@ -8,95 +8,22 @@ from pathlib import Path
 import click
 import pytest
 import yaml
-from msgspec import UNSET
 
 from evalspec.base import json_matching
 from evalspec.base.errors import ExitCode
 from evalspec.cli.commands import COMMANDS
 from evalspec.cli.main import group
-from evalspec.inputs.manifest import (
-    agent_schema,
-    auth_schema,
-    dataset_schema,
-    environment_schema,
-    export_schema,
-    gate_schema,
-    judge_schema,
-    metric_schema,
-    retriever_schema,
-    schema,
-    tool_schema,
-    traces_schema,
-)
-from evalspec.inputs.manifest.fields import Extensible, Lenient, ManifestModel
 from evalspec.model import Need
-from evalspec.scoring.metrics.base import METRICS
+from evalspec.scoring.metrics.base import METRICS, read_text
 from evalspec.scoring.metrics.text import compute_word_match
 from evalspec.targets.agents.wire import WIRES, ToolPart
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
-PAGES = [README, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [README, ROOT / "CHANGELOG.md", *(page for page in sorted(DOCS.rglob("*.md")) if page.parent.name != "metrics")]
 SCAFFOLD = ROOT / "evalspec" / "cli" / "scaffold"
-SECTIONS = {
-    "Top level": schema.Manifest,
-    "metadata": schema.Metadata,
-    "spec": schema.Spec,
-    "spec.api": agent_schema.Api,
-    "spec.api.chatEndpoint": agent_schema.ChatEndpoint,
-    "spec.api.chatEndpoint.response": agent_schema.ResponseMapping,
-    "auth": auth_schema.AuthConfig,
-    "auth.oauth2": auth_schema.OAuth2Config,
-    "auth.certificate": auth_schema.CertificateConfig,
-    "poll": auth_schema.PollConfig,
-    "spec.evaluation": schema.EvaluationConfig,
-    "spec.evaluation.judge": judge_schema.JudgeConfig,
-    "spec.evaluation.judge.price": judge_schema.PriceConfig,
-    "spec.evaluation.user": judge_schema.UserConfig,
-    "spec.evaluation.limits": judge_schema.LimitsConfig,
-    "spec.evaluation.run": schema.RunConfig,
-    "spec.evaluation.judge.panel": judge_schema.PanelMember,
-    "spec.evaluation.judge.pace": judge_schema.JudgePace,
-    "spec.evaluation.embeddings": judge_schema.EmbeddingsConfig,
-    "spec.evaluation.retrievers": retriever_schema.Target,
-    "builtin: bm25": retriever_schema.Bm25Options,
-    "builtin: hybrid": retriever_schema.HybridOptions,
-    "builtin: qdrant": retriever_schema.QdrantOptions,
-    "http": retriever_schema.HttpRetriever,
-    "http.search and http.rerank": retriever_schema.HttpSearch,
-    "http.search.response": retriever_schema.HitQueries,
-    "http.ingest": retriever_schema.HttpIngest,
-    "http.delete": retriever_schema.HttpCall,
-    "spec.api.traces": traces_schema.TracesConfig,
-    "spec.evaluation.exports": export_schema.ExportConfig,
-    "spec.evaluation.environment": environment_schema.EnvironmentConfig,
-    "environment.state and environment.reset": environment_schema.WorldCall,
-    "spec.evaluation.tools": tool_schema.DeclaredTool,
-    "spec.evaluation.datasets[]": dataset_schema.DatasetConfig,
-    "metrics[]": metric_schema.MetricEntry,
-    "thresholds": metric_schema.Limit,
-    "ciGate": gate_schema.CiGate,
-    "ciGate.judge": gate_schema.JudgePolicy,
-}
-SHARING = {retriever_schema.Bm25Options, retriever_schema.HybridOptions, retriever_schema.QdrantOptions}
-WITHOUT_A_TABLE = {
-    ManifestModel,
-    Lenient,
-    Extensible,
-    agent_schema.EndMarker,  # in the row of `done`
-    judge_schema.ModelConfig,
-    tool_schema.ToolHints,  # in the row of `annotations`
-    auth_schema.Authenticated,
-    metric_schema.WithThresholds,
-    retriever_schema.DenseOptions,  # no options
-    retriever_schema.PluginOptions,  # those of other packages
-    retriever_schema.HttpTarget,
-    retriever_schema.PythonTarget,
-    retriever_schema.HttpWire,
-}
 LISTED = [metric.name for metric in METRICS if not metric.is_staged]
-BOUND = "bound"  # how the schema holds a bare number; nobody writes it
 
 
 def name_of(page: Path) -> str:
@@ -120,16 +47,6 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-def shown_default(field) -> str:
-    if field.is_required():
-        return "required"
-    if field.default_factory or field.default in (None, UNSET) or isinstance(field.default, ManifestModel):
-        return "–"
-    if isinstance(field.default, str):
-        return f"`{field.default}`"
-    return json.dumps(field.default).removesuffix(".0")
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_explained(command):
     implementation = group.get_command(click.Context(group), command)
@@ -138,58 +55,20 @@ def test_every_command_is_explained(command):
     assert f"evalspec {command}" in "".join(page.read_text() for page in PAGES)
 
 
-def own_fields(model) -> dict:
-    """By alias; of a retriever without what every one may say, and without the key that names it."""
-    shared = {*retriever_schema.Target.model_fields, "builtin"} if model in SHARING else set()
-    return {field.alias: field for name, field in model.model_fields.items() if name not in shared}
-
-
-@pytest.mark.parametrize("section", SECTIONS)
-def test_the_manifest_reference_has_every_key_and_its_default(section):
-    documented = {
-        key.strip("`"): default
-        for key, _, default, *_ in rows(sections(DOCS / "reference" / "manifest.md", 2)[section])
-    }
-    fields = own_fields(SECTIONS[section])
-    assert documented == {key: shown_default(field) for key, field in fields.items() if key != BOUND}
-
-
-def test_the_manifest_reference_has_every_model():
-    modules = (
-        agent_schema,
-        auth_schema,
-        dataset_schema,
-        environment_schema,
-        export_schema,
-        gate_schema,
-        judge_schema,
-        metric_schema,
-        retriever_schema,
-        schema,
-        tool_schema,
-    )
-    found = {model for module in modules for model in vars(module).values() if is_model(model)}
-    assert found - WITHOUT_A_TABLE == set(SECTIONS.values())
-
-
-def is_model(thing) -> bool:
-    return isinstance(thing, type) and issubclass(thing, ManifestModel)
-
-
-@pytest.mark.parametrize("name", LISTED)
-def test_every_metric_is_defined_with_its_facts(name):
-    metric = METRICS.find(name)
-    limits, needs = facts_of(metric)
-    also = f" · also called {', '.join(metric.aliases)}" if metric.aliases else ""
-    also += "".join(f" · {one.name}: {one.describe()}" for one in metric.parameters)
-    facts = f"*{metric.direction} is better · {limits} · {metric.engine} · needs {needs}{also}*"
-    documented, definition = sections(DOCS / "reference" / "metrics.md", 3)[name].strip().split("\n\n", 1)
-    assert documented == facts
-    assert len(definition) > 20
+@pytest.mark.parametrize(("what", "least"), [("manifest", 150), ("dataset", 30)])
+def test_every_key_has_a_meaning(what, least, project):
+    schema = project("schema", what).document
+    definitions = schema["$defs"] | {"top": schema}
+    keys = [(name, key, one) for name, found in definitions.items() for key, one in found.get("properties", {}).items()]
+    bare = [(name, key) for name, key, one in keys if "description" not in one and "$ref" not in json.dumps(one)]
+    referred = [definitions[name] for name in re.findall(r"#/\$defs/(\w+)", json.dumps(keys))]
+    assert len(keys) > least
+    assert bare == []
+    assert [one for one in referred if "description" not in one and "properties" in one] == []
 
 
 def test_the_table_of_string_match_is_what_it_computes():
-    table = rows(sections(DOCS / "reference" / "metrics.md", 3)["string_match"])
+    table = rows(read_text("string_match"))
     documented = {(expected, response): match for expected, response, match, _ in table}
     computed = {
         pair: "yes" if compute_word_match(pair[1].strip("`"), [pair[0].strip("`")]) else "no" for pair in documented
@@ -219,7 +98,7 @@ def test_the_table_of_matchers_is_what_they_do():
     for (expected, actual), match in computed.items():
         matches = json_matching.matches(json.loads(expected.strip("`")), json.loads(actual.strip("`")))
         assert match == ("yes" if matches else "no"), expected
-    assert len(computed) > 15
+    assert len(computed) > 10
 
 
 def test_implicit_metrics_are_named_where_thresholds_are_explained():
@@ -244,16 +123,9 @@ def test_links_lead_somewhere(page):
         path, _, anchor = target.partition("#")
         file = (page.parent / path).resolve() if path else page
         assert file.exists(), target
-        if anchor:
+        if anchor and "reference/generated" not in file.as_posix():  # `make docs` checks those
             headings = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
             assert anchor in {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-def test_every_dataset_field_is_explained():
-    from evalspec.inputs.datasets.jsonl_lines import JsonlSample
-
-    table = next(iter(sections(DOCS / "reference" / "datasets.md", 1).values()))
-    assert {row[0].strip("`") for row in rows(table.split("```")[0])} == set(JsonlSample.model_fields)
 
 
 def test_what_each_protocol_shows_of_tools():

@@ -1,5 +1,6 @@
 """`evalspec metrics`: list the available metrics."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ from evalspec.cli.options import json_option
 from evalspec.cli.ordered_command import OrderedCommand
 from evalspec.cli.streams import emit
 from evalspec.model import Direction, Need
-from evalspec.scoring.metrics.base import METRICS, MetricDefinition
+from evalspec.scoring.metrics.base import METRICS, MetricDefinition, read_text
 from evalspec.scoring.metrics.columns import find_definition
 
 _STAGES = {
@@ -22,6 +23,8 @@ _STAGES = {
     "embed.NAME, retrieve.NAME, rerank.NAME": "The latency of one retriever stage, if the retriever reports timings.",
 }
 """Prefixes of stage metrics. Listing each of these metrics would triple the list."""
+
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
 
 @click.command("metrics", cls=OrderedCommand)
@@ -37,7 +40,8 @@ def command(name: str | None, as_json: bool) -> None:
       evalspec metrics --json | jq -r '.metrics[].name'
     """
     if name is not None:
-        document = _document(_find(name))
+        document = _document(found := _find(name))
+        document["text"] = read_text(found.name)
         emit(render_lines({"schemaVersion": 1, **document}) if as_json else _describe(document))
         return
     if as_json:
@@ -85,7 +89,9 @@ def _describe(document: Mapping[str, Any]) -> str:
     lines += [f"    also called {', '.join(map(inert, document['aliases']))}"] if document["aliases"] else []
     lines += [*_list_parameters(document), "    in agent.yaml:"]
     lines += [f"      metrics: [{inert(document['name'])}{cutoff}]"]
-    return "\n".join([*lines, f"      thresholds: {{{inert(document['name'])}{cutoff}: {{{side}: {middle}}}}}"])
+    lines += [f"      thresholds: {{{inert(document['name'])}{cutoff}: {{{side}: {middle}}}}}"]
+    text = _LINK.sub(r"\1", document["text"])
+    return "\n".join([*lines, "", text] if text else lines)
 
 
 def _show_name(document: Mapping[str, Any]) -> str:

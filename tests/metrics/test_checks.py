@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from evalspec.base import patterns
 from evalspec.model import AgentReply, Cause, Check, Exchange, JudgePrice, Sample, ScoreStatus, Usage
 from evalspec.scoring.metrics import sample_checks
-from evalspec.scoring.metrics.base import METRICS, BuildContext
+from evalspec.scoring.metrics.base import METRICS, BuildContext, read_text
 from evalspec.scoring.metrics.number_checks import read_number
 from evalspec.scoring.metrics.text import list_numbers
 
@@ -378,14 +378,13 @@ def test_checks_are_written_as_they_are_read(project, tmp_path):
 
 
 def list_rows(heading):
-    """The cells of the first table below a heading of the reference, without the backticks."""
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
-    table = page.split(f"\n### {heading}\n")[1].split("\n|---")[1].split("\n\n")[0]
+    """The cells of the first table in the text of a metric, without the backticks."""
+    table = read_text(heading).split("\n|---")[1].split("\n\n")[0]
     cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[1:]]
     return [[cell.removeprefix("`").removesuffix("`").strip() for cell in row] for row in cells]
 
 
-def test_the_numbers_of_the_reference_are_those_of_the_metrics():
+def test_the_numbers_of_the_texts_are_those_of_the_metrics():
     for answer, value, tolerance, found, _ in list_rows("equals_number"):
         given = {"value": float(value), "tolerance": float(tolerance)}
         assert score("equals_number", answer, **given).value == float(found), answer

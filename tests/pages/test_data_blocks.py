@@ -27,6 +27,8 @@ GOLDEN = {
     ("docs/reference/reports.md", "xml", 1): "reporters/golden/report.junit.xml",
 }
 """Blocks that show a part of a golden file."""
+OF_METRICS = ROOT / "evalspec" / "scoring" / "metrics"
+"""Whose examples tests/metrics/test_definitions.py scores."""
 REGISTRIES = (DATASETS, METRICS, REPORTERS, RETRIEVERS, WIRES)
 
 
@@ -35,7 +37,7 @@ def list_blocks(language):
         pytest.param(block.code, id=f"{name_page(page)}:{block.line}")
         for page in DOCUMENTS
         for block in read_blocks(page)
-        if block.language == language
+        if block.language == language and page.parent != OF_METRICS
     ]
 
 

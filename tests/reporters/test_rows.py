@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
@@ -96,12 +94,6 @@ def test_parquet_has_what_json_lines_has(run, exchanges):
             for name in ("input_tokens", "output_tokens"):
                 assert row[name] == (record["usage"] or {}).get(name)
     assert next(rows, None) is None
-
-
-def test_the_page_has_the_schema_of_parquet():
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "reports.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \|", page.split("## Parquet")[1].split(".spans.parquet")[0], flags=re.M)
-    assert rows == [(name, TYPES[kind]) for name, kind in {**COLUMNS, **MORE_COLUMNS}.items()]
 
 
 def test_what_is_not_known_is_empty_and_has_a_status():

@@ -1,4 +1,4 @@
-"""The files of a gold set, as people write them. docs/reference/gold-reference.md documents each key."""
+"""The files of a gold set, as people write them. The docstrings are their reference on the site."""
 
 from datetime import date
 from enum import StrEnum
@@ -83,7 +83,10 @@ class Category(StrEnum):
 
 
 class Block(Strict):
-    """A passage that answers the question. `version` pins its content: a hash as in `blocks/`, or a release's name."""
+    """A passage that answers the question. `block_id`: what retrieval metrics look for. `document_id`: its document.
+
+    `page_range`: [first, last]. `version` pins its content: `sha256:` and a hash of its text, or a release's name.
+    """
 
     block_id: Text
     document_id: Text | None = None
@@ -134,7 +137,13 @@ class Provenance(BaseModel):
 
 
 class TripleMetadata(BaseModel):
-    """Metadata of a triple. Other keys are allowed, and serve as slices."""
+    """Metadata of a triple. Other keys are allowed. Every key, such as `domain` and `difficulty`, is one of slices.
+
+    `source`: public, customer or synthetic. `customer`: of a customer question, or of a synthetic one about it.
+    `provenance`: {url, licence} of a public question. `failure_mode`: such as numeric, compound or vocabulary.
+    `traffic`: head, torso or tail. `generated_by`: the model that wrote it; such a triple is `stress` until two people
+    confirm it. `added_by`, `added_at`: written by `gold add`. `reviewed_by`, `resolution`: written by exports only.
+    """
 
     model_config = ConfigDict(extra="allow", defer_build=True, allow_inf_nan=False, frozen=True)
     __pydantic_extra__: dict[str, JsonValue]
@@ -159,9 +168,10 @@ class TripleMetadata(BaseModel):
 
 
 class Triple(Strict):
-    """A question, the block or blocks that answer it, and the right answer. `claims`: its atomic statements.
+    """A `question`, the block or blocks that answer it, and the `expected_answer`. `claims`: its atomic statements.
 
     `expected_block`: one block, or a list of blocks that are all needed, with `{any: [...]}` for alternatives.
+    `metadata`: a mapping. `id`: required only for several triples in one file, otherwise the name of the file.
     """
 
     question: Text
@@ -191,7 +201,10 @@ class GoldTriple(Triple):
 
 
 class Event(Strict):
-    """One thing that a person did to a revision of a triple. `verdict`: a Flag for flags, a DisputeOutcome else.
+    """One thing of some `kind` that a person did: `by` whom, and `at` which time.
+
+    `verdict`: of a flag what is wrong, of resolve and adjudicate how the dispute ends. `revision`: that of the triple.
+    `content_hash`: of question, blocks, answer, claims and some metadata. `category`, `note`: of a dispute.
 
     `authors`: of an added triple, who wrote its text before `by` added it, the main author first.
     `children`: ids of the triples that replace a split one. `to`: to whom a review is assigned. `settles`: the flags
@@ -242,7 +255,7 @@ class Person(Strict):
 
 
 class Targets(Strict):
-    """The intended composition. `source`: shares by source. `tolerance`: largest accepted difference of a share.
+    """The intended composition. `source`: shares, 1 in all. `tolerance`: largest accepted difference of a share.
 
     `cell`: number of triples in each cell of domain × difficulty × failure mode below which the cell is sparse.
     """
@@ -275,9 +288,9 @@ class Rules(Strict):
 
 
 class SetFile(Strict):
-    """set.yaml. `demonstration`: the people are invented, and reports say so.
-
-    `private`: regular expressions of text that must not be published.
+    """The set: its `name`, a `description`, its `people` by name. `demonstration`: the people are invented, and reports
+    say so. `targets`: the intended composition. `rules`: those that a team may change. `private`: regular expressions
+    of text that must not be published.
     """
 
     name: Text
@@ -295,9 +308,10 @@ class SetFile(Strict):
 
 
 class SliceFile(Strict):
-    """slices/<name>.yaml. `triples`: the members as id@revision. `size`: the number that was asked for.
+    """A working slice: its `name`, the `seed` of the draw, `drawn_at` which time, and `drawn_by` whom.
 
-    `removed`: former members whose customer revoked the permission.
+    `triples`: the members as id@revision. `size`: the number that was asked for. `round`: slices of one round are
+    disjoint. `removed`: former members whose customer revoked the permission.
     """
 
     name: FileName
@@ -337,9 +351,10 @@ class HeldOutUse(Strict):
 
 
 class Grant(Strict):
-    """permissions/<customer>.yaml. `scope`: the domains that it covers. `terms`: names and products to redact.
+    """A customer's grant. `scope`: the domains that it covers. `terms`: names and products to redact.
 
-    `granted_by`: who granted it. `evidence`: where that is documented. `expires`: the last day on which it counts.
+    `granted_by`: who granted it, `at` which day. `evidence`: where that is documented. `expires`: the last day on which
+    it counts; later it counts as revoked. `revoked_at`: the day of a revocation.
     """
 
     granted_by: Text

@@ -1,5 +1,6 @@
 """Metric definitions (data and a function that builds the scorer) and their registry."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from enum import StrEnum
 from inspect import isfunction
@@ -190,6 +191,17 @@ class MetricRegistry(Registry[MetricDefinition]):
 
 
 METRICS = MetricRegistry("metric", "evalspec.metrics", ("evalspec.scoring.metrics",), MetricDefinition)
+
+
+def read_text(name: str) -> str:
+    """Return what the user has to know of a metric, from the Markdown beside its module; empty if nothing is there.
+
+    It has the definition, when to use the metric, and an example as JSON, which the tests score.
+    """
+    section = re.compile(rf"^## {re.escape(name)}\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    pages = sorted(Path(__file__).parent.glob("*.md"))
+    found = (section.search(page.read_text(encoding="utf-8")) for page in pages)
+    return next((one[1].strip() for one in found if one), "")
 
 
 def build_scorer(definition: MetricDefinition, needs: frozenset[Need], context: BuildContext) -> Scorer | None:

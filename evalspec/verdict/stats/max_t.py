@@ -2,7 +2,7 @@
 
 Step-down maxT (Westfall and Young 1993): under the null hypothesis that the runs are interchangeable, the attempts of
 all metrics of a sample are exchanged together. So correlated metrics count as one test rather than several, unlike with
-Bonferroni and Holm. Level and power compared with Holm: docs/explanation/statistics.md.
+Bonferroni and Holm. Level and power compared with Holm: benchmarks/simulations.md.
 """
 
 import math
