@@ -16,7 +16,8 @@ class pipeline:
     def run(inputs, include_outputs_from):
         assert inputs["retriever"]["query"] == inputs["prompt"]["question"]
         document = Having(content="Paris is the capital of France.", meta={"id": "france"})
-        return {name: {"documents": [document]} for name in include_outputs_from} | {"llm": {"replies": [Having(text="Paris")]}}
+        found = {name: {"documents": [document]} for name in include_outputs_from}
+        return {**found, "llm": {"replies": [Having(text="Paris")]}}
 
 
 class SupportCrew:
@@ -46,7 +47,7 @@ def test_the_module_is_an_agent(project, file):
 @pytest.mark.parametrize(
     ("file", "has"),
     [
-        ("haystack_bot.py", {"retrieved_contexts": ["Paris is the capital of France."], "retrieved_context_ids": ["france"]}),
+        ("haystack_bot.py", {"retrieved_context_ids": ["france"]}),
         ("crewai_bot.py", {}),
         ("pydantic_bot.py", {"tool_calls": [{"name": "find", "arguments": {"place": "France"}}]}),
     ],
