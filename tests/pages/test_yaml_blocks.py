@@ -43,7 +43,7 @@ KEYS = (
     "USER_MODEL_KEY",
 )
 INCLUDED = {"include": [{"local": ".gitlab/evalspec.yml"}]}
-"""What .gitlab-ci.yml needs. tests/test_ci_builds.py writes that file."""
+"""What .gitlab-ci.yml needs. tests/cli/test_ci_files.py checks the file."""
 BLOCKS = [
     pytest.param(page, block.code, id=f"{name_page(page)}-{block.number}")
     for page in DOCUMENTS
